@@ -1,7 +1,7 @@
 """The command line, `yard`: an interface without rules of its own.
 
-A command reads its options, calls the packages below and prints. What takes long to import (Rich, pydantic, the
-simulator) is imported by the command that needs it, so that `yard --help` answers at once.
+A command reads its options, calls the packages below and prints. What takes long to import (pydantic, the simulator) is
+imported by the command that needs it, so that `yard --help` answers at once.
 """
 
 import io

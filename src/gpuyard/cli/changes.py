@@ -1,12 +1,12 @@
 """A change of the configuration in words: what differs, what is against it, what it would have done."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.options import Option
+from gpuyard.cli.streams import styled
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -17,8 +17,7 @@ FileOption = Annotated[
 ]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-_COLOURS = {"added": "\x1b[32m", "removed": "\x1b[31m", "changed": "\x1b[33m"}
-_PLAIN = "\x1b[0m"
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def read(file: Path) -> dict[str, str]:
@@ -43,10 +42,9 @@ def show_changes(difference: Mapping[str, Any]) -> None:
         for change in difference["changes"]
     ]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)] if rows else []
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for what, name, key, text in rows:
         line = f"  {_SIGNS[what]} {name.ljust(widths[1])}  {key.ljust(widths[2])}  {text}".rstrip()
-        print(f"{_COLOURS[what]}{line}{_PLAIN}" if colour else line)
+        print(styled(line, _STYLES[what], sys.stdout))
 
 
 def _after(change: Mapping[str, Any]) -> str:

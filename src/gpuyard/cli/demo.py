@@ -1,6 +1,7 @@
 """`yard demo`: the shortest way to see what gpuyard is for."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,9 +108,9 @@ def say(text: str) -> None:
     """A paragraph, with an empty line after it. Spaces that may not break a line are printed as spaces."""
     import textwrap
 
-    from gpuyard.cli.streams import out
+    from gpuyard.cli.streams import columns
 
-    width = min(_WIDTH, out().width) if out().is_terminal else _WIDTH
+    width = min(_WIDTH, columns(sys.stdout)) if sys.stdout.isatty() else _WIDTH
     lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     print(lines.replace(_NBSP, " ") + "\n")
 

@@ -1,37 +1,37 @@
 """Help pages, made from the table of commands and from what each command declares."""
 
-import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpuyard.cli.commands import ALIASES, Entry, sections
+from gpuyard.cli.streams import columns, wrapped
 
 ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
 _HELP = ("-h, --help", "Show this message and exit.")
 _OPTIONS = {"--version": "Print the version and exit.", _HELP[0]: _HELP[1]}
 _BAD_USE = 2
-_WIDTH, _WIDTH_MAX = 80, 100
+_WIDTH_MIN, _WIDTH_MAX = 40, 100
 _NAMES_MAX = 30
 """Names that are longer get a line of their own."""
-_TOGETHER = "\N{NO-BREAK SPACE}"
+_TOGETHER = "\xa0"
 
 
 def page() -> str:
     """The overall help, for the width of this terminal."""
-    width = _columns()
+    width = _width()
     parts = sections()
     left = max(map(len, [*_OPTIONS, *(name for entries in parts.values() for name in entries)]))
-    lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *_wrapped(ABOUT, "  ", "  ", width), ""]
+    lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *wrapped(ABOUT, "  ", "  ", width), ""]
     for section, rows in {
         "Options": _OPTIONS,
         **{name: {each: entry.help for each, entry in part.items()} for name, part in parts.items()},
     }.items():
         lines += [f"{section}:"]
         for name, text in rows.items():
-            lines += _wrapped(text, f"  {name:<{left}}  ", " " * (left + 4), width)
+            lines += wrapped(text, f"  {name:<{left}}  ", " " * (left + 4), width)
         lines += [""]
-    return "\n".join([*lines, *_wrapped(_aliases(), "", "", width)])
+    return "\n".join([*lines, *wrapped(_aliases(), "", "", width)])
 
 
 def print_page(page: str, *, asked: bool) -> int:
@@ -60,8 +60,8 @@ def command_page(path: str, entry: Entry, command: Callable[..., Any] | None) ->
     operands = [each for each in declared if not each.on_off[0]]
     usage = ["COMMAND [ARGS]..."] if entry.below else [each.usage for each in operands]
     about = entry.about or (command.__doc__ if command else "") or ""
-    lines = _wrapped(
-        " ".join([f"Usage: {path} [OPTIONS]", *usage]), "", " " * len(f"Usage: {path} "), _columns()
+    lines = wrapped(
+        " ".join([f"Usage: {path} [OPTIONS]", *usage]), "", " " * len(f"Usage: {path} "), _width()
     )
     lines += ["", *_paragraphs(about)]
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
@@ -104,7 +104,7 @@ def _default(value: Any, names: list[str]) -> str:
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
     """Names on the left, what they mean on the right."""
-    width = _columns() - 2
+    width = _width() - 2
     left = min(max(len(name) for name, _ in rows), _NAMES_MAX)
     lines: list[str] = []
     for name, text in rows:
@@ -112,7 +112,7 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
         if len(name) > left:
             lines.append(f"  {name}")
         first = indent if len(name) > left else f"  {name:<{left}}  "
-        lines += _wrapped(text, first, indent, width)
+        lines += wrapped(text, first, indent, width)
     return lines
 
 
@@ -126,25 +126,8 @@ def _paragraphs(text: str) -> Iterable[str]:
         if part.startswith("\b"):
             yield from [f"  {line}".rstrip() for line in part.splitlines()[1:]]
         else:
-            yield from _wrapped(part, "  ", "  ", _columns() - 2)
+            yield from wrapped(part, "  ", "  ", _width() - 2)
 
 
-def _columns() -> int:
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return min(_WIDTH_MAX, max(40, int(said)))
-    try:
-        return min(_WIDTH_MAX, max(40, os.get_terminal_size(sys.stdout.fileno()).columns))
-    except (OSError, ValueError):
-        return _WIDTH
-
-
-def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
-    """Words in lines, the first of which begins otherwise."""
-    lines, line = [], first
-    for word in text.split(" " if _TOGETHER in text else None):
-        if len(line) + len(word) > width and line.strip() and line != first:
-            lines.append(line.rstrip())
-            line = rest
-        line += f"{word} "
-    return [each.replace(_TOGETHER, " ") for each in [*lines, line.rstrip()]]
+def _width() -> int:
+    return min(_WIDTH_MAX, max(_WIDTH_MIN, columns(sys.stdout)))

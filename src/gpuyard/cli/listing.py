@@ -4,21 +4,17 @@ People get a table that fits their terminal, pipes get aligned text without a si
 programs get data in which no number was rounded for the eye.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gpuyard.cli.options import Output
 from gpuyard.cli.shown import shown
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from gpuyard.cli.streams import coloured, columns, styled
+from gpuyard.cli.tables import GAP, aligned, write_csv, write_document
 
 __all__ = ["Column", "Grid", "Listing", "Output", "emit", "flat", "show"]
-
-GAP = "  "
-"""Between two columns in a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +68,6 @@ class Listing:
 
 def emit(listing: Listing, output: Output) -> None:
     """Print a result on standard output."""
-    from gpuyard.cli.tables import write_csv, write_document
-
     match output:
         case Output.JSON | Output.YAML:
             write_document(listing.document, output)
@@ -87,15 +81,14 @@ def emit(listing: Listing, output: Output) -> None:
 
 def show(grids: Sequence[Grid]) -> None:
     """Print tables on standard output, an empty line between them."""
-    from gpuyard.cli.streams import out
-
+    drawn = sys.stdout.isatty() or coloured(sys.stdout)
     for number, grid in enumerate(grids):
         if number:
             print()
-        if out().is_terminal:
-            _draw(grid, out())
-        else:
-            print("\n".join(_padded(grid, [_header_line(grid), *_cells(grid)])))
+        lines = (
+            _drawn(grid, columns(sys.stdout)) if drawn else _padded(grid, [_header_line(grid), *_cells(grid)])
+        )
+        print("\n".join(lines))
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
@@ -126,37 +119,24 @@ def _cells(grid: Grid) -> list[list[str]]:
 
 
 def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines. Two spaces between columns, because a cell such as `41 min` holds one."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        GAP.join(
-            cell.ljust(width) if column.align == "left" else cell.rjust(width)
-            for cell, width, column in zip(row, widths, grid.columns, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    """Rows as lines."""
+    return aligned(rows, [column.align == "right" for column in grid.columns])[0]
 
 
 # ----------------------------------------------------------------------
 # On a terminal
 
 
-def _draw(grid: Grid, console: "Console") -> None:
+def _drawn(grid: Grid, width: int) -> list[str]:
     """A table in colour, in the widest form that fits."""
-    from rich.text import Text
-
-    if grid.title:
-        console.print(Text(grid.title, style="bold"), soft_wrap=True)
-        print()
-    for number, (part, heads) in enumerate(_fitting(grid, console.width)):
-        if number:
-            print()
+    lines = [styled(grid.title, "bold", sys.stdout), ""] if grid.title else []
+    for number, (part, heads) in enumerate(_fitting(grid, width)):
         rows = [*heads, *_cells(part)]
-        lines = _padded(part, rows)
-        for line in lines[: len(heads)]:
-            console.print(Text(line, style="bold"), soft_wrap=True)
-        for row, line in enumerate(lines[len(heads) :]):
-            console.print(_marked(part, row, line, rows), soft_wrap=True)
+        padded = _padded(part, rows)
+        lines += [""] if number else []
+        lines += [styled(line, "bold", sys.stdout) for line in padded[: len(heads)]]
+        lines += [_marked(part, row, line, rows) for row, line in enumerate(padded[len(heads) :])]
+    return lines
 
 
 def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
@@ -181,17 +161,14 @@ def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
     return [(each, [_header_line(each)]) for each in grids]
 
 
-def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> "Text":
+def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> str:
     """A line with the best cells of its columns highlighted."""
-    from rich.text import Text
-
-    text = Text(line)
-    end = 0
+    text, end = "", 0
     for column, cells in zip(grid.columns, zip(*rows, strict=True), strict=True):
-        end += max(map(len, cells))
-        if column.best and column.best[row]:
-            text.stylize("bold green", end - len(column.cells[row]), end)
-        end += len(GAP)
+        begin, end = end, end + max(map(len, cells)) + len(GAP)
+        cell = line[begin:end]
+        best = column.cells[row] if column.best and column.best[row] else ""
+        text += cell.replace(best, styled(best, "bold green", sys.stdout)) if best else cell
     return text
 
 

@@ -4,17 +4,14 @@ The bar is drawn from within the run, at most four times a second and without a 
 takes no time from what is being measured. In a pipe or a log file there is none.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from gpuyard.cli.streams import err
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from gpuyard.cli.streams import columns, styled
 
 REDRAW_S = 0.25
 
@@ -33,7 +30,8 @@ def busy(what: str) -> Iterator[None]:
     if not _watched():
         yield
         return
-    err().print(f"{what} …", style="dim", end="", no_wrap=True, overflow="ellipsis")
+    line = f"{what} …"[: columns(sys.stderr) - 1]
+    print(styled(line, "dim", sys.stderr), end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
@@ -42,7 +40,7 @@ def busy(what: str) -> Iterator[None]:
 
 def _watched() -> bool:
     """Whether standard error is a terminal on which a line can be erased again."""
-    return sys.stderr.isatty() and not err().is_dumb_terminal
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 class Bar:
@@ -51,55 +49,42 @@ class Bar:
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
         self._shown = jobs >= JOBS_MIN and _watched()
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+        self._name = ""
         self._began_s = self._drawn_s = 0.0
 
     def __enter__(self) -> "Bar":
-        if self._shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=None),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TextColumn("{task.fields[note]}", style="dim"),
-                # Room for the ^C that terminals echo: a bar that wraps cannot be erased.
-                console=Console(stderr=True, width=max(20, err().width - MARGIN)),
-                transient=True,
-                auto_refresh=False,
-                expand=True,
-            )
-            self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        if self._name:
+            print(_ERASE_LINE, end="", file=sys.stderr, flush=True)
 
     def begin(self, name: str) -> "Bar | None":
         """The next simulation starts. Returns the function that reports its progress; None: no terminal."""
-        if self._progress is None:
+        if not self._shown:
             return None
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=self._jobs, note=f"{self._jobs:,} jobs")
+        self._name = name
         self._began_s = self._drawn_s = monotonic()
-        self._progress.refresh()
+        self._draw(0, f"{self._jobs:,} jobs")
         return self
 
     def __call__(self, done: int, jobs: int) -> None:
         """`done` of `jobs` have ended."""
         now_s = monotonic()
-        if self._progress is None or self._task is None or now_s - self._drawn_s < REDRAW_S:
-            return
-        self._drawn_s = now_s
-        self._progress.update(
-            self._task, completed=done, note=pace(done, jobs, now_s - self._began_s), refresh=True
-        )
+        if now_s - self._drawn_s >= REDRAW_S:
+            self._drawn_s = now_s
+            self._draw(done, pace(done, jobs, now_s - self._began_s))
+
+    def _draw(self, done: int, note: str) -> None:
+        """One line over the one before. A bar that wraps could not be erased, so it leaves room for the ^C."""
+        percent = f"{100 * done / self._jobs:3.0f} %"
+        room = columns(sys.stderr) - MARGIN - len(f"{self._name}  {percent} {note}")
+        bar = f"{'#' * (max(0, room) * done // self._jobs):.<{room}} " if room > 0 else ""
+        line = f"{self._name} {bar}{percent} "[: columns(sys.stderr) - MARGIN]
+        note = note[: max(0, columns(sys.stderr) - MARGIN - len(line))]
+        print(f"{_ERASE_LINE}{line}{styled(note, 'dim', sys.stderr)}", end="", file=sys.stderr, flush=True)
 
 
 def pace(done: int, jobs: int, elapsed_s: float) -> str:

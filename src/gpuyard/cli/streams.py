@@ -1,34 +1,54 @@
 """Where text goes: results to standard output, everything else to standard error.
 
-Colour, bars and boxes are for terminals only. Rich knows about NO_COLOR, FORCE_COLOR and dumb terminals.
+Colour, bars and boxes are for terminals only. NO_COLOR refuses colour, FORCE_COLOR asks for it in a pipe too.
 """
 
 import os
 import sys
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from gpuyard.cli.shown import shown_lines
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_STYLES = {
+    "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33",
+    "bold red": "1;31", "bold yellow": "1;33", "bold green": "1;32",
+}  # fmt: skip
+_COLUMNS = 80
 
 
-@cache
-def out() -> "Console":
-    """Standard output."""
-    from rich.console import Console
+def coloured(stream: TextIO) -> bool:
+    """Whether text on this stream may have colours."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
-    return Console(highlight=False, markup=False, emoji=False)
+
+def styled(text: str, style: str, stream: TextIO) -> str:
+    """The text in one of `_STYLES`, if the stream may have colours."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text and coloured(stream) else text
 
 
-@cache
-def err() -> "Console":
-    """Standard error."""
-    from rich.console import Console
+def columns(stream: TextIO) -> int:
+    """The width of the terminal; 80 where there is none, or where it does not say."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
 
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+def wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+    """Words in lines, the first of which begins otherwise. Blanks that may not break a line become blanks."""
+    lines, line = [], first
+    for word in text.split(" ") if "\xa0" in text else text.split():
+        if len(line) + len(word) > width and line.strip() and line != first:
+            lines.append(line.rstrip())
+            line = rest
+        line += f"{word} "
+    return [each.replace("\xa0", " ") for each in [*lines, line.rstrip()]]
 
 
 def notice(text: str, *, before: str = "", style: str = "") -> None:
@@ -36,12 +56,14 @@ def notice(text: str, *, before: str = "", style: str = "") -> None:
     text = shown_lines(text)
     # A result is worth more than messages about it: messages that cannot be written are dropped.
     with suppress(OSError):
-        if not sys.stderr.isatty():
-            print(before + text, file=sys.stderr, flush=True)
-            return
-        from rich.text import Text
-
-        err().print(Text.assemble((before, style), text))
+        if sys.stderr.isatty():
+            width = columns(sys.stderr)
+            lines = [
+                wrapped(line, "", "", width) if len(line) > width else [line]
+                for line in (before + text).split("\n")
+            ]
+            text = "\n".join([part for parts in lines for part in parts])[len(before) :]
+        print(styled(before, style, sys.stderr) + text, file=sys.stderr, flush=True)
 
 
 def aside(text: str) -> None:

@@ -1,7 +1,7 @@
 """Listings of the yard: one list of records in five forms, quick for ten thousand of them.
 
-Unlike `listing`, which draws small results richly, this writes plain lines: columns are padded once, a terminal gets a
-bold header, coloured states and lines cut to its width, a pipe gets clean text, and nothing heavy is imported.
+Columns are padded once, a terminal gets a bold header, coloured states and lines cut to its width, a pipe gets clean
+text, and nothing heavy is imported. `aligned` is the one printer of tables; `listing` lays figures out over it.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.cli.shown import shown
+from gpuyard.cli.streams import coloured
 from gpuyard.reports.table import Column
 
 GAP = "  "
@@ -121,24 +122,24 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool
     """Aligned text. On a terminal lines are cut to its width, unless all of it was asked for."""
     heads = [column.header for column in columns]
     lines = [heads, *[[shown(cell) for cell in row] for row in rows]]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    # The last column of the left kind needs no padding.
-    form = GAP.join(
-        [
-            f"{{:>{width}}}" if column.right else "{}" if column is columns[-1] else f"{{:<{width}}}"
-            for column, width in zip(columns, widths, strict=True)
-        ]
-    ).format
-    terminal = sys.stdout.isatty()
-    most = os.get_terminal_size(sys.stdout.fileno()).columns if terminal and cut else 0
-    texts = [form(*line).rstrip() for line in lines]
+    texts, widths = aligned(lines, [column.right for column in columns])
+    most = os.get_terminal_size(sys.stdout.fileno()).columns if cut and sys.stdout.isatty() else 0
     if most > 0:
         texts = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
-    if terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+    if coloured(sys.stdout):
         if "STATE" in heads:
             _colour_states(texts, sum(widths[: heads.index("STATE")]) + len(GAP) * heads.index("STATE"))
         texts[0] = f"{_BOLD}{texts[0]}{_PLAIN}"
     sys.stdout.write("\n".join(texts) + "\n")
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list[str], list[int]]:
+    """Rows of cells as lines, and the widths of their columns; two blanks between two columns, none at the end."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    form = GAP.join(
+        [f"{{:{'>' if each else '<'}{width}}}" for each, width in zip(right, widths, strict=True)]
+    ).format
+    return [form(*line).rstrip() for line in lines], widths
 
 
 def _colour_states(texts: list[str], start: int) -> None:

@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from gpuyard.cli.shown import shown
+from gpuyard.cli.streams import columns, styled
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.wire.replies.jobs import End, Standing
 
 _ERASE = "\r\x1b[2K"
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _MARGIN = 3
 """Columns left free for the ^C that a terminal echoes: a line that wraps cannot be erased."""
 PATIENCE_MS = 3_000
@@ -69,11 +69,10 @@ class Waiting:
         if self._terminal:
             if waited_ms >= _LONG_MS:
                 text += f" ({span(waited_ms)} so far)"
-            most = max(20, _columns(self._stream) - _MARGIN)
+            most = max(20, columns(self._stream) - _MARGIN)
             fits = text if len(text) <= most else text[: most - 1] + "…"
-            colour = (_DIM, _PLAIN) if not os.environ.get("NO_COLOR") else ("", "")
             with suppress(OSError):
-                self._stream.write(f"{_ERASE}{colour[0]}{fits}{colour[1]}")
+                self._stream.write(f"{_ERASE}{styled(fits, 'dim', self._stream)}")
                 self._stream.flush()
             self._drawn = True
         elif waited_ms >= PATIENCE_MS and standing["reason"] != self._said:
@@ -108,13 +107,6 @@ def span(ms: int) -> str:
         return f"{minutes} min"
     hours = -(-minutes // 60)
     return f"{hours} h" if hours < 48 else f"{-(-hours // 24)} days"
-
-
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):
-        return 80
 
 
 def copied(

@@ -164,12 +164,11 @@ def _before(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _headline(text: str) -> None:
     """In bold, on a terminal."""
-    import os
     import sys
 
-    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    plain = shown(text)
-    print(f"\x1b[1m{plain}\x1b[0m" if bold else plain)
+    from gpuyard.cli.streams import styled
+
+    print(styled(shown(text), "bold", sys.stdout))
 
 
 _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})

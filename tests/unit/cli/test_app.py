@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuyard
 from gpuyard import __version__
 from gpuyard.cli.commands import ENTRIES, Entry
 from gpuyard.cli.options import PRESETS
@@ -249,3 +250,21 @@ def test_colour_is_for_terminals_and_can_be_refused(yard: Yard, jobs: Path) -> N
     lines = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", coloured).replace("\r", "\n").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["policy", "fifo", "sjf"] for line in lines)
+
+
+def test_a_complaint_on_a_terminal_stands_out_and_breaks_between_words() -> None:
+    seen = on_a_terminal("submit", "--isolatio", "x" * 40, "--", "true").replace("\r", "")
+    said = "\x1b[1;31myard submit: \x1b[0mthere is no option --isolatio; did you mean '--isolation'?\n"
+    assert seen.startswith(said)
+    long = on_a_terminal("queue", "-o", "x" * 50, NO_COLOR="1").replace("\r", "").splitlines()
+    assert long[:2] == ["yard queue: -o takes table, wide, json, yaml or csv, not", f"'{'x' * 50}'"]
+
+
+def test_only_the_full_screen_draws_with_rich() -> None:
+    source = Path(gpuyard.__file__).parent
+    found = [
+        path
+        for path in source.rglob("*.py")
+        if re.search(r"^\s*(from|import) rich\b", path.read_text(), re.M)
+    ]
+    assert {source / "cli" / "top"} == {path.parent for path in found}

@@ -1,6 +1,6 @@
 """Tables: what fits, what stands beside what, and what stands out."""
 
-from rich.console import Console
+import pytest
 
 from gpuyard.cli import listing, progress
 from gpuyard.cli.listing import Column, Grid
@@ -15,10 +15,7 @@ GRID = Grid(
 
 
 def drawn(grid: Grid, width: int) -> list[str]:
-    console = Console(width=width, force_terminal=True, color_system=None, highlight=False)
-    with console.capture() as seen:
-        listing._draw(grid, console)
-    return seen.get().splitlines()
+    return listing._drawn(grid, width)
 
 
 def test_a_table_takes_the_widest_form_that_fits() -> None:
@@ -55,14 +52,12 @@ def test_a_table_that_is_too_wide_either_way_comes_in_parts() -> None:
     assert 5 == sum(line.startswith("policy ") for line in lines)
 
 
-def test_the_best_of_a_column_stands_out() -> None:
-    console = Console(width=80, force_terminal=True, color_system="standard", highlight=False)
-    with console.capture() as seen:
-        listing._draw(GRID, console)
-    assert "\x1b[1;32m41 min\x1b[0m" in seen.get()
-    with console.capture() as seen:
-        listing._draw(GRID.turned(), console)
-    assert "\x1b[1;32m41 min\x1b[0m" in seen.get()
+def test_the_best_of_a_column_stands_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for grid in (GRID, GRID.turned()):
+        assert "\x1b[1;32m41 min\x1b[0m" in "\n".join(drawn(grid, 80))
 
 
 def test_nested_figures_become_columns() -> None:
@@ -73,3 +68,19 @@ def test_how_far_how_fast_and_how_long_still() -> None:
     assert "62,000 of 100,000 jobs, 31,000/s, 1 s left" == progress.pace(62_000, 100_000, 2.0)
     assert "0 of 100 jobs" == progress.pace(0, 100, 1.0)
     assert ["8 s", "1:00", "1:02:03"] == [progress.clock(seconds) for seconds in (8.2, 59.9, 3723)]
+
+
+def test_a_bar_fits_the_terminal_and_is_erased(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "60"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    with progress.Bar(10_000) as bar:
+        assert bar.begin("fifo") is bar
+        bar._draw(5000, "5,000 of 10,000 jobs")
+    *lines, last = capsys.readouterr().err.split("\r\x1b[2K")
+    assert ["", "fifo ......", "fifo ######"] == [line[:11] for line in lines]
+    assert lines[2].endswith(" 50 % 5,000 of 10,000 jobs")
+    assert 57 == len(lines[2])
+    assert "" == last

@@ -1,5 +1,6 @@
 """`yard slurm doctor`: examines a site; every finding comes with the line to change."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.options import Option, Output
@@ -57,9 +58,7 @@ def run(
 
 
 def _print(look: "Evidence", found: "list[Finding]") -> None:
-    from rich.text import Text
-
-    from gpuyard.cli.streams import out
+    from gpuyard.cli.streams import styled
 
     site = look.site
     gpus = sum(node.gpus()[0] for node in site.nodes)
@@ -70,13 +69,10 @@ def _print(look: "Evidence", found: "list[Finding]") -> None:
     )
     for number, each in enumerate(found, start=1):
         fault = each.level.value == "fault"
-        head = f"\n{number}. {each.level.value.upper()} {each.code}: {each.seen}"
-        if out().is_terminal:
-            style = "bold red" if fault else "bold yellow"
-            word = f"\n{number}. {each.level.value.upper()} "
-            out().print(Text.assemble((word, style), (f"{each.code}: ", "bold"), each.seen), soft_wrap=True)
-        else:
-            print(head)
+        level = styled(
+            f"{number}. {each.level.value.upper()}", "bold red" if fault else "bold yellow", sys.stdout
+        )
+        print(f"\n{level} {styled(f'{each.code}:', 'bold', sys.stdout)} {each.seen}")
         print(f"   why     {each.why}")
         print(f"   change  {each.change}")
     if look.rest is None:
