@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from gpuyard.api.bodies import bytes_of, object_of, said_in
 from gpuyard.api.discretion import discreet, listed
-from gpuyard.api.pace import JOB_S, charge, in_thread
+from gpuyard.api.pace import ARRAY_IDS, JOB_S, charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.routes import Handler, Handlers
@@ -73,7 +73,12 @@ class Jobs:
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
         key = _key(request, person, body)
+        if new.ids > ARRAY_IDS:
+            # Large arrays of one user go in one by one: lists and starts of other users wait for each.
+            await rest()
         charge(JOB_S * new.ids)
+        if new.dependencies:
+            await in_thread(self._yard.desk.read_up)
         accepted = await asyncio.wrap_future(self._yard.desk.submit(person, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"

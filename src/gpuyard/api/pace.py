@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from gpuyard.control.reading.publisher import own_write_s
+
 SHARE = 0.2
 STRANGERS_SHARE = 0.1
 """Seconds of a core in a second."""
@@ -30,6 +32,8 @@ STRANGER_S = 0.0005
 """The cost of a connection before its request is read, about."""
 JOB_S = 0.00006
 """The cost of writing a job to the log and folding it, about."""
+ARRAY_IDS = 500
+"""Tasks from which on an array waits for the cost of the one before it, also if both were sent at the same moment."""
 AT_ONCE = 4
 """Requests of one user under way at a time while others ask; a request counts until its answer begins."""
 ALONE_AT_ONCE = 8
@@ -55,6 +59,7 @@ class Account:
         "share",
         "typical_s",
         "under_way",
+        "wrote_s",
     )
 
     def __init__(
@@ -70,6 +75,8 @@ class Account:
         self.typical_s = 0.0
         """What one of their requests takes, about: charged when it begins, and corrected when it ends."""
         self.under_way = 0
+        self.wrote_s = self.at_s
+        """When they were last told that something is written; before their account was opened nobody knows."""
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
@@ -217,7 +224,7 @@ class Pace:
     async def _serve(self, account: Account, app: App, scope: Any, receive: Any, send: Any) -> None:
         if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
             await self._turn(account)
-        expected_s, answered = account.typical_s, False
+        expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
         account.charge(expected_s)
         account.under_way += 1
 
@@ -226,15 +233,21 @@ class Pace:
             if not answered:
                 answered = True
                 account.answered()
+                if writes:
+                    account.wrote_s = self._now_s()
             await send(message)
 
         _mine.set(account)
+        own_write_s.set(account.wrote_s)
         before_s = account.debt_s
         try:
             await _Meter(account, app(scope, receive, sent))
         finally:
             if not answered:
                 account.answered()
+                if writes:
+                    # What was not answered may be written all the same.
+                    account.wrote_s = self._now_s()
             took_s = max(0.0, account.debt_s - before_s)
             account.debt_s = max(0.0, account.debt_s - expected_s)
             account.typical_s += 0.2 * (took_s - account.typical_s)

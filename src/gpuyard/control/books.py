@@ -12,7 +12,7 @@ import ctypes
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Condition, RLock
+from threading import Condition, RLock, get_ident
 from typing import Any
 
 from gpuyard.control.aside import Aside
@@ -30,11 +30,13 @@ SNAPSHOT_EVERY = 20_000
 BESIDE_FROM = 2_000
 """From this many jobs on, a copy of the process saves the state: the books would be locked for too long."""
 
-PIECE = 500
+PIECE = 2_000
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
 READ_ROWS = 100
 """Events that are read at one go, with the lock held."""
 PAUSE_S = 0.0005
+WAIT_S = 0.01
+"""How soon a thread that waits for another to fold asks whether it has waited enough."""
 FRESH_MAX = 20_000
 """Events that are remembered until the books are published."""
 TRIED_MAX = 5
@@ -117,6 +119,9 @@ class Books:
         """The copy that is being saved, and up to which event."""
         self._turn = Condition(self.lock)
         """Never notified: to wait for it is to let others have the lock."""
+        self._folded = Condition(self.lock)
+        self._folder = 0
+        """The thread that folds what others have written, if one does."""
         self._wrong = False
         """Whether they hold what a failed write left: then they are read again before they are used."""
         self.reload()
@@ -146,21 +151,35 @@ class Books:
         if self._wrong:
             self.reload()
 
-    def catch_up(self) -> int:
-        """Fold what others have written; how many events that was.
+    def catch_up(self, enough: Callable[[], bool] | None = None) -> int:
+        """Fold what others have written; how many events that was; -1: the caller has had enough, and there is more.
 
         Where that is much, other threads get the lock in between, even if the caller had it before.
         """
         with self.lock:
-            if self._wrong:
-                self.reload()
-            count = 0
-            while True:
-                new = self.store.read(self.seq, READ_ROWS)
-                self._fold_by_turns(new)
-                count += len(new)
-                if len(new) < READ_ROWS:
-                    return count
+            while self._folder not in (0, get_ident()):
+                # Two threads that fold the same by turns take longer than one.
+                if enough is not None and enough():
+                    return -1
+                self._folded.wait(WAIT_S)
+            outer, self._folder = self._folder, get_ident()
+            try:
+                return self._read_on(enough)
+            finally:
+                self._folder = outer
+                self._folded.notify_all()
+
+    def _read_on(self, enough: Callable[[], bool] | None) -> int:
+        if self._wrong:
+            self.reload()
+        count = 0
+        while True:
+            new = self.store.read(self.seq, READ_ROWS)
+            if not self._fold_by_turns(new, enough):
+                return -1
+            count += len(new)
+            if len(new) < READ_ROWS or (count and enough is not None and enough()):
+                return count
 
     def catch_up_to(self, seq: int) -> None:
         """Fold what others have written up to there, and nothing after it."""
@@ -168,10 +187,12 @@ class Books:
             while self.seq < seq:
                 self._fold(self.store.read(self.seq, until_seq=seq))
 
-    def _fold_by_turns(self, new: Iterable[tuple[int, Event]]) -> None:
+    def _fold_by_turns(self, new: Iterable[tuple[int, Event]], enough: Callable[[], bool] | None) -> bool:
         folded = 0
         for seq, event in new:
             if folded >= PIECE:
+                if enough is not None and enough():
+                    return False
                 self.pause()
                 folded = 0
             if seq > self.seq:
@@ -180,6 +201,7 @@ class Books:
                 self.seq = seq
                 folded += _jobs(event)
                 self._remember((event,))
+        return True
 
     def _fold(self, new: Iterable[tuple[int, Event]]) -> None:
         for seq, event in new:

@@ -93,6 +93,13 @@ class Desk:
 
     # -- new jobs ------------------------------------------------------------------------------------------------
 
+    def read_up(self) -> None:
+        """Fold what others have written, before a submission with dependencies is left to the thread that writes.
+
+        That thread has less to fold then, and all users' submissions wait for it.
+        """
+        self._books.catch_up()
+
     def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
         self._check_ours("Submit it with sbatch: it shows up here by itself")

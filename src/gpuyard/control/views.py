@@ -237,7 +237,7 @@ class Views:
         return page, ids[limit - 1] if len(ids) > limit else None
 
     def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
-        model = self.reading.latest()
+        model = self.reading.latest(listing=True)
         page = []
         for row in model.jobs.newest_first(before_id):
             if wanted.live(row.record):
@@ -285,7 +285,7 @@ class Views:
 
         Wide: with the columns that only Slurm's commands show.
         """
-        model = self.reading.latest()
+        model = self.reading.latest(listing=True)
         own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
         return QueueList(model, own, wanted, limit, wide, self._now_ms())
 

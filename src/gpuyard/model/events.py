@@ -171,6 +171,14 @@ class TasksSubmitted(NamedTuple):
     def jobs(self) -> Iterator[Job]:
         """Each task as a job."""
         first_id, spec, array_id = self.job.id, self.job.spec, self.job.array_id
+        if not (self.own or self.beside or self.at_once):
+            _id, _spec, at_ms, limit_ms, deadline_ms, begin_ms, _array_id, _index = self.job
+            for job_id, index in enumerate(self.indices, first_id):
+                # As `Job(…)` does, in half the time.
+                yield tuple.__new__(
+                    Job, (job_id, spec, at_ms, limit_ms, deadline_ms, begin_ms, array_id, index)
+                )
+            return
         times, values = self.job[2:6], _VALUES(spec)
         make: Callable[..., JobSpec] = JobSpec
         before, behind = values[:_AFTER], values[_AFTER + 1 :]

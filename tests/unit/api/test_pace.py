@@ -23,6 +23,7 @@ from gpuyard.api.pace import (
     in_thread,
     rest,
 )
+from gpuyard.control.reading.publisher import own_write_s
 
 
 def burn(seconds: float) -> None:
@@ -50,7 +51,7 @@ def of(work: Callable[[], Awaitable[None]]) -> App:
     return app
 
 
-NOTHING = (None, None, None)
+NOTHING = ({"method": "GET"}, None, None)
 
 
 async def served_in_s(serve: Callable[[], Awaitable[None]], times: int) -> float:
@@ -58,6 +59,42 @@ async def served_in_s(serve: Callable[[], Awaitable[None]], times: int) -> float
     for _ in range(times):
         await serve()
     return time.monotonic() - began_s
+
+
+def test_a_list_knows_when_its_user_was_last_told_of_a_write() -> None:
+    async def main() -> None:
+        now_s, seen = 10.0, list[float]()
+        pace = Pace(lambda: now_s)
+
+        async def send(_message: Any) -> None:
+            pass
+
+        async def look(_scope: Any, _receive: Any, _send: Any) -> None:
+            seen.append(await in_thread(own_write_s.get))
+
+        async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+            await send({})
+
+        async def die(_scope: Any, _receive: Any, _send: Any) -> None:
+            raise ConnectionError
+
+        await pace.user("ann", look, {"method": "GET"}, None, send)
+        for at_s, name, method, app in (
+            (11.0, "ann", "POST", answer),
+            (12.0, "ben", "POST", answer),
+            (13.0, "ann", "GET", answer),
+        ):
+            now_s = at_s
+            await pace.user(name, app, {"method": method}, None, send)
+        await pace.user("ann", look, {"method": "GET"}, None, send)
+        now_s = 14.0
+        with pytest.raises(ConnectionError):
+            await pace.user("ann", die, {"method": "DELETE"}, None, send)
+        await pace.user("ann", look, {"method": "GET"}, None, send)
+
+        assert [10.0, 11.0, 14.0] == seen
+
+    asyncio.run(main())
 
 
 def account(pace: Pace, name: str) -> Account:

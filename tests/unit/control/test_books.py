@@ -71,6 +71,7 @@ def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.M
     books = Books(store)  # type: ignore[arg-type]
     submit_array(store)
     monkeypatch.setattr(books_module, "PAUSE_S", 0.05)
+    monkeypatch.setattr(books_module, "PIECE", 500)
     seen: set[int] = set()
     over = Event()
 

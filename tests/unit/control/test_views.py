@@ -269,6 +269,7 @@ def test_a_large_array_is_published_in_pieces_between_which_others_have_the_book
 ) -> None:
     """A start in between is in the list, and a submission in the next one."""
     monkeypatch.setattr(publisher, "FEW", 2)
+    monkeypatch.setattr(publisher, "HOLD_S", -1)
     first = yard.submit(gpus=8)
     assert 1 == len(listed(yard.views)["rows"])
     yard.submit(array=tuple(range(7)))
@@ -339,7 +340,7 @@ def test_a_user_has_what_came_and_not_what_ended(yard: Rig) -> None:
     assert [ids[3], later] == own("root")
     granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [str(ids[3]), str(later)]))
     assert [] == own("root")
-    assert {} == reading._owned, "nothing is remembered of those whose jobs have all ended"
+    assert {} == reading._index.owned, "nothing is remembered of those whose jobs have all ended"
 
 
 def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(

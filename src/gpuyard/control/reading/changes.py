@@ -51,6 +51,8 @@ class Window:
         self._texts: dict[tuple[int, tuple[str, ...]], Told] = {}
         self._ordered: tuple[Order, int] = (Order(), 0)
         """The order that followers were last told, and since which version it is another."""
+        self._compared: Model | None = None
+        """The model whose order was last compared with it."""
         self._order_text = Told(0, 0, b"")
 
     # -- filling -------------------------------------------------------------------------------------------------
@@ -69,8 +71,7 @@ class Window:
                     self._floor_seq, self._ids = seq + 1, self._ids - len(gone)
             self._texts.clear()
             self._model = model
-            order, _version = self._ordered
-            if model.order is not order and (told is None or not follows(order, model)):
+            if told is None:
                 self._ordered = (model.order, model.version)
 
     def drop(self) -> None:
@@ -136,6 +137,12 @@ class Window:
         """The order for a follower that was told that of a version; empty: it can tell by itself."""
         with self._lock:
             order, since = self._ordered
+            model = self._model
+            if model is not None and model is not self._compared:
+                # Only now that a follower asks: it takes a look at all that wait.
+                self._compared = model
+                if model.order is not order and not follows(order, model):
+                    order, since = self._ordered = (model.order, model.version)
             if version >= since:
                 return Told(version, order.seq, b"")
             if self._order_text[0] != since:

@@ -3,10 +3,15 @@
 While nobody reads, nothing is made and next to nothing remembered: the books keep the last few thousand events for the
 next reader, and drop them when they are too many; then the next reader has a model made anew. A model that is made anew
 is made piece by piece, and others have the books in between.
+
+For a list a reader works only for a moment on what others have touched, such as a large array: then it has what was
+published last, as long as that is not older than a second, nor than what the reader's user has written. The next reader
+goes on with the work.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from threading import RLock
 from typing import Generic, TypeVar
 
@@ -24,9 +29,16 @@ from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCo
 PIECE = 2500
 """Rows that are made in one hold of the books' lock."""
 FEW = 500
-"""The same where a list waits for what was touched, and others for the list."""
+HOLD_S = 0.03
+"""The same where a list waits for what was touched, and others for the list: after so long others have the books."""
 WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""
+PATIENCE_S = 0.03
+"""The same for a list, if what was published last holds all that the reader's user has written."""
+STALE_S = 1.0
+"""How old it may be then."""
+own_write_s: ContextVar[float] = ContextVar("own_write_s", default=float("inf"))
+"""When the user for whom something is read was last told of a write, by the clock of the publisher."""
 SHARE = 20
 """The order, and the fleet, are made no sooner again than after so many times as long as it took."""
 UNREAD_S = 600.0
@@ -72,6 +84,38 @@ class _Seldom(Generic[T]):
         return True
 
 
+class _Index:
+    """The jobs of a model by what is asked of them."""
+
+    def __init__(self) -> None:
+        self.owned: dict[str, dict[int, None]] = {}
+        """The live jobs of each user."""
+        self.edge: dict[int, str] = {}
+        """Jobs that may be late, and what was said of them."""
+
+    def update(self, changed: Mapping[int, Row | None], before: Rows) -> None:
+        owned, edge = self.owned, self.edge
+        for job_id, row in changed.items():
+            old = before.get(job_id)
+            if row is not None:
+                if old is None:
+                    own = owned.get(row.job.spec.user)
+                    if own is None:
+                        own = owned[row.job.spec.user] = {}
+                    own[job_id] = None
+                if row.phase in _EDGES:
+                    edge.setdefault(job_id, "")
+                elif edge:
+                    edge.pop(job_id, None)
+                continue
+            edge.pop(job_id, None)
+            if old is not None:
+                own = owned.get(old.job.spec.user, {})
+                own.pop(job_id, None)
+                if not own:
+                    owned.pop(old.job.spec.user, None)
+
+
 class Publisher:
     """The models of one process. Any thread may ask, as long as it does not hold the books' lock."""
 
@@ -93,42 +137,59 @@ class Publisher:
         self._read_s = now_s()
         self._state: State | None = None
         self._judged = Judged()
+        self._as_of_s = float("-inf")
+        """Nothing that was written before this is missing in the last model."""
+        self._due: set[int] = set()
+        self._made: dict[int, Row | None] = {}
+        """Of the next model: the jobs whose rows are not made yet, and the rows that are."""
         self._moved: set[int] = set()
         self._order = _Seldom(Order(), now_s)
         self._fleet = _Seldom(Fleet(), now_s)
-        self._owned: dict[str, dict[int, None]] = {}
-        """The live jobs of each user."""
-        self._edge: dict[int, str] = {}
-        """Jobs that may be late, and what was said of them."""
+        self._index = _Index()
         self.window = Window()
         """What has changed of late, for followers."""
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def latest(self, *, spoken: bool = False) -> Model:
+    def latest(self, *, spoken: bool = False, listing: bool = False) -> Model:
         """The yard as it is now; where the books are busy for long, as it was published last.
 
-        `spoken`: followers are told as well what engines say by now.
+        `spoken`: followers are told as well what engines say by now. `listing`: for a list, which may lack what other
+        users have done within the last second.
         """
-        self._read_s = self._now_s()
+        self._read_s = asked_s = self._now_s()
         books, model = self._books, self._model
         if not spoken and model is not None and self._stands(model) and books.store.head() == model.seq:
+            self._as_of_s = asked_s
             return model
-        if not self._lock.acquire(timeout=-1 if model is None else WAIT_S):
+        patient = not listing or self._as_of_s < max(own_write_s.get(), asked_s - STALE_S)
+        wait_s = -1 if model is None else WAIT_S if patient else PATIENCE_S
+        if not self._lock.acquire(timeout=wait_s):
             return self._model or self.latest()
         try:
-            if not books.lock.acquire(timeout=-1 if model is None else WAIT_S):
+            if not books.lock.acquire(timeout=wait_s):
                 assert model is not None
                 return self._model or model
+
+            def enough() -> bool:
+                return not patient and self._now_s() - asked_s > PATIENCE_S
+
             try:
-                books.catch_up()
-                return self._publish()
+                # Whatever is written after this moment is not waited for.
+                head = books.store.head()
+                behind = books.catch_up(lambda: books.seq >= head or enough()) < 0 and books.seq < head
+                found = None if behind else self._publish(enough)
             except BaseException:
                 # What was touched may be half published: the next model is made anew.
                 self._state = None
                 raise
             finally:
                 books.lock.release()
+            if found is not None:
+                self._as_of_s = asked_s
+                return found
+            assert self._model is not None
+            return self._model
         finally:
             self._lock.release()
 
@@ -157,9 +218,9 @@ class Publisher:
 
     def own(self, user: str, most: int) -> list[int] | None:
         """The live jobs of a user, as of the last model; None: more than so many."""
-        with self._lock:
-            found = self._owned.get(user, {})
-            return list(found) if len(found) <= most else None
+        # Without a lock: a thread that publishes may hold it for long, and a list of a dict is made at one go.
+        found = list(self._index.owned.get(user, ()))
+        return found if len(found) <= most else None
 
     def drop_unread(self) -> None:
         """Forget what was published if nobody has read it for long: it is made anew for the next reader.
@@ -174,7 +235,8 @@ class Publisher:
                 with self._books.lock:
                     self._books.fresh = self._books.state.touched = None
                 self._version, self._model, self._state = model.version, None, None
-                self._judged, self._moved, self._owned, self._edge = Judged(), set(), {}, {}
+                self._judged, self._moved, self._index = Judged(), set(), _Index()
+                self._due, self._made, self._as_of_s = set(), {}, float("-inf")
                 self._order = _Seldom(Order(), self._now_s)
                 self.window.drop()
             if self._fleet.value.seq >= 0:
@@ -184,33 +246,39 @@ class Publisher:
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
-    def _publish(self) -> Model:
-        """Called with both locks."""
-        ids = self._touched()
-        made = None if ids is None else self._made(ids)
-        if ids is None or made is None:
+    def _publish(self, enough: Callable[[], bool]) -> Model | None:
+        """Called with both locks. None: the caller has had enough, and the next one goes on."""
+        if self._take_in() is None:
             return self._put(self._anew(), None)
+        made = self._made
+        rest = sorted(self._due)
+        since_s = self._now_s()
+        while rest:
+            made |= self._rows(rest[:FEW])
+            self._due.difference_update(rest[:FEW])
+            del rest[:FEW]
+            if rest and enough():
+                return None
+            if rest and self._now_s() - since_s > HOLD_S:
+                # Amid a very large array others have the books; what they touch is made once more.
+                self._books.pause()
+                since_s = self._now_s()
+                more = self._take_in()
+                if more is None:
+                    return self._put(self._anew(), None)
+                if more:
+                    rest = sorted(self._due)
         assert self._model is not None
-        self._index(made, self._model.jobs)
+        self._made = {}
+        self._index.update(made, self._model.jobs)
         return self._put(self._model.jobs.with_changes(made.items()) if made else self._model.jobs, set(made))
 
-    def _made(self, ids: set[int]) -> dict[int, Row | None] | None:
-        """The rows of these jobs, and of those that are touched while they are made; None: nobody knows which.
-
-        A large array is made in pieces, and others have the books in between.
-        """
-        books, state, found = self._books, self._books.state, dict[int, Row | None]()
-        rest = sorted(ids)
-        for first in range(0, len(rest), FEW):
-            if first:
-                books.pause()
-            if books.state is not state:
-                return None
-            found |= self._rows(rest[first : first + FEW])
-        if len(rest) <= FEW:
-            return found
-        more = self._touched()
-        return None if more is None else found | self._rows(more)
+    def _take_in(self) -> set[int] | None:
+        """Note what was touched of late, and return it; None: nobody knows."""
+        found = self._touched()
+        if found is not None:
+            self._due |= found
+        return found
 
     def _rows(self, ids: Iterable[int]) -> dict[int, Row | None]:
         state = self._books.state
@@ -236,7 +304,8 @@ class Publisher:
         while True:
             state = books.state
             state.touched, books.fresh = set(), []
-            self._owned, self._edge, rows = {}, {}, Rows()
+            index, rows = _Index(), Rows()
+            self._due, self._made = set(), {}
             ids = list(state.jobs)
             for first in range(0, len(ids), PIECE):
                 if first:
@@ -245,7 +314,7 @@ class Publisher:
                     break
                 jobs = state.jobs
                 some = {i: row_of(state, jobs[i]) for i in ids[first : first + PIECE] if i in jobs}
-                self._index(some, rows)
+                index.update(some, rows)
                 rows = rows.with_changes(some.items())
             else:
                 self._state, self._model = state, self._model or _nothing(books, self._version)
@@ -253,30 +322,9 @@ class Publisher:
                 if more is None:
                     continue
                 now = self._rows(more)
-                self._index(now, rows)
+                index.update(now, rows)
+                self._index = index
                 return rows.with_changes(now.items())
-
-    def _index(self, changed: Mapping[int, Row | None], before: Rows) -> None:
-        owned, edge = self._owned, self._edge
-        for job_id, row in changed.items():
-            old = before.get(job_id)
-            if row is not None:
-                if old is None:
-                    own = owned.get(row.job.spec.user)
-                    if own is None:
-                        own = owned[row.job.spec.user] = {}
-                    own[job_id] = None
-                if row.phase in _EDGES:
-                    edge.setdefault(job_id, "")
-                elif edge:
-                    edge.pop(job_id, None)
-                continue
-            edge.pop(job_id, None)
-            if old is not None:
-                own = owned.get(old.job.spec.user, {})
-                own.pop(job_id, None)
-                if not own:
-                    owned.pop(old.job.spec.user, None)
 
     def _put(self, rows: Rows, changed: set[int] | None) -> Model:
         books, before = self._books, self._model
@@ -336,10 +384,10 @@ class Publisher:
             found.update(since if len(since) <= FEW_IDS else [row.id for row in rows.values()])
         if room != before.room:
             found.update([i for i, code in codes.items() if code == _ROOM])
-        for job_id, words in self._edge.items():
+        for job_id, words in self._index.edge.items():
             row = rows.get(job_id)
             if row is not None and (now := self._late(row.record)) != words:
-                self._edge[job_id] = now
+                self._index.edge[job_id] = now
                 found.add(job_id)
         found -= changed
         return changed.union([job_id for job_id in found if rows.get(job_id) is not None])

@@ -42,8 +42,8 @@ def close_periods(state: State, at_ms: int) -> None:
     state.change_seq += 1
 
 
-def submit(state: State, at_ms: int, job: Job) -> JobRecord:
-    """`JobSubmitted`."""
+def submit(state: State, at_ms: int, job: Job, held: bool = False) -> JobRecord:
+    """`JobSubmitted`; `held`: it may not start until it is released, and never enters the queue before."""
     state.now_ms = at_ms
     state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
@@ -66,11 +66,14 @@ def submit(state: State, at_ms: int, job: Job) -> JobRecord:
         dependencies.submitted(state, record)
     if waits:
         dependencies.enter(state, record)
-        if record.pending or record.doomed or record.begin_ms > at_ms:
-            state.defer(record)
-            return record
-    if job[5] > at_ms:
+    if job[5] > at_ms or (waits and (record.pending or record.doomed or record.begin_ms > at_ms)):
         state.defer(record)
+        if held:
+            record.held = True
+        return record
+    if held:
+        state.deferred[job_id] = record
+        record.held = True
         return record
     queue, idle_plan = state.queue, state.idle_plan
     queue.add(record)
@@ -105,14 +108,11 @@ def submit_tasks(
             # It differs from the first task only in what it waits for.
             known = (first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
             intake[id(spec)] = (spec, *known)
-        record = submit(state, at_ms, task)
+        record = submit(state, at_ms, task, held)
         if first is None:
             first = record
         elif spec is not first.job.spec:
             intake.pop(id(spec), None)
-        if held:
-            state.change_seq += 1
-            hold(state, record)
 
 
 def hold(state: State, record: JobRecord) -> None:

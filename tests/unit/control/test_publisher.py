@@ -1,0 +1,111 @@
+"""A list waits a moment for what others have done, and without end for what its own user has done."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gpuyard.control.books import Books
+from gpuyard.control.newjobs import NewJob, events_of
+from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
+from gpuyard.model import Ask, JobSpec, Whole
+from gpuyard.store import Submission
+from gpuyard.testing import MemoryStore
+
+TASKS = 5_000
+
+
+class Clock:
+    """Every look at it takes a moment, as the work between two looks would."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.step_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+class Reader:
+    """Books with one job, published, and another user's array that nobody has read yet."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.store = MemoryStore()
+        self.books = Books(self.store)  # type: ignore[arg-type]
+        self.publisher = Publisher(self.books, now_s=self.clock)
+        self.submit(1)
+        assert 1 == self.publisher.latest().jobs.count
+        self.clock.now_s += 0.5
+        self.submit(TASKS)
+        self.clock.step_s = PATIENCE_S / 3
+
+    def submit(self, tasks: int) -> None:
+        spec, job = JobSpec("a", Ask(Whole(1))), NewJob(array=tuple(range(tasks)))
+        self.store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
+
+    def listed(self) -> int:
+        return self.publisher.latest(listing=True).jobs.count
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@contextmanager
+def wrote_at(second: float) -> Iterator[None]:
+    token = own_write_s.set(second)
+    try:
+        yield
+    finally:
+        own_write_s.reset(token)
+
+
+def test_a_list_does_not_wait_for_another_users_array(reader: Reader) -> None:
+    with wrote_at(99.0):
+        assert 1 == reader.listed()
+
+
+def test_the_next_lists_go_on_with_the_work(reader: Reader) -> None:
+    with wrote_at(99.0):
+        found = [reader.listed() for _ in range(20)]
+
+    assert {1, TASKS + 1} == set(found)
+    assert sorted(found) == found
+    assert found.index(TASKS + 1) < 15
+
+
+def test_a_list_shows_what_its_user_has_written(reader: Reader) -> None:
+    with wrote_at(100.2):
+        assert TASKS + 1 == reader.listed()
+
+
+def test_a_list_of_an_unknown_reader_shows_everything(reader: Reader) -> None:
+    assert TASKS + 1 == reader.listed()
+
+
+def test_a_list_is_never_older_than_a_second(reader: Reader) -> None:
+    reader.clock.now_s = 100.0 + STALE_S + 0.1
+    with wrote_at(99.0):
+        assert TASKS + 1 == reader.listed()
+
+
+def test_what_is_touched_amid_the_work_is_published_as_it_is_then(reader: Reader) -> None:
+    with wrote_at(99.0):
+        while reader.books.seq < reader.store.head():
+            reader.listed()
+        reader.listed()
+        assert reader.publisher._made
+        made = min(reader.publisher._made)
+        reader.clock.step_s = 0.0
+        reader.books.state.jobs[made].held = True
+        assert reader.books.state.touched is not None
+        reader.books.state.touched.add(made)
+        model = reader.publisher.latest(listing=True)
+
+    assert TASKS + 1 == model.jobs.count
+    row = model.jobs.get(made)
+    assert row is not None
+    assert row.record.held
