@@ -51,7 +51,7 @@ class Shelf:
     def state(self) -> Any:
         return self.yard.state
 
-    def catch_up(self, _enough: Any) -> int:
+    def catch_up(self, _enough: Any = None) -> int:
         return 0
 
     def pause(self) -> None:

@@ -213,7 +213,7 @@ def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
 
         await pace.user("ben", costly(0), *NOTHING)
         # What is being answered, as a log that is followed, is not counted.
-        several = [pace.user("ana", stream, None, None, send) for _ in range(2 * AT_ONCE)]
+        several = [pace.user("ana", stream, {"method": "GET"}, None, send) for _ in range(2 * AT_ONCE)]
         several += [pace.user("ana", of(slow), *NOTHING) for _ in range(2 * AT_ONCE)]
         all_ = asyncio.gather(*several)
         for _ in range(10):

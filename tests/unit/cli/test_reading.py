@@ -19,7 +19,7 @@ from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
 
 from .conftest import Yard
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "help.txt"
+GOLDEN = Path(__file__).with_name("help.txt")
 
 
 def walked() -> Iterator[tuple[list[str], Entry]]:
