@@ -17,8 +17,6 @@ WORD_BYTES_MAX = 128 * 1024 - 1
 ENV_NAMES_MAX = 10_000
 PATH_MAX = 4096
 NAME_MAX = 128
-TIME_MS_MAX = 253_402_300_799_999
-"""The end of the year 9999: no library can write a later one."""
 
 _NAME = re.compile(r"[^\W_][\w .:+=@,-]*")
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -147,6 +145,7 @@ Word = Annotated[str, AfterValidator(_word)]
 Command = Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)]
 Script = Annotated[str, AfterValidator(_script)]
 Env = Annotated[dict[str, Word], Field(max_length=ENV_NAMES_MAX), AfterValidator(_env)]
+ShortNames = list[Annotated[str, Field(min_length=1, max_length=63)]]
 NodeNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=10_000)]
 Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]
 Folder = Annotated[Path, AfterValidator(_folder)]

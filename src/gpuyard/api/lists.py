@@ -8,7 +8,6 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
 from gpuyard.api.discretion import listed
-from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.pace import at_leisure, in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
@@ -30,6 +29,7 @@ from gpuyard.control.used import used_in_all
 from gpuyard.control.views import ENDED_STATES
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import QUEUE_MAX
+from gpuyard.wire.job_fields import TIME_MS_MAX
 
 
 def handlers(yard: Yard) -> Handlers:

@@ -14,7 +14,6 @@ from gpuyard.api.bodies import bytes_of, object_of
 from gpuyard.api.fields import (
     NAME_MAX,
     PATH_MAX,
-    TIME_MS_MAX,
     Command,
     Env,
     Folder,
@@ -24,6 +23,7 @@ from gpuyard.api.fields import (
     NodeNames,
     Path,
     Script,
+    ShortNames,
     Tenant,
     Word,
     features,
@@ -40,6 +40,7 @@ from gpuyard.control.partitions import Wanted
 from gpuyard.errors import remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.wire.job_fields import DELAY_S_MAX, JOB_FIELDS, TIME_MS_MAX
 
 _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
@@ -52,8 +53,11 @@ DAYS_MAX = 3660
 _USER = r"^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$"
 
 
-_NOTHING: Any = ()
-"""The default of a list: the description shows an empty one, and it need not be copied for each job."""
+def _of(name: str, **more: Any) -> Any:
+    """A field of a job as the table has it."""
+    says = JOB_FIELDS[name]
+    examples = list(says.examples) or None
+    return Field(says.default, ge=says.least, le=says.most, description=says.text, examples=examples, **more)
 
 
 class DependencyRequest(BaseModel):
@@ -65,7 +69,7 @@ class DependencyRequest(BaseModel):
         "afterok", description=f"One of {', '.join(KINDS)}."
     )
     job: Id | None = Field(None, description="Its id, as 17 or 12_3. Left out only for singleton.")
-    delay_s: int = Field(0, ge=0, le=366 * 86_400, description="For after: how long after its start.")
+    delay_s: int = Field(0, ge=0, le=DELAY_S_MAX, description="For after: how long after its start.")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -75,118 +79,61 @@ class DependencyRequest(BaseModel):
             raise ValueError("a 'delay_s' is counted from a start: it needs the kind 'after'")
         return self
 
+    def dependency(self) -> Dependency:
+        """The same in the units of the control plane."""
+        job = None if self.job is None else label_of(str(self.job))
+        return Dependency(self.kind, job, self.delay_s * SECOND_MS)
+
 
 class JobRequest(BaseModel):
     """A job to run: a command or a script, what it needs, and how it is to be treated."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    command: Command = Field(
-        _NOTHING,
-        description="Program and arguments. With a script: the script's arguments.",
-        examples=[["nvidia-smi"]],
-    )
-    script: Script = Field("", description="A script, which begins with #!. Up to 1 MiB.")
-    name: Name = Field("", description="For people. Left out: made from the command.")
-    tenant: Tenant = Field(
-        "",
-        description="The tenant that the job counts for, as in research/ana. Left out: the default tenant of the user.",
-    )
-    klass: Klass = Field("", alias="class", description="How it is treated. Left out: the default class.")
-    gpus: int = Field(0, ge=0, le=100_000, description="GPUs of each task.")
-    gpu_milli: int = Field(
-        0, ge=0, le=MILLI - 1, description="A share of one GPU, in thousandths, instead of whole ones."
-    )
-    mig: Annotated[str, Field(max_length=63)] = Field(
-        "", description="MIG profile of the slices that 'gpus' counts.", examples=["1g.18gb"]
-    )
-    gpu_memory_mib: int = Field(
-        0, ge=0, le=1 << 24, description="GPU memory instead of a number: the cheapest that has it is taken."
-    )
-    isolation: Literal["", "strict", "shared", "any"] = Field(
-        "", description="With gpu_memory_mib: strict is a MIG slice or a whole GPU, shared is a share."
-    )
-    gpu_models: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=20)] = (
-        Field(_NOTHING, description="GPU models that will do. Left out: any.", examples=[["H100"]])
-    )
-    tasks: int = Field(1, ge=1, le=10_000, description="Tasks that start together or not at all.")
-    cpus: float | None = Field(
-        None,
-        ge=0,
-        le=100_000,
-        allow_inf_nan=False,
-        description="Cores of each task, to a thousandth. Left out: 1 where it has no GPU, else none.",
-    )
-    memory_mib: int = Field(0, ge=0, le=1 << 30, description="Main memory of each task, in MiB.")
-    time_limit_s: int | None = Field(
-        None,
-        ge=1,
-        le=NO_LIMIT_MS // SECOND_MS,
-        description="When an attempt is stopped. Left out: as its class says.",
-    )
-    begin_ms: int = Field(
-        0, ge=0, le=TIME_MS_MAX, description="The job does not start before, in ms since 1970."
-    )
-    deadline_ms: int = Field(
-        0, ge=0, le=TIME_MS_MAX, description="When the job should be done, in ms since 1970."
-    )
-    array: Annotated[str, Field(max_length=1000)] | None = Field(
-        None, description="Make it an array of tasks that start one by one: 0-9, 1,3,5 or 0-100:10."
-    )
-    env: Env = Field({}, description="Variables of its environment. Up to 256 KiB.")
-    cwd: Folder = Field("", description="Folder to run in. Left out: one of its own.")
-    umask: int = Field(
-        0o022,
-        ge=0,
-        le=0o777,
-        description="Permissions that files of the job do not get. 18 is 022, the default.",
-    )
-    stdout: Path = Field("", description="File for its output. Left out: kept for `logs`.")
-    stderr: Path = Field("", description="File for its errors. Left out: together with its output.")
-    open_mode: Literal["", "append", "truncate"] = Field(
-        "",
-        description="What becomes of these files if they are there. Left out: kept only when it runs again.",
-    )
-    warn_signal: int = Field(0, ge=0, le=64, description="Signal sent ahead of TERM. 0: none.")
-    warn_s: int = Field(0, ge=0, le=86_400, description="How long ahead of the time limit it is sent.")
-    warn_shell: bool = Field(
-        False, description="Send that signal to the job's first process alone, not to what it started."
-    )
-    checkpoint_s: int = Field(0, ge=0, le=30 * 86_400, description="How often it saves its work. 0: never.")
-    retries: int = Field(
-        0, ge=0, le=100, description="How often it is tried again after it failed by itself."
-    )
-    requeue: bool = Field(True, description="Whether it waits again when its node is lost.")
-    hold: bool = Field(False, description="Do not start it before it is released.")
-    pools: Annotated[list[Annotated[str, Field(min_length=1, max_length=63)]], Field(max_length=100)] = Field(
-        _NOTHING, description="Pools that will do. Left out: any."
-    )
-    nodes_max: int = Field(
-        0, ge=0, le=100_000, description="Nodes it may be spread over. 0: as few as possible."
-    )
-    nodes_min: int = Field(0, ge=0, le=100_000, description="Nodes it is spread over at least.")
-    on_nodes: NodeNames = Field(_NOTHING, description="Nodes that will do. Left out: any.")
-    not_nodes: NodeNames = Field(_NOTHING, description="Nodes that will not.")
-    constraint: Annotated[str, Field(max_length=1000)] = Field(
-        "", description="Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", examples=["nvme"]
-    )
-    exclusive: bool = Field(False, description="Whole nodes, shared with no other job.")
-    batch: bool = Field(
-        False, description="Run it once, in the first task; the others hold room for what it starts there."
-    )
-    ranks: int = Field(
-        0, ge=0, le=1_000_000, description="Processes it means to start in all. 0: as many as tasks."
-    )
-    dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = Field(
-        _NOTHING, description="Jobs it waits for."
-    )
-    dependencies_any: bool = Field(False, description="One of them is enough.")
-    slurm_commands: bool = Field(
-        False, description="Put Slurm's commands on its PATH (srun, scontrol, …), as the yard answers them."
-    )
-    array_limit: int = Field(
-        0, ge=0, le=1_000_000, description="How many tasks of the array may run at a time. 0: all."
-    )
+    command: Command = _of("command")
+    script: Script = _of("script")
+    name: Name = _of("name")
+    tenant: Tenant = _of("tenant")
+    klass: Klass = _of("class", alias="class")
+    gpus: int = _of("gpus")
+    gpu_milli: int = _of("gpu_milli")
+    mig: str = _of("mig", max_length=63)
+    gpu_memory_mib: int = _of("gpu_memory_mib")
+    isolation: Literal["", "strict", "shared", "any"] = _of("isolation")
+    gpu_models: Annotated[ShortNames, Field(max_length=20)] = _of("gpu_models")
+    tasks: int = _of("tasks")
+    cpus: float | None = _of("cpus", allow_inf_nan=False)
+    memory_mib: int = _of("memory_mib")
+    time_limit_s: int | None = _of("time_limit_s")
+    begin_ms: int = _of("begin_ms")
+    deadline_ms: int = _of("deadline_ms")
+    array: Annotated[str, Field(max_length=1000)] | None = _of("array")
+    env: Env = _of("env")
+    cwd: Folder = _of("cwd")
+    umask: int = _of("umask")
+    stdout: Path = _of("stdout")
+    stderr: Path = _of("stderr")
+    open_mode: Literal["", "append", "truncate"] = _of("open_mode")
+    warn_signal: int = _of("warn_signal")
+    warn_s: int = _of("warn_s")
+    warn_shell: bool = _of("warn_shell")
+    checkpoint_s: int = _of("checkpoint_s")
+    retries: int = _of("retries")
+    requeue: bool = _of("requeue")
+    hold: bool = _of("hold")
+    pools: Annotated[ShortNames, Field(max_length=100)] = _of("pools")
+    nodes_max: int = _of("nodes_max")
+    nodes_min: int = _of("nodes_min")
+    on_nodes: NodeNames = _of("on_nodes")
+    not_nodes: NodeNames = _of("not_nodes")
+    constraint: str = _of("constraint", max_length=1000)
+    exclusive: bool = _of("exclusive")
+    batch: bool = _of("batch")
+    ranks: int = _of("ranks")
+    dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = _of("dependencies")
+    dependencies_any: bool = _of("dependencies_any")
+    slurm_commands: bool = _of("slurm_commands")
+    array_limit: int = _of("array_limit")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -218,61 +165,21 @@ class JobRequest(BaseModel):
 
     def new_job(self) -> NewJob:
         """The job, in the units of the control plane."""
-        return NewJob(
-            command=tuple(self.command),
-            script=self.script,
-            name=self.name or self._made_name(),
-            tenant=self.tenant,
-            klass=self.klass,
-            gpus=self.gpus,
-            gpu_milli=self.gpu_milli,
-            mig=self.mig,
-            gpu_memory_mib=self.gpu_memory_mib,
-            isolation=Isolation(self.isolation or "any"),
-            gpu_models=tuple(self.gpu_models),
-            tasks=self.tasks,
-            cpu_milli=None if self.cpus is None else round(self.cpus * MILLI),
-            memory_mib=self.memory_mib,
-            limit_ms=(self.time_limit_s or 0) * SECOND_MS,
-            begin_ms=self.begin_ms,
-            deadline_ms=self.deadline_ms,
-            array=None if self.array is None else _array(self.array),
-            env=self.env,
-            cwd=self.cwd,
-            umask=self.umask,
-            stdout=self.stdout,
-            stderr=self.stderr,
-            warn_signal=self.warn_signal,
-            warn_s=self.warn_s,
-            open_mode=self.open_mode,
-            warn_shell=self.warn_shell,
-            slurm_commands=self.slurm_commands,
-            checkpoint_s=self.checkpoint_s,
-            retries=self.retries,
-            requeue=self.requeue,
-            hold=self.hold,
-            pools=tuple(self.pools),
-            nodes_max=self.nodes_max,
-            nodes_min=self.nodes_min,
-            on_nodes=tuple(self.on_nodes),
-            not_nodes=tuple(self.not_nodes),
-            features=_features(self.constraint),
-            exclusive=self.exclusive,
-            batch=self.batch,
-            ranks=self.ranks,
-            dependencies=tuple(
-                [
-                    Dependency(
-                        each.kind,
-                        None if each.job is None else label_of(str(each.job)),
-                        each.delay_s * SECOND_MS,
-                    )
-                    for each in self.dependencies
-                ]
-            ),
-            dependencies_any=self.dependencies_any,
-            array_limit=self.array_limit,
-        )
+        # All at once: most of the fields are the same there.
+        found = dict(self.__dict__)
+        cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
+        for name in ("command", "gpu_models", "pools", "on_nodes", "not_nodes"):
+            found[name] = tuple(found[name])
+        found |= {
+            "name": self.name or self._made_name(),
+            "isolation": Isolation(self.isolation or "any"),
+            "cpu_milli": None if cpus is None else round(cpus * MILLI),
+            "limit_ms": (limit_s or 0) * SECOND_MS,
+            "array": None if array is None else _array(array),
+            "features": _features(constraint),
+            "dependencies": tuple([each.dependency() for each in self.dependencies]),
+        }
+        return NewJob(**found)
 
     def _made_name(self) -> str:
         """From the script that a program is to run, else from the program's own name, as far as it can be one."""

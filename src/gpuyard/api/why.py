@@ -2,7 +2,6 @@
 
 from fastapi import Request, Response
 
-from gpuyard.api.fields import TIME_MS_MAX
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker
 from gpuyard.api.routes import Handlers
@@ -12,6 +11,7 @@ from gpuyard.control.explained import Explained
 from gpuyard.control.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.wire import endpoints
+from gpuyard.wire.job_fields import TIME_MS_MAX
 
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:

@@ -328,19 +328,3 @@ def _signal(text: str) -> dict[str, int]:
             f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
-
-
-OPTION_OF = {
-    "name": "--name", "tenant": "--tenant", "class": "--class", "command": "COMMAND", "script": "COMMAND",
-    "gpus": "--gpus", "gpu_milli": "--gpus", "mig": "--gpus", "gpu_models": "--gpu-model",
-    "gpu_memory_mib": "--gpu-memory", "isolation": "--isolation",
-    "tasks": "--tasks", "nodes_min": "--nodes", "nodes_max": "--nodes", "cpus": "--cpus", "memory_mib": "--memory",
-    "exclusive": "--exclusive", "pools": "--pool", "constraint": "--constraint", "on_nodes": "--node",
-    "not_nodes": "--exclude", "time_limit_s": "--time", "begin_ms": "--begin", "deadline_ms": "--deadline",
-    "array": "--array", "array_limit": "--array", "dependencies": "--after", "dependencies_any": "--after-one",
-    "env": "--env", "cwd": "--chdir", "stdout": "--stdout", "stderr": "--stderr", "warn_signal": "--signal",
-    "warn_s": "--signal", "warn_shell": "--signal",
-    "open_mode": "--open-mode", "checkpoint_s": "--checkpoint-every", "retries": "--retries", "requeue": "--requeue",
-    "hold": "--hold",
-}  # fmt: skip
-"""The option of `yard submit` for every field of a job in native YAML; a test checks that none is missing."""

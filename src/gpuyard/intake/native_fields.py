@@ -1,7 +1,6 @@
-"""The fields of a job in native YAML: those of `JobRequest`, and those proposed for it, with their kinds and bounds.
+"""How the fields of a job are read from native YAML: by their kinds and bounds in the one table of them.
 
-A test compares this table with `JobRequest`. It is repeated here because the wire format is above this package, and
-because a file deserves messages with line numbers, which a model of the wire format does not have.
+A file deserves messages with line numbers, which the model of a submission does not have.
 """
 
 import re
@@ -13,11 +12,7 @@ from gpuyard.config.problems import Place
 from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.sbatch.dependencies import KINDS
-
-OPEN_MODES = ("append", "truncate")
-_DAY_S = 86_400
-_TIME_MS_MAX = 253_402_300_799_999
-_YEARS_S = 3650 * _DAY_S
+from gpuyard.wire.job_fields import DELAY_S_MAX, JOB_FIELDS, JobField, Kind
 
 
 class Wrong(Exception):
@@ -32,7 +27,7 @@ Read = Callable[[Node], Any]
 
 
 class Field(NamedTuple):
-    """How a field is read, and the bounds that a test compares."""
+    """How a field is read, and its bounds."""
 
     read: Read
     least: int | None = None
@@ -94,11 +89,14 @@ def _named(read: Read) -> Read:
     return read_all
 
 
-def _open_mode(node: Node) -> str:
-    text = _text(node)
-    if text not in OPEN_MODES:
-        raise Wrong(node.place, f"must be {' or '.join(OPEN_MODES)}, not {quoted(text)}")
-    return text
+def _choice(choices: tuple[str, ...]) -> Read:
+    def read(node: Node) -> str:
+        text = _text(node)
+        if text not in choices:
+            raise Wrong(node.place, f"must be {' or '.join(choices)}, not {quoted(text)}")
+        return text
+
+    return read
 
 
 def _value(node: Node) -> str:
@@ -122,7 +120,7 @@ def _job(node: Node) -> int | str:
 _PARTS = {
     "kind": Field(_text),
     "job": Field(_job),
-    "delay_s": _whole(0, _YEARS_S),
+    "delay_s": _whole(0, DELAY_S_MAX),
 }
 
 
@@ -148,50 +146,26 @@ def read_mapping(node: Node, fields: dict[str, Field], what: str) -> dict[str, A
     return found
 
 
-FIELDS: dict[str, Field] = {
-    "name": Field(_text),
-    "tenant": Field(_text),
-    "class": Field(_text),
-    "command": Field(_texts),
-    "script": Field(_text),
-    "gpus": _whole(0, 100_000),
-    "gpu_models": Field(_texts),
-    "gpu_milli": _whole(0, 999),
-    "mig": Field(_text),
-    "gpu_memory_mib": _whole(0, 1 << 24),
-    "isolation": Field(_text),
-    "tasks": _whole(1, 10_000),
-    "nodes_min": _whole(0, 100_000),
-    "nodes_max": _whole(0, 100_000),
-    "ranks": _whole(0, 1_000_000),
-    "batch": Field(_boolean),
-    "cpus": Field(_number, 0, 100_000),
-    "memory_mib": _whole(0, 1 << 30),
-    "exclusive": Field(_boolean),
-    "pools": Field(_texts),
-    "constraint": Field(_text),
-    "on_nodes": Field(_texts),
-    "not_nodes": Field(_texts),
-    "licenses": Field(_named(_whole(1, 1_000_000).read)),
-    "time_limit_s": _whole(1, _YEARS_S),
-    "begin_ms": _whole(0, _TIME_MS_MAX),
-    "deadline_ms": _whole(0, _TIME_MS_MAX),
-    "array": Field(_text),
-    "array_limit": _whole(0, 1_000_000),
-    "dependencies": Field(_dependencies),
-    "dependencies_any": Field(_boolean),
-    "env": Field(_named(_value)),
-    "cwd": Field(_text),
-    "stdout": Field(_text),
-    "stderr": Field(_text),
-    "open_mode": Field(_open_mode),
-    "warn_signal": _whole(0, 64),
-    "warn_s": _whole(0, _DAY_S),
-    "warn_shell": Field(_boolean),
-    "slurm_commands": Field(_boolean),
-    "checkpoint_s": _whole(0, 30 * _DAY_S),
-    "retries": _whole(0, 100),
-    "requeue": Field(_boolean),
-    "hold": Field(_boolean),
+def _field(says: JobField) -> Field:
+    """How a field is read."""
+    least, most = says.least or 0, says.most or 0
+    match says.kind:
+        case Kind.WHOLE:
+            return _whole(least, most)
+        case Kind.CHOICE:
+            return Field(_choice(says.choices))
+        case Kind.NAMED_NUMBERS:
+            return Field(_named(_whole(least, most).read))
+    return Field(_READERS[says.kind], says.least, says.most)
+
+
+_READERS: dict[Kind, Read] = {
+    Kind.TEXT: _text,
+    Kind.TEXTS: _texts,
+    Kind.NUMBER: _number,
+    Kind.BOOLEAN: _boolean,
+    Kind.NAMED_TEXTS: _named(_value),
+    Kind.DEPENDENCIES: _dependencies,
 }
+FIELDS = {name: _field(says) for name, says in JOB_FIELDS.items() if says.native}
 """Every field, in the order in which they are written."""

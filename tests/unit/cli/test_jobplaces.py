@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.jobfields import OPTION_OF
 from gpuyard.cli.jobplaces import limit_s, moment_ms, place, variables
+from gpuyard.cli.options import Option
 from gpuyard.cli.reading import Parameter, parameters
 from gpuyard.cli.submit import submit
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 from gpuyard.intake.native_fields import FIELDS
+from gpuyard.wire.job_fields import JOB_FIELDS
 
 NOTHING: dict[str, Any] = {
     "chdir": "", "pool": None, "constraint": "", "nodes": "", "node": None, "exclude": None, "exclusive": False,
@@ -24,10 +25,24 @@ FROM_SBATCH_ALONE = {"batch", "ranks", "slurm_commands"}
 """Fields for the shapes of Slurm's batch scripts; a person who types a command has no use for them."""
 
 
-def test_every_field_of_native_yaml_has_its_option() -> None:
-    assert FIELDS.keys() == OPTION_OF.keys() | PROPOSED.keys() | FROM_SBATCH_ALONE
-    declared = {name for each in parameters(submit) if isinstance(each, Parameter) for name in each.on_off[0]}
-    assert {option for option in OPTION_OF.values() if option.startswith("-")} <= declared
+def test_every_field_of_a_job_has_its_option_within_the_same_bounds() -> None:
+    """The command line does not wait for the table to be loaded: that takes as long as reading it."""
+    options = {name: says.option for name, says in JOB_FIELDS.items() if says.native and says.option}
+    assert FIELDS.keys() == options.keys() | PROPOSED.keys() | FROM_SBATCH_ALONE
+    declared = {
+        name: each for each in parameters(submit) if isinstance(each, Parameter) for name in each.on_off[0]
+    }
+    assert {option for option in options.values() if option.startswith("-")} <= declared.keys()
+    numbers = {
+        name: (declared[option].says, JOB_FIELDS[name])
+        for name, option in options.items()
+        if option in declared and declared[option].kind in (int, float)
+    }
+    assert {"tasks", "cpus", "retries"} == numbers.keys()
+    for option, says in numbers.values():
+        assert isinstance(option, Option)
+        assert option.min == says.least
+        assert option.max in (None, says.most)
 
 
 def test_where(tmp_path: Path) -> None:

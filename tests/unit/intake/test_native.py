@@ -16,6 +16,7 @@ from gpuyard.intake.native import read_native, write_native
 from gpuyard.intake.native_fields import FIELDS
 from gpuyard.intake.sbatch import taking
 from gpuyard.intake.sbatch.dependencies import KINDS
+from gpuyard.wire.job_fields import JOB_FIELDS
 
 EVERYTHING = """\
 name: train
@@ -93,6 +94,8 @@ def test_the_fields_are_those_of_the_wire_and_the_proposed_ones() -> None:
     wire = {field.alias or name for name, field in JobRequest.model_fields.items()} - FROM_THE_SHELL_ALONE
 
     assert FIELDS.keys() == wire | PROPOSED.keys()
+    assert {name for name, says in JOB_FIELDS.items() if says.wire} == wire | FROM_THE_SHELL_ALONE
+    assert {name for name, says in JOB_FIELDS.items() if not says.wire} == PROPOSED.keys()
     assert not wire & PROPOSED.keys(), "the wire has it now: take it out of PROPOSED"
 
 
