@@ -18,21 +18,30 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+import zlib
 from pathlib import Path
 from typing import Any
 
 from figures import Row, publish, table
-from load_clients import Caller, connected, cpu_s_of, percentile
+from load_clients import connected, percentile
+from load_yard import YardProcess
 
+from gpuyard.errors import YardError
+
+MOST_S = 600.0
+"""No run takes longer: on a busy machine it gives up and says where."""
 LISTS_PER_S = 4
 LIFE_MS = 1000
 GPUS_PER_NODE = 8
 SUBMITTERS = 4
-READY_S = 30.0
+MORE_S = 5
+"""Jobs start also while nothing is measured."""
+REST_S = 30.0
+"""How long a queue that nothing happens to may take to reach a follower."""
+_CONFIG = "version: 1\nclusters: {here: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}\n"
 
 
-def serve(folder: Path, port: int, rate: int) -> None:
+def serve(data: Path, port: int, config: Path, rate: int) -> None:
     """The server, in a process of its own."""
     from gpuyard.api.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
     from gpuyard.control.fleet import Fleet  # noqa: PLC0415
@@ -57,87 +66,67 @@ def serve(folder: Path, port: int, rate: int) -> None:
             Node(f"n{n}", fleet.cluster, "p", "A100-80GB", GPUS_PER_NODE, 1 << 20, 1 << 30)
             for n in range(count)
         ]
-        return Timed(clock_ms, nodes, lambda _launch: Life(LIFE_MS))
+
+        def life(launch: Any) -> Life:
+            # A second each, on average: jobs that start together do not end together.
+            return Life(LIFE_MS // 2 + zlib.crc32(launch.key.encode()) % LIFE_MS)
+
+        return Timed(clock_ms, nodes, life)
 
     Fleet.engine = engine  # type: ignore[assignment,method-assign]
-    serve_yard(Options(folder / "yard", port, config=folder / "yard.yaml"), lambda _yard: None)
+    serve_yard(Options(data, port, config=config), lambda _yard: None)
 
 
-class Side:
+class Side(YardProcess):
     """The server as the benchmark sees it."""
 
     def __init__(self, folder: Path, rate: int) -> None:
-        with connected_port() as probe:
-            self.port: int = probe.getsockname()[1]
-        self._token = folder / "yard" / "token"
-        (folder / "yard.yaml").write_text(
-            "version: 1\nclusters: {here: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}\n", "utf-8"
-        )
-        words = [
-            sys.executable,
-            __file__,
-            "--serve",
-            str(folder),
-            "--port",
-            str(self.port),
-            "--rate",
-            str(rate),
-        ]
-        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *words])
-        deadline_s = time.monotonic() + READY_S
-        while not self._ready():
-            if self.process.poll() is not None or time.monotonic() > deadline_s:
-                raise RuntimeError("the server did not get ready")
-            time.sleep(0.1)
+        self.start = (sys.executable, __file__, "--rate", str(rate), "--serve")
+        super().__init__(folder, _CONFIG)
 
-    def _ready(self) -> bool:
-        try:
-            caller = Caller(self.port, {})
-        except OSError:
-            return False
-        try:
-            return caller.ask("GET", "/readyz").status == 200
-        except OSError:
-            return False
-        finally:
-            caller.close()
-
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token.read_text(encoding='ascii').strip()}"}
-
-    def caller(self) -> Caller:
-        return Caller(self.port, self.headers())
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(30)
-
-    def submit(self, count: int) -> None:
-        """Single jobs, each with a name of its own."""
+    def submit(self, count: int, until_s: float) -> None:
+        """Single jobs, each with a name of its own, while nothing starts: the nodes are drained meanwhile."""
+        nodes = [node["name"] for node in json.loads(self.ask("GET", "/api/v1/nodes"))["nodes"]]
+        for name in nodes:
+            self.ask("POST", f"/api/v1/nodes/{name}/drain", b"{}")
+        failed: list[Exception] = []
 
         def some(first: int) -> None:
             caller = self.caller()
-            for number in range(first, count, SUBMITTERS):
-                body = {"command": ["true"], "name": f"job-{number}", "gpus": 1, "tenant": f"t{number % 5}"}
-                reply = caller.ask("POST", "/api/v1/jobs", json.dumps(body).encode())
-                if reply.status != 201:
-                    raise RuntimeError(f"{reply.status} {reply.body[:300]!r}")
-            caller.close()
+            try:
+                for number in range(first, count, SUBMITTERS):
+                    body = {
+                        "command": ["true"],
+                        "name": f"job-{number}",
+                        "gpus": 1,
+                        "tenant": f"t{number % 5}",
+                    }
+                    reply = caller.ask("POST", "/api/v1/jobs", json.dumps(body).encode())
+                    if reply.status != 201:
+                        raise RuntimeError(f"{reply.status} {reply.body[:300]!r}")
+                    if time.monotonic() > until_s:
+                        raise TimeoutError(f"only {number:,} of {count:,} jobs were submitted in time")
+                    if first == 0 and number % 2000 == 0:
+                        told(f"{number:,} of {count:,} jobs submitted")
+            except (OSError, RuntimeError) as error:
+                failed.append(error)
+            finally:
+                caller.close()
 
         threads = [threading.Thread(target=some, args=(first,)) for first in range(SUBMITTERS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if failed:
+            raise failed[0]
+        for name in nodes:
+            self.ask("POST", f"/api/v1/nodes/{name}/resume")
 
 
-def connected_port() -> Any:
-    import socket  # noqa: PLC0415
-
-    probe = socket.socket()
-    probe.bind(("127.0.0.1", 0))
-    return probe
+def told(text: str) -> None:
+    """What goes on, for a person that waits."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def follow(port: int, count: int, token: str) -> None:
@@ -163,44 +152,52 @@ def follow(port: int, count: int, token: str) -> None:
     print(json.dumps({"bytes": size, "events": events, "s": time.monotonic() - began_s}), flush=True)
 
 
-def kept(side: Side) -> Callable[[], tuple[list[Any], list[Any]]]:
-    """Follow as `yard top` does; gives the rows so kept, and those of a list, once both show the same event."""
-    from gpuyard.api.client import Client  # noqa: PLC0415
-    from gpuyard.api.replica import Replica  # noqa: PLC0415
+class Kept:
+    """The queue as `yard top` keeps it, by changes alone."""
 
-    def client() -> Client:
-        secret = side.headers()["Authorization"].removeprefix("Bearer ")
-        return Client(f"http://127.0.0.1:{side.port}", secret)
+    def __init__(self, side: Side) -> None:
+        from gpuyard.api.client import Client  # noqa: PLC0415
+        from gpuyard.api.replica import Replica  # noqa: PLC0415
 
-    replica, lists = Replica(), client()
-    replica.fill(lists.queue())
+        def client() -> Client:
+            return Client(f"http://127.0.0.1:{side.port}", side.token)
 
-    def listen() -> None:
-        for name, data in client().changes(str(replica.seq)):
-            if replica.heed(name, data):
-                replica.fill(lists.queue())
+        self._closed = False
+        self._lock = threading.Lock()
+        self._replica, self._lists, self._stream = Replica(), client(), client()
+        self._replica.fill(self._lists.queue())
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
 
-    threading.Thread(target=listen, daemon=True).start()
+    def _listen(self) -> None:
+        try:
+            for name, data in self._stream.changes(str(self._replica.seq)):
+                with self._lock:
+                    if self._replica.heed(name, data):
+                        self._replica.fill(self._lists.queue())
+        except (OSError, YardError):
+            if not self._closed:
+                raise
 
-    def both() -> tuple[list[Any], list[Any]]:
-        deadline_s = time.monotonic() + 60
-        while True:
+    def same(self) -> bool:
+        """Whether the rows so kept are those of a list, once the queue rests."""
+        deadline_s = time.monotonic() + REST_S
+        while time.monotonic() < deadline_s:
             time.sleep(1.5)
-            found = client().queue()
-            if found["seq"] <= replica.seq or time.monotonic() > deadline_s:
-                return replica.rows(), found["rows"]
+            with self._lock:
+                if sorted(self._replica.rows()) == sorted(self._lists.queue()["rows"]):
+                    return True
+        return False
 
-    return both
+    def close(self) -> None:
+        self._closed = True
+        self._stream.hang_up()
+        self._thread.join(5)
 
 
-def measured(side: Side, waiting: int, followers: int, rate: int, seconds: float) -> Row:
-    """One run."""
-    both = kept(side)
-    token = side.headers()["Authorization"].removeprefix("Bearer ")
+def measured(side: Side, followers: int, seconds: float) -> Row:
+    """Lists while so many follow."""
     words = [
-        "setpriv",
-        "--pdeathsig",
-        "TERM",
         sys.executable,
         __file__,
         "--follow",
@@ -208,52 +205,70 @@ def measured(side: Side, waiting: int, followers: int, rate: int, seconds: float
         "--port",
         str(side.port),
         "--token",
-        token,
+        side.token,
     ]
-    crowd = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    crowd = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *words], stdout=subprocess.PIPE, text=True)
     caller = side.caller()
     request = caller.request("GET", "/api/v1/queue")
-    # Some start meanwhile: it is filled up until so many will still wait at the end.
-    while (lacks := waiting + int(rate * seconds) - json.loads(caller.send(request).body)["waiting"]) > 0:
-        side.submit(lacks)
     first = json.loads(caller.send(request).body)
     took, size = [], 0
-    cpu_s, began_s = cpu_s_of([side.process.pid]), time.monotonic()
+    cpu_s, began_s = side.cpu_s(), time.monotonic()
     for turn in range(int(seconds * LISTS_PER_S)):
         due_s = began_s + turn / LISTS_PER_S
         time.sleep(max(0.0, due_s - time.monotonic()))
         reply = caller.send(request)
         took.append(time.monotonic() - due_s)
         size = len(reply.body)
-    wall_s = time.monotonic() - began_s
+    wall_s, spent_s = time.monotonic() - began_s, side.cpu_s() - cpu_s
     took.sort()
-    spent_s = cpu_s_of([side.process.pid]) - cpu_s
     last = json.loads(caller.send(request).body)
+    caller.close()
     crowd.send_signal(signal.SIGTERM)
-    told = json.loads(crowd.communicate(timeout=30)[0])
+    told_them = json.loads(crowd.communicate(timeout=30)[0])
     gone = {row[0] for row in first["rows"]} - {row[0] for row in last["rows"]}
-    rss = [
-        line for line in Path(f"/proc/{side.process.pid}/status").read_text().splitlines() if "VmHWM" in line
-    ]
-    # Then the queue comes to rest, and what was kept by changes has to be what there is.
-    hold = [str(row[0]) for row in json.loads(caller.send(request).body)["rows"] if row[6] == "PENDING"]
-    for at in range(0, len(hold), 2000):
-        caller.ask("POST", "/api/v1/jobs/hold", json.dumps({"ids": hold[at : at + 2000]}).encode())
-    time.sleep(2 * LIFE_MS / 1000)
-    mine, listed = both()
+    status = Path(f"/proc/{side.pids()[0]}/status").read_text().splitlines()
+    rss = next(line for line in status if "VmHWM" in line)
+    each = max(1, followers) * told_them["s"]
     return {
+        "followers": followers,
         "waiting": last["waiting"],
         "ended_per_s": len(gone) / wall_s,
         "list_ms_p50": 1000 * percentile(took, 50),
         "list_ms_p99": 1000 * percentile(took, 99),
         "list_kib": size / 1024,
         "cores": spent_s / wall_s,
-        "rss_mib": int(rss[0].split()[1]) / 1024,
-        "events_per_follower_s": told["events"] / told["s"] / followers if followers else 0.0,
-        "kib_per_follower_s": told["bytes"] / 1024 / told["s"] / followers if followers else 0.0,
-        "kept": sorted(mine) == sorted(listed),
+        "rss_mib": int(rss.split()[1]) / 1024,
+        "events_per_follower_s": told_them["events"] / each,
+        "kib_per_follower_s": told_them["bytes"] / 1024 / each,
         "load": os.getloadavg()[0],
     }
+
+
+def both(folder: Path, asked: argparse.Namespace) -> list[Row]:
+    """Without followers and with them, one after the other on one server; then the queue comes to rest."""
+    until_s = time.monotonic() + MOST_S
+    side = Side(folder, asked.rate)
+    try:
+        kept, rows = Kept(side), []
+        for followers in (0, asked.followers):
+            waiting = json.loads(side.ask("GET", "/api/v1/queue?limit=1"))["waiting"]
+            # So many that those wait at the end which are asked for.
+            wanted = asked.waiting + int(asked.rate * (asked.seconds + MORE_S))
+            side.submit(max(0, wanted - waiting), until_s)
+            time.sleep(2 * LIFE_MS / 1000)
+            told(f"{asked.seconds:g} s with {followers} followers")
+            rows.append(measured(side, followers, asked.seconds))
+        told("the queue comes to rest")
+        queue = json.loads(side.ask("GET", "/api/v1/queue"))["rows"]
+        hold = [str(row[0]) for row in queue if row[6] == "PENDING"]
+        for at in range(0, len(hold), 2000):
+            side.ask("POST", "/api/v1/jobs/hold", json.dumps({"ids": hold[at : at + 2000]}).encode())
+        time.sleep(2 * LIFE_MS / 1000)
+        same = kept.same()
+        kept.close()
+        return [{**row, "kept": same} for row in rows]
+    finally:
+        side.down()
 
 
 def main() -> int:
@@ -264,26 +279,21 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--serve", type=Path)
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--config", type=Path)
     parser.add_argument("--follow", type=int)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--token", default="")
     asked = parser.parse_args()
-    if asked.serve is not None:
-        serve(asked.serve, asked.port, asked.rate)
+    if asked.serve:
+        serve(asked.data, asked.port, asked.config, asked.rate)
         return 0
     if asked.follow is not None:
         follow(asked.port, asked.follow, asked.token)
         return 0
-    rows = []
-    for followers in (0, asked.followers):
-        with tempfile.TemporaryDirectory(prefix="yard-changes-") as folder:
-            side = Side(Path(folder), asked.rate)
-            try:
-                found = measured(side, asked.waiting, followers, asked.rate, asked.seconds)
-            finally:
-                side.stop()
-        rows.append({"followers": followers, **found})
+    with tempfile.TemporaryDirectory(prefix="yard-changes-") as folder:
+        rows = both(Path(folder), asked)
     head = ("followers", "waiting", "jobs ended a second", "list p50 ms", "list p99 ms", "list KiB",
             "cores of the server", "server MiB", "events a second for each", "KiB a second for each")  # fmt: skip
     keys = ("followers", "waiting", "ended_per_s", "list_ms_p50", "list_ms_p99", "list_kib", "cores", "rss_mib",

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ class YardProcess:
     """A server of its own, with its data in a folder."""
 
     program = Path(sys.executable).parent / "yard"
+    start: Sequence[str] = (str(program), "up")
+    """What starts it; the options of `yard up` follow."""
 
     def __init__(self, folder: Path, config: str, store: str = "") -> None:
         """`config`: the text of its yard.yaml; `store`: a database that several servers share, else its own file."""
@@ -50,7 +53,7 @@ class YardProcess:
     def up(self) -> None:
         """Start it and wait until it answers."""
         # The kernel ends the server if we are killed before we can.
-        command = ["setpriv", "--pdeathsig", "TERM", str(self.program), "up", "--data", str(self._data)]
+        command = ["setpriv", "--pdeathsig", "TERM", *self.start, "--data", str(self._data)]
         with self._out.open("ab") as out:
             self._process = subprocess.Popen(
                 [*command, "--port", str(self.port), "--config", str(self._config), *self._store],
@@ -79,12 +82,13 @@ class YardProcess:
             caller.close()
 
     @property
-    def _token(self) -> str:
+    def token(self) -> str:
+        """Of an administrator."""
         return (self._data / "token").read_text(encoding="ascii").strip()
 
     def caller(self) -> Caller:
         """A connection that may do everything."""
-        return Caller(self.port, {"Authorization": f"Bearer {self._token}"})
+        return Caller(self.port, {"Authorization": f"Bearer {self.token}"})
 
     def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         """One request; anything but success raises."""
@@ -100,7 +104,7 @@ class YardProcess:
     @property
     def environment(self) -> dict[str, str]:
         """Points commands at this server."""
-        return {**_compiled(), "YARD_SERVER": f"http://127.0.0.1:{self.port}", "YARD_TOKEN": self._token}
+        return {**_compiled(), "YARD_SERVER": f"http://127.0.0.1:{self.port}", "YARD_TOKEN": self.token}
 
     @property
     def socket(self) -> Path:

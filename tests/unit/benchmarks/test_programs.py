@@ -1,10 +1,11 @@
 """The benchmark programs work on tiny inputs: what they print is published, so it must be right."""
 
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -220,3 +221,26 @@ def test_openb_is_packed_with_nothing_known_before(program, tmp_path: Path) -> N
     assert row["times"] >= 1
     assert abs(row["told"] - row["learned"]) < 5
     assert 80 < row["learned"] <= 100
+
+
+def test_a_queue_that_cannot_be_filled_in_time_ends_the_program(program) -> None:
+    changes = program("bench_changes")
+    asked: list[str] = []
+
+    class Slow(changes.Side):
+        def __init__(self) -> None:
+            """No server."""
+
+        def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+            asked.append(f"{method} {path}")
+            return b'{"nodes": [{"name": "n0"}]}'
+
+        def caller(self) -> SimpleNamespace:
+            return SimpleNamespace(ask=lambda *_words: SimpleNamespace(status=201), close=lambda: None)
+
+    with pytest.raises(TimeoutError, match="of 1,000 jobs were submitted in time"):
+        Slow().submit(1000, time.monotonic() - 1)
+    # Nothing starts while the queue is filled: it would never be full where jobs end faster than they come.
+    assert ["GET /api/v1/nodes", "POST /api/v1/nodes/n0/drain"] == asked
+    Slow().submit(1000, time.monotonic() + 60)
+    assert "POST /api/v1/nodes/n0/resume" == asked[-1]
