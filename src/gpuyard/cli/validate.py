@@ -39,6 +39,8 @@ def validate(
     print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
     print(f"simulate: {_simulates(config, file)}")
     print(f"up: {_runs(config)}")
+    for note in config.notes:
+        print(f"note: {note}")
 
 
 def _simulates(config: "Config", file: Path) -> str:

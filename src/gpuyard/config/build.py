@@ -3,7 +3,7 @@
 The schema sees one value at a time; here names are looked up and numbers are compared with each other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuyard.config import access, aliases, fleet, tenants
@@ -23,8 +23,13 @@ PAUSE_MS_MAX = 30 * DAY_MS
 _DEFAULTS = Settings()
 
 
-def build(file: YardFile, findings: Findings) -> Config:
-    """Check what the schema cannot, raise what was found, and build the values."""
+def build(
+    file: YardFile, findings: Findings, own: Mapping[str, Any] | None = None, notes: tuple[str, ...] = ()
+) -> Config:
+    """Check what the schema cannot, raise what was found, and build the values.
+
+    `own` are the keys of engines of other packages, by cluster; `notes` is what the file's form gives rise to.
+    """
     known = fleet.models(file, findings)
     fleet.check_models(_models_named(file), known, findings)
     fleet.check_fleet(file, known, findings)
@@ -43,9 +48,10 @@ def build(file: YardFile, findings: Findings) -> Config:
         settings=_settings(file, known, policies),
         pools=fleet.build_pools(file, known),
         policies=policies,
-        clusters=fleet.build_clusters(file),
+        clusters=fleet.build_clusters(file, own or {}),
         prices=dict(file.prices or {}),
         access=access.build_access(file.auth),
+        notes=notes,
     )
 
 

@@ -94,7 +94,7 @@ class Document:
 
     def plain(self) -> dict[str, object]:
         """The content as mappings, lists, texts and `Nothing`, for the schema."""
-        content = _plain(self.root)
+        content = plain_of(self.root)
         assert isinstance(content, dict)
         return content
 
@@ -128,14 +128,15 @@ class Document:
         return True
 
 
-def _plain(node: Node) -> object:
+def plain_of(node: Node) -> object:
+    """A part of a file as mappings, lists, texts and `Nothing`."""
     match node:
         case Scalar():
             return Nothing.NOTHING if node.null else node.text
         case Sequence():
-            return [_plain(item) for item in node.items]
+            return [plain_of(item) for item in node.items]
         case Mapping():
-            return {key: _plain(value) for key, (_, value) in node.entries.items()}
+            return {key: plain_of(value) for key, (_, value) in node.entries.items()}
 
 
 def parse(text: str, name: str) -> Document:

@@ -1,7 +1,8 @@
 """From clusters and pools in the file to nodes with names, wiring and prices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
@@ -51,7 +52,7 @@ class _Named:
     """A pool of the file, with its place there."""
 
     cluster: str
-    engine: Engine
+    engine: str
     name: str
     entry: PoolEntry
 
@@ -95,28 +96,28 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     engine = _engine(entry)
     if entry.pools is not None and not entry.pools:
         findings.at_key((*path, "pools"), f"cluster {quoted(name)} has no pools; add at least one")
-    elif entry.pools is None and engine not in (Engine.LOCAL, Engine.SLURM):
+    elif entry.pools is None and engine in (Engine.KUBERNETES, Engine.SIM):
         findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools:' with its entries")
     for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
-        if given and engine is Engine.SLURM:
+        if given and engine == Engine.SLURM:
             findings.at((*path, key), f"{described((*path, key))} is found by itself in Slurm; remove it")
         elif given and entry.pools is not None:
             text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
             findings.at((*path, key), text)
-    if entry.log_limit and engine is not Engine.LOCAL:
+    if entry.log_limit and engine != Engine.LOCAL:
         text = f"{described((*path, 'log_limit'))} is for engine local only; remove it"
         findings.at((*path, "log_limit"), text)
-    if entry.card_settings and engine is not Engine.LOCAL:
+    if entry.card_settings and engine != Engine.LOCAL:
         text = f"{described((*path, 'card_settings'))} is for engine local only; remove it"
         findings.at((*path, "card_settings"), text)
     if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
         text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
         findings.at((*path, "allow_root"), text)
-    check_slurm(path, entry, engine is Engine.SLURM, entry.pools is not None, findings)
+    check_slurm(path, entry, engine == Engine.SLURM, entry.pools is not None, findings)
     for kind, model in (entry.gpu_types or {}).items():
         if model not in known:
             findings.at((*path, "gpu_types", kind), unknown_model(model, known))
-    if entry.pools is None and engine is Engine.LOCAL:
+    if entry.pools is None and engine == Engine.LOCAL:
         _check_machine(path, entry, known, findings)
 
 
@@ -142,9 +143,9 @@ def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
     if gpus > numa and gpus % numa:
         path = pool.path("numa")
         findings.at(path, f"{described(path)} must split the {gpus} GPUs of a node evenly, not in {numa}")
-    if pool.entry.emulate and pool.engine is not Engine.LOCAL:
+    if pool.entry.emulate and pool.engine != Engine.LOCAL:
         path = pool.path("emulate")
-        text = f"{described(path)} is for engine local only, and this cluster's engine is {pool.engine.value}"
+        text = f"{described(path)} is for engine local only, and this cluster's engine is {pool.engine}"
         findings.at(path, f"{text}; remove it")
 
 
@@ -159,8 +160,8 @@ def _check_nvlink(pool: _Named, group: int, known: Models, findings: Findings) -
         findings.at(path, f"{described(path)} must divide the {gpus} GPUs of a node evenly, not {group}")
 
 
-def _engine(entry: ClusterEntry) -> Engine:
-    return Engine(entry.engine) if entry.engine else Engine.LOCAL
+def _engine(entry: ClusterEntry) -> str:
+    return entry.engine or Engine.LOCAL
 
 
 def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
@@ -187,12 +188,12 @@ def is_one_machine(file: YardFile) -> bool:
     clusters = list(file.clusters.values())
     nodes = sum([pool.nodes for entry in clusters for pool in (entry.pools or {}).values()])
     return (
-        len(clusters) == 1 and _engine(clusters[0]) is Engine.LOCAL and (not clusters[0].pools or nodes == 1)
+        len(clusters) == 1 and _engine(clusters[0]) == Engine.LOCAL and (not clusters[0].pools or nodes == 1)
     )
 
 
-def build_clusters(file: YardFile) -> dict[str, Cluster]:
-    """Clusters by name."""
+def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]:
+    """Clusters by name; `own` are the keys of engines of other packages."""
     return {
         name: Cluster(
             name,
@@ -203,8 +204,9 @@ def build_clusters(file: YardFile) -> dict[str, Cluster]:
             bool(entry.allow_root),
             tuple(entry.features or ()),
             entry.log_limit or LOG_LIMIT_MIB,
-            build_slurm(entry, entry.pools is not None) if _engine(entry) is Engine.SLURM else None,
+            build_slurm(entry, entry.pools is not None) if _engine(entry) == Engine.SLURM else None,
             entry.card_settings == "leave",
+            own.get(name),
         )
         for name, entry in file.clusters.items()
     }

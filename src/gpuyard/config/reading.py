@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gpuyard.config import document, shape
 from gpuyard.config.build import build
+from gpuyard.config.engine_keys import separated
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import WHOLE_FILE, ConfigError, Problem
 from gpuyard.config.values import Config
@@ -37,12 +38,14 @@ def text_of(path: str | os.PathLike[str]) -> str:
 def loads(text: str, name: str = "yard.yaml") -> Config:
     """Read a configuration from its text; `name` stands for the file in messages."""
     tree = document.parse(text, name)
-    findings = Findings(tree)
-    file, problems = shape.check(tree)
+    parted = separated(tree)
+    findings = Findings(parted.document)
+    findings.extend(parted.problems)
+    file, problems = shape.check(parted.document)
     findings.extend(problems)
     findings.raise_if_any()
     assert file is not None
-    return build(file, findings)
+    return build(file, findings, parted.own, tuple(parted.notes))
 
 
 def _unreadable(name: str, why: str) -> ConfigError:

@@ -27,7 +27,8 @@ from gpuyard.config.fields import whole as _whole
 from gpuyard.config.slurm_cluster import SlurmKeys
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
 from gpuyard.durations import DURATION_PATTERN, duration_text
-from gpuyard.errors import quoted
+from gpuyard.engines.registry import OWN, kind_of, kinds
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
 
@@ -40,6 +41,13 @@ def _version(text: str) -> int:
     if text != "1":
         raise ValueError(f"must be 1, the only format this release reads, not {quoted(text)}")
     return 1
+
+
+def _engine(text: str) -> str:
+    if text not in OWN and kind_of(text) is None:
+        names = [*OWN, *kinds()]
+        raise ValueError(f"names an unknown engine {quoted(text)}; {remedy(text, names, 'engines')}")
+    return text
 
 
 def _total(value: object) -> object:
@@ -84,7 +92,7 @@ class _QuotaMap:
 
 
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
-EngineName = Annotated[str, *_choice([each.value for each in Engine], "engine", "engines")]
+EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enum": list(OWN)})]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 CardSettingsName = Annotated[str, *_choice(["change", "leave"], "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]

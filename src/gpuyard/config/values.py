@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
+from typing import Any
 
+from gpuyard.engines.registry import kind_of
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
@@ -23,7 +25,7 @@ ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
 """How many attempts one user and one node may have by default, where the yard is one machine."""
 
 
-class Engine(Enum):
+class Engine(StrEnum):
     """What runs the jobs of a cluster."""
 
     LOCAL = "local"
@@ -81,7 +83,8 @@ class Cluster:
     """One engine's nodes."""
 
     name: str
-    engine: Engine
+    engine: str
+    """One of `Engine`, or the name of an engine of another package."""
     pools: tuple[str, ...]
     """Names of its pools, in the order of the file."""
     emulated: frozenset[str] = frozenset()
@@ -98,12 +101,16 @@ class Cluster:
     """None: the engine is not Slurm."""
     hands_off: bool = False
     """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
+    own: Any = None
+    """The keys of an engine of another package, as its model has them."""
 
     @property
     def lacks(self) -> frozenset[Capability]:
         """What its engine can never do, known without asking it. A Slurm that is observed can do all of it."""
         observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
-        return SLURM_LACKS if self.engine is Engine.SLURM and not observed else frozenset()
+        if kind := kind_of(self.engine):
+            return kind.lacks
+        return SLURM_LACKS if self.engine == Engine.SLURM and not observed else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +176,8 @@ class Config:
     """Micro-dollars an hour by GPU model, where the file has them."""
     access: Access | None = None
     """People, tokens and limits; None: the file says nothing of them."""
+    notes: tuple[str, ...] = ()
+    """What people should know about the form of the file, in sentences."""
 
     def policy(self, name: str) -> PolicySpec:
         """The preset or own policy of that name; `BadInput` if there is none."""

@@ -15,7 +15,7 @@ from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.classes import is_theirs, kept_classes
 from gpuyard.control.committer import Committer
-from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.fleet import Fleet, LiveCluster, chosen
 from gpuyard.control.people import Person
 from gpuyard.control.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
@@ -263,15 +263,30 @@ def change_view(change: Change) -> dict[str, Any]:
 
 
 def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
-    """What a file says about the machine that a running server cannot take up."""
+    """What a file says about clusters that a running server cannot take up."""
     found = []
-    if here.cluster != there.cluster:
-        found.append(f"the cluster is called {here.cluster} here and {there.cluster} in the file")
+    ours, theirs = [[each.name for each in fleet.clusters] for fleet in (here, there)]
+    if len(ours) == len(theirs) == 1:
+        found += _cluster_differences(here.clusters[0], there.clusters[0])
+    elif ours != theirs:
+        found.append(f"the clusters are {', '.join(ours)} here and {', '.join(theirs)} in the file")
+    else:
+        for one, other in zip(here.clusters, there.clusters, strict=True):
+            found += [f"cluster {one.name}: {text}" for text in _cluster_differences(one, other)]
+    return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
+
+
+def _cluster_differences(here: LiveCluster, there: LiveCluster) -> list[str]:
+    found = []
+    if here.name != there.name:
+        found.append(f"the cluster is called {here.name} here and {there.name} in the file")
     ours, theirs = here.nodes.words(), there.nodes.words()
     if ours != theirs:
         found.append(f"the fleet is {ours} here and {theirs} in the file")
-    elif here.cluster == there.cluster and here.nodes != there.nodes:
+    elif here.name == there.name and here.nodes != there.nodes:
         found.append(f"the fleet is {ours} here and in the file, but its nodes are described otherwise")
+    if (here.own, here.described) != (there.own, there.described):
+        found.append("the keys of its engine or its nodes are others in the file")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
     if here.log_limit_mib != there.log_limit_mib:
@@ -281,7 +296,7 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     if here.hands_off != there.hands_off:
         words = ["leave" if each.hands_off else "change" for each in (here, there)]
         found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
-    return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
+    return found
 
 
 def _obstacles(state: State, settings: Settings) -> list[str]:

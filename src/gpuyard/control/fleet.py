@@ -1,10 +1,11 @@
-"""From a configuration to what runs jobs: this machine or a Slurm cluster, and what people should know about it."""
+"""From a configuration to what runs jobs: this machine and other clusters, and what people should know about them."""
 
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gpuyard.config import Cluster, Config
 from gpuyard.config import Engine as Kind
@@ -17,11 +18,13 @@ from gpuyard.config.values import (
     Mode,
     SlurmCluster,
 )
+from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine, Permanent
 from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here, Pretended
 from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.registry import Context, EngineKind, kind_of
 from gpuyard.engines.slurm.client import Client, CommandClient
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
@@ -29,7 +32,7 @@ from gpuyard.engines.slurm.fleet import Site
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.engines.slurm.rest import RestClient
 from gpuyard.errors import BadInput, quoted, remedy
-from gpuyard.model import CATALOGUE, Settings
+from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
 
 TIMEOUT_S = 20.0
@@ -39,57 +42,99 @@ STAND_IN = EmulatedGpus(8, "A100-80GB")
 
 
 @dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """A cluster as `yard up` runs it."""
+
+    name: str
+    nodes: Here | Pretended = field(default_factory=Here)
+    """This machine, or what it pretends to be, where no other engine has the nodes."""
+    allow_root: bool = False
+    log_limit_mib: int = LOG_LIMIT_MIB
+    """How much is kept of what an attempt writes."""
+    slurm: SlurmCluster | None = None
+    """Where Slurm runs the jobs."""
+    hands_off: bool = False
+    """Whether the settings of GPUs stay as they are."""
+    kind: EngineKind | None = None
+    """An engine of another package that runs the jobs."""
+    own: Any = None
+    """The keys of that engine."""
+    described: tuple[Node, ...] = ()
+    """The nodes that the file gives to that engine."""
+
+    @property
+    def here(self) -> bool:
+        """Whether its jobs run on this machine."""
+        return self.slurm is None and self.kind is None
+
+    @property
+    def observed(self) -> bool:
+        """Whether it is only looked at."""
+        return self.slurm is not None and self.slurm.mode is Mode.OBSERVE
+
+    def words(self) -> str:
+        """What runs the jobs, for people."""
+        if self.slurm is not None:
+            return "Slurm decides, and the yard looks on" if self.observed else "jobs are handed to Slurm"
+        if self.kind is not None:
+            return self.kind.words or f"jobs are handed to {self.kind.name}"
+        return f"jobs run on this machine: {self.nodes.words()}"
+
+    def engine(self, data: DataDir, settings: Settings) -> Engine:
+        """The engine, with its own folder below the yard's data."""
+        if self.kind is not None:
+            folder = data.engine_of(self.name)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            memory = {model.name: model.memory_mib for model in settings.gpu_models}
+            return self.kind.build(self.own, Context(self.name, folder, data.root, self.described, memory))
+        if self.slurm is not None:
+            # A type that is itself the name of a model of the configuration is that model.
+            own = {model.name: model.name for model in settings.gpu_models}
+            slurm = replace(self.slurm, gpu_types={**own, **self.slurm.gpu_types})
+            return observed(self.name, slurm) if self.observed else slurm_engine(self.name, slurm, data.root)
+        return LocalEngine(
+            data.engine,
+            nodes=self.nodes,
+            yard=data.root,
+            log_limit_mib=self.log_limit_mib,
+            hands_off=self.hands_off,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """What `yard up` works with."""
 
     settings: Settings
-    cluster: str
-    nodes: Here | Pretended = field(default_factory=Here)
-    """This machine, or what it pretends to be, where Slurm does not have the nodes."""
-    allow_root: bool = False
+    clusters: tuple[LiveCluster, ...]
+    """In the order of the file; at least one."""
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
     prices: Mapping[str, int] = field(default_factory=dict)
     """Micro-dollars an hour by GPU model, where the configuration has them."""
     access: Access | None = None
-    """People and their rights, if the configuration has any."""
-    log_limit_mib: int = LOG_LIMIT_MIB
-    """How much is kept of what an attempt writes."""
-    slurm: SlurmCluster | None = None
-    """Where Slurm runs the jobs."""
+    """What each person may do, where the configuration says so."""
 
-    hands_off: bool = False
-    """Whether the settings of GPUs stay as they are."""
+    @property
+    def allow_root(self) -> bool:
+        """Whether root's own jobs run as root, whichever cluster they come to."""
+        return all([cluster.allow_root for cluster in self.clusters])
 
     def price_micro_usd_h(self, model: str) -> int:
-        """What an hour of a GPU costs: as configured, else its list price; 0: not known."""
+        """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
         known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
         listed = known[model].list_price_micro_usd_h if model in known else 0
         return self.prices.get(model, listed)
 
     def words(self) -> str:
         """What runs the jobs, for people."""
-        if self.slurm is not None:
-            looks = self.slurm.mode is Mode.OBSERVE
-            return "Slurm decides, and the yard looks on" if looks else "jobs are handed to Slurm"
-        return f"jobs run on this machine: {self.nodes.words()}"
+        if len(self.clusters) == 1:
+            return self.clusters[0].words()
+        return "; ".join([f"{cluster.name}: {cluster.words()}" for cluster in self.clusters])
 
-    def engine(self, folder: Path) -> Engine:
-        """The engine, with its own folder."""
-        if self.slurm is not None:
-            # A type that is itself the name of a model of the configuration is that model.
-            own = {model.name: model.name for model in self.settings.gpu_models}
-            slurm = replace(self.slurm, gpu_types={**own, **self.slurm.gpu_types})
-            if slurm.mode is Mode.OBSERVE:
-                return observed(self.cluster, slurm)
-            return slurm_engine(self.cluster, slurm, folder.parent)
-        return LocalEngine(
-            folder,
-            nodes=self.nodes,
-            yard=folder.parent,
-            log_limit_mib=self.log_limit_mib,
-            hands_off=self.hands_off,
-        )
+    def engines(self, data: DataDir) -> dict[str, Engine]:
+        """The engine of each cluster."""
+        return {cluster.name: cluster.engine(data, self.settings) for cluster in self.clusters}
 
 
 def chosen(config: Config | None, emulate: str) -> Fleet:
@@ -102,45 +147,70 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
             attempts_per_node=ATTEMPTS_PER_NODE,
         )
         if pretended is not None:
-            return Fleet(settings, "local", Here(emulate=pretended))
+            return Fleet(settings, (LiveCluster("local", Here(emulate=pretended)),))
         if nvml.read_gpus():
-            return Fleet(settings, "local")
+            return Fleet(settings, (LiveCluster("local"),))
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
-        return Fleet(settings, "local", Here(emulate=STAND_IN), notes=(text,))
-    if len(config.clusters) != 1:
-        raise BadInput(
-            f"the configuration has {len(config.clusters)} clusters, and `yard up` runs one",
-            "Leave one cluster with `engine: local` or `engine: slurm` in the file.",
-        )
-    (cluster,) = config.clusters.values()
-    if cluster.engine is Kind.SLURM:
-        _check_slurm(cluster, cluster.slurm or SlurmCluster(), emulate)
-        nodes: Here | Pretended = Here(cluster=cluster.name)
-    else:
-        nodes = _nodes(cluster, config, pretended)
+        return Fleet(settings, (LiveCluster("local", Here(emulate=STAND_IN)),), notes=(text,))
+    clusters = tuple([_live(cluster, config, pretended) for cluster in config.clusters.values()])
+    _check_together(clusters, emulate)
     of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
     return Fleet(
         config.settings,
-        cluster.name,
-        nodes,
-        cluster.allow_root,
+        clusters,
+        notes=config.notes,
         prices={**config.prices, **of_pools},
         access=config.access,
-        log_limit_mib=cluster.log_limit_mib,
-        slurm=cluster.slurm,
-        hands_off=cluster.hands_off,
     )
 
 
-def _check_slurm(cluster: Cluster, slurm: SlurmCluster, emulate: str) -> None:
-    """A Slurm cluster that this release can run."""
-    if emulate:
-        raise BadInput(
-            f"--emulate is for this machine, and cluster {quoted(cluster.name)} has engine slurm",
-            "Leave it out: GPUs are those that Slurm has.",
+def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> LiveCluster:
+    if (kind := kind_of(cluster.engine)) is not None:
+        described = [node for pool in config.pools if pool.cluster == cluster.name for node in pool.nodes]
+        return LiveCluster(
+            cluster.name, Here(cluster=cluster.name), kind=kind, own=cluster.own, described=tuple(described)
         )
+    if cluster.engine == Kind.SLURM:
+        _check_slurm(cluster, cluster.slurm or SlurmCluster())
+        nodes: Here | Pretended = Here(cluster=cluster.name)
+    else:
+        nodes = _nodes(cluster, config, pretended)
+    return LiveCluster(
+        cluster.name,
+        nodes,
+        cluster.allow_root,
+        cluster.log_limit_mib,
+        cluster.slurm,
+        cluster.hands_off,
+    )
+
+
+def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
+    """Refuse clusters that one yard cannot run together."""
+    here = [cluster.name for cluster in clusters if cluster.here]
+    if len(here) > 1:
+        raise BadInput(
+            f"clusters {' and '.join(here)} have engine local, and this machine can be in one cluster only",
+            "Leave one of them, and give it all pools.",
+        )
+    if emulate and not here:
+        engine = "slurm" if clusters[0].slurm is not None else getattr(clusters[0].kind, "name", "")
+        raise BadInput(
+            f"--emulate is for this machine, and cluster {quoted(clusters[0].name)} has engine {engine}",
+            "Leave it out: GPUs are those that Slurm has." if engine == "slurm" else "Leave it out.",
+        )
+    looks = [cluster.name for cluster in clusters if cluster.observed]
+    if looks and len(clusters) > 1:
+        raise BadInput(
+            f"cluster {quoted(looks[0])} is observed, and `yard up` observes a cluster only by itself",
+            "Set `mode: drive` for it, or give it a yard and a file of its own.",
+        )
+
+
+def _check_slurm(cluster: Cluster, slurm: SlurmCluster) -> None:
+    """A Slurm cluster that this release can run."""
     if slurm.mode is Mode.DRIVE and not slurm.shared_folder:
         raise BadInput(
             f"cluster {quoted(cluster.name)} has no 'shared_folder'",
@@ -150,9 +220,9 @@ def _check_slurm(cluster: Cluster, slurm: SlurmCluster, emulate: str) -> None:
 
 def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> Here | Pretended:
     """What a local cluster consists of: this machine, or nodes that it pretends to be."""
-    if cluster.engine is not Kind.LOCAL:
+    if cluster.engine != Kind.LOCAL:
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has engine {cluster.engine.value}, which this release only simulates; "
+            f"cluster {quoted(cluster.name)} has engine {cluster.engine}, which this release only simulates; "
             "it runs `local` and `slurm`",
             "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
         )

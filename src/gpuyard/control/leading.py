@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.configs import StartFile, put_start
+from gpuyard.control.driver_threads import DriverThreads
 from gpuyard.control.loop import Controller, Step
 from gpuyard.control.memory import Witness
 from gpuyard.control.reading.judged import Judged, judged_of
@@ -73,12 +74,12 @@ class Leader:
     def __init__(
         self,
         books: Books,
-        engine: Engine,
+        engines: Mapping[str, Engine],
         start: StartFile,
         by: str,
         holder: str,
         now_ms: Callable[[], int],
-        witness: Witness | None = None,
+        witnesses: Mapping[str, Witness] | None = None,
         following: Collection[str] = (),
         *,
         shared: bool = False,
@@ -94,13 +95,16 @@ class Leader:
         self._shared = shared
         self._told: tuple[float, Judged] = (float("-inf"), Judged())
         """When they were last told, and what."""
-        self._witness = witness
+        self._witnesses = witnesses
         self._following = following
         self.standing = Standing()
         self.note = ""
         """What people should know about the file that this process was started with."""
         self._books = books
-        self._engine = engine
+        self._engines = engines
+        """By cluster."""
+        self._turns = {cluster: threading.Lock() for cluster in engines}
+        self._drivers: DriverThreads | None = None
         self._start: StartFile | None = start
         """Until it was considered: once, at the start, not at every election."""
         self._by = by
@@ -114,7 +118,12 @@ class Leader:
         self._threads = [
             threading.Thread(target=self._run, name="yard-leader", daemon=True),
             threading.Thread(target=self._hear_store, name="yard-hears-store", daemon=True),
-            threading.Thread(target=self._hear_engine, name="yard-hears-engine", daemon=True),
+            *[
+                threading.Thread(
+                    target=self._hear_engine, args=(cluster,), name=f"yard-hears-{cluster}", daemon=True
+                )
+                for cluster in engines
+            ],
         ]
 
     def start(self) -> None:
@@ -181,9 +190,17 @@ class Leader:
     # -- leading -------------------------------------------------------------------------------------------------
 
     def _lead(self, lease: Lease) -> None:
-        standing, books = self.standing, self._books
         self._configure(lease.epoch)
-        controller = self._controller(lease.epoch)
+        loop = self._loop(lease.epoch)
+        self._drivers = loop if isinstance(loop, DriverThreads) else None
+        try:
+            self._lead_by(loop, lease)
+        finally:
+            if self._drivers is not None:
+                self._drivers.stop()
+
+    def _lead_by(self, loop: Controller | DriverThreads | Watcher, lease: Lease) -> None:
+        standing, books = self.standing, self._books
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
         _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
@@ -196,7 +213,7 @@ class Leader:
                     raise Fenced(f"the lease of epoch {lease.epoch} is lost")
             self._wake.clear()
             try:
-                step = self._step(controller)
+                step = self._step(loop)
             except (Fenced, Stale):
                 raise
             except Exception as error:
@@ -211,18 +228,26 @@ class Leader:
             woken = self._rest(0.0 if step.more else pause_s)
         self._save()
 
-    def _controller(self, epoch: int) -> Controller | Watcher:
-        """The loop: of an engine that is driven, or of a cluster that is only looked at."""
-        if isinstance(self._engine, ObservedSlurm):
-            return Watcher(self._books, self._engine, epoch)
-        return Controller(
+    def _observed(self) -> ObservedSlurm | None:
+        """The cluster that is only looked at, if there is one."""
+        found = [engine for engine in self._engines.values() if isinstance(engine, ObservedSlurm)]
+        return found[0] if found else None
+
+    def _loop(self, epoch: int) -> Controller | DriverThreads | Watcher:
+        """The loop: of engines that are driven, or of a cluster that is only looked at."""
+        if (observed := self._observed()) is not None:
+            return Watcher(self._books, observed, epoch)
+        controller = Controller(
             self._books,
-            self._engine,
+            self._engines,
             epoch,
             stopwatch_ns=time.perf_counter_ns,
-            witnesses={"": self._witness} if self._witness is not None else None,
+            witnesses=self._witnesses,
             has_room=self._has_room,
         )
+        if len(self._engines) == 1:
+            return controller
+        return DriverThreads(controller, self._now_ms, self.wake, self._turns)
 
     def _configure(self, epoch: int | None) -> None:
         """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
@@ -232,24 +257,26 @@ class Leader:
 
         def make(draft: Draft) -> None:
             # The jobs of an observed cluster began before the first look: the file counts from their beginning.
-            back_ms = FIRST_MS if isinstance(self._engine, ObservedSlurm) else 0
+            back_ms = FIRST_MS if self._observed() is not None else 0
             now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
             self.note = put_start(draft, self._books.store, start, self._by, now_ms)
 
         self._books.commit(epoch, make)
         self._start = None
 
-    def _step(self, controller: Controller | Watcher) -> Step:
+    def _step(self, loop: Controller | DriverThreads | Watcher) -> Step:
         standing = self.standing
         began_s = time.monotonic()
-        step = controller.step(self._now_ms())
+        step = loop.step(self._now_ms())
         standing.step_at_s = time.monotonic()
         standing.steps += 1
         standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
         standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
         before, standing.troubles = standing.troubles, tuple(step.errors)
-        standing.difference = controller.difference.count
-        standing.late = controller.late if isinstance(controller, Controller) else {}
+        if isinstance(loop, DriverThreads):
+            standing.troubles = loop.troubles
+        standing.difference = loop.difference.count
+        standing.late = {} if isinstance(loop, Watcher) else loop.late
         standing.error = ""
         for trouble in step.errors:
             # A lasting error is logged once, not at every step.
@@ -318,12 +345,15 @@ class Leader:
                 self._resting.clear()
                 self._wake.set()
 
-    def _hear_engine(self) -> None:
+    def _hear_engine(self, cluster: str) -> None:
         """Ends of attempts wake the loop, now or when its step is over. Only the leader listens: news come once."""
         while not self._stopping.is_set():
             self._leading.wait()
-            if self._quietly(lambda: self._engine.wait(0.5)):
-                self._wake.set()
+            if self._quietly(lambda: self._engines[cluster].wait(0.5)):
+                if self._drivers is not None:
+                    self._drivers.hear(cluster)
+                else:
+                    self._wake.set()
 
     def _quietly(self, call: Callable[[], Any]) -> bool:
         try:

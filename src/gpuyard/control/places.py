@@ -130,6 +130,10 @@ class DataDir:
         """The local engine's folder. All servers of a yard on this machine share it."""
         return self.root / "engine"
 
+    def engine_of(self, cluster: str) -> Path:
+        """The folder of an engine of another package."""
+        return self.root / "engines" / cluster
+
     @property
     def config(self) -> Path:
         """The configuration that is used if no other is named."""

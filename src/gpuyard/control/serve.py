@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
@@ -40,11 +40,12 @@ from gpuyard.control.projections.following import Projection, checked, registere
 from gpuyard.control.reading.model import unsaid
 from gpuyard.control.reserve import Reserve
 from gpuyard.control.retention import Keeper
+from gpuyard.control.several import SeveralEngines
 from gpuyard.control.tokens import Office
 from gpuyard.control.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
-from gpuyard.engines.contract import EngineError, Phase
+from gpuyard.engines.contract import Engine, EngineError, Phase
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.engines.slurm.observed import ObservedSlurm
@@ -144,20 +145,23 @@ class Yard:
         self.books.catch_up()
         steady_ms = Steady(self.now_ms, self.books.state.now_ms)
         try:
-            self.engine = self.fleet.engine(self.data.engine)
+            self.engines = self.fleet.engines(self.data)
         except EngineError as error:
             raise YardError(str(error)) from error
-        self._undo.append(self.engine.close)
-        witness = self._compare_log()
+        self._undo += [engine.close for engine in self.engines.values()]
+        (first, *others) = self.engines.values()
+        self.engine = cast(Engine, SeveralEngines(self.engines)) if others else first
+        """What is known of attempts, whichever cluster they ran in."""
+        witnesses = self._compare_log()
         self.committer = Committer(self.books, steady_ms)
         self._undo.append(self.committer.close)
-        looks = isinstance(self.engine, ObservedSlurm)
+        looks = [cluster.name for cluster in self.fleet.clusters if cluster.observed]
         self.desk = Desk(
             self.books,
             self.committer,
             steady_ms,
             allow_root=self.fleet.allow_root,
-            observed=self.fleet.cluster if looks else "",
+            observed=looks[0] if looks else "",
             check_room=self.reserve.check,
         )
         follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
@@ -181,12 +185,12 @@ class Yard:
         following = frozenset(self.projections.projections)
         self.leader = Leader(
             self.books,
-            self.engine,
+            self.engines,
             self._file,
             owner.name,
             self._holder,
             steady_ms,
-            witness,
+            witnesses,
             following,
             shared=self.options.shared,
             has_room=self.reserve.has_room,
@@ -197,20 +201,22 @@ class Yard:
         self._undo.append(self.keeper.close)
         self._closing = threading.Event()
 
-    def _compare_log(self) -> Witness | None:
-        """Whether the log knows at least what the engine's folder has seen."""
+    def _compare_log(self) -> dict[str, Witness]:
+        """Whether the log knows at least what the local engine's folder has seen."""
         self._behind = ""
-        if not isinstance(self.engine, LocalEngine):
-            return None
+        local = {name: each for name, each in self.engines.items() if isinstance(each, LocalEngine)}
+        return {name: self._witness(engine) for name, engine in local.items()}
+
+    def _witness(self, engine: LocalEngine) -> Witness:
         with self.books.lock:
             self.books.catch_up()
             owned = {key_of(self.store.yard, record) for record in self.books.state.running.values()}
-        alive = [report.key for report in self.engine.listing() if report.phase is not Phase.ENDED]
+        alive = [report.key for report in engine.listing() if report.phase is not Phase.ENDED]
         strange = [key for key in alive if key not in owned]
         witness, self._behind = open_memory(
             self.data.engine, self.store, strange, told=self.options.older_log
         )
-        self.engine.adopt(witness.adopted)
+        engine.adopt(witness.adopted)
         return witness
 
     @property
@@ -239,7 +245,7 @@ class Yard:
         told = tuple(
             [note for note in (self.leader.note, self._behind, _read_by_all(self.options.tls_key)) if note]
         )
-        of_engine = getattr(self.engine, "notes", ())
+        of_engine = [note for engine in self.engines.values() for note in getattr(engine, "notes", ())]
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
         own = [
             note
@@ -396,7 +402,9 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
         last = data.remembered()
         if last is not None:
             fleet = chosen(loads(*last), options.emulate)
-            what = f"cluster {fleet.cluster}{' and `auth`' if fleet.access is not None else ''}"
+            names = [cluster.name for cluster in fleet.clusters]
+            plural = "s" if len(names) > 1 else ""
+            what = f"cluster{plural} {', '.join(names)}{' and `auth`' if fleet.access is not None else ''}"
             note = f"no yard.yaml was given: {what} as at the last start, from {last[1]}"
             return replace(fleet, notes=(*fleet.notes, note)), StartFile(
                 fleet.settings, *last, remembered=True

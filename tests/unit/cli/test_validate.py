@@ -95,13 +95,18 @@ POOL = "nodes: 4, gpus: 8 x H100, cpus: 96, memory: 1T"
         (f"{{a: {{engine: sim, pools: {{h: {{{POOL}}}}}}}}}", "yes",
          "no, because cluster 'a' has engine sim, which this release only simulates"),
         (f"{{a: {{pools: {{h: {{{POOL}}}}}}}, b: {{}}}}", "yes",
-         "no, because the configuration has 2 clusters, and `yard up` runs one. Leave one cluster"),
+         "no, because cluster 'a' has 4 nodes and engine local, which is this one machine"),
+        ("{a: {}, b: {}}", "no, because yard.yaml",
+         "no, because clusters a and b have engine local, and this machine can be in one cluster only"),
+        ("{a: {}, b: {engine: slurm, slurm: {shared_folder: /s}}}", "no, because yard.yaml",
+         "yes, a: jobs run on this machine: the GPUs that are found; b: jobs are handed to Slurm"),
         ("{a: {}}", "no, because yard.yaml describes this machine, not a fleet to simulate. Add pools",
          "yes, jobs run on this machine: the GPUs that are found"),
         (f"{{a: {{engine: slurm, pools: {{h: {{{POOL}}}}}}}}}", "yes",
          "no, because cluster 'a' has no 'shared_folder'"),
-        ("{a: {engine: slurm, shared_folder: /s}}", "no, because yard.yaml", "yes, jobs are handed to Slurm"),
-        ("{a: {engine: slurm, mode: observe}}", "no, because yard.yaml", "yes, Slurm decides, and the yard looks on"),
+        ("{a: {engine: slurm, slurm: {shared_folder: /s}}}", "no, because yard.yaml", "yes, jobs are handed to Slurm"),
+        ("{a: {engine: slurm, slurm: {mode: observe}}}", "no, because yard.yaml",
+         "yes, Slurm decides, and the yard looks on"),
     ],
 )  # fmt: skip
 def test_it_says_what_a_file_can_be_used_for(
@@ -118,3 +123,11 @@ def test_it_says_what_a_file_can_be_used_for(
         refused = yard("up", "--config", "yard.yaml", "--data", tmp_path / "data", "--port", "0")
         assert 2 == refused.code
         assert runs.removeprefix("up: no, because ").partition(". ")[0] in refused.err.replace("\n", " ")
+
+
+def test_an_old_spelling_opens_with_a_note(yard: Yard, tmp_path: Path) -> None:
+    (tmp_path / "yard.yaml").write_text("version: 1\nclusters: {a: {engine: slurm, shared_folder: /s}}\n")
+    done = yard("validate", "yard.yaml")
+
+    assert 0 == done.code, done.err
+    assert "note: cluster 'a': 'shared_folder' should be below 'slurm:', as keys of that engine" in done.out

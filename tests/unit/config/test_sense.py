@@ -309,6 +309,17 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
             "{engine: slurm, shared_folder: /s, handof: 5s}",
             "unknown key 'handof' in cluster 'box'; did you mean",
         ),
+        (
+            "{engine: slurm, slurm: {shared_folder: /s, handof: 5s}}",
+            "yard.yaml:2:60: unknown key 'handof' in 'slurm' of cluster 'box'; did you mean 'handoff'?",
+        ),
+        (
+            "{engine: slurm, mode: drive, slurm: {shared_folder: /s, mode: observe}}",
+            "'mode' of 'slurm' of cluster 'box' is also beside 'slurm:'; remove one of the two",
+        ),
+        ("{engine: slurm, slurm: {shared_folder: here}}", "yard.yaml:2:56: 'shared_folder' of cluster 'box'"),
+        ("{engine: slurm, slurm: here}", "'slurm' of cluster 'box' must be a mapping"),
+        ("{slurm: {partitions: [gpu]}}", "'partitions' of cluster 'box' is for engine slurm only"),
         ("{partitions: [gpu]}", "'partitions' of cluster 'box' is for engine slurm only"),
         ("{gpus: 8 x A100-80GB}", "add 'emulate: true' to pretend to have them"),
         ("{emulate: true}", "has 'emulate' and no 'gpus'; add 'gpus: 8 x A100-80GB'"),
@@ -322,6 +333,16 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
 def test_a_machine_that_makes_no_sense(cluster: str, text: str) -> None:
     with pytest.raises(config.ConfigError, match=re.escape(text)):
         loads(f"version: 1\nclusters: {{box: {cluster}}}\n")
+
+
+def test_the_keys_of_slurm_mean_the_same_below_its_name_and_beside_engine() -> None:
+    keys = "shared_folder: /s, partitions: [gpu], rest: {url: 'http://h', token_file: /t}"
+    nested = loads(f"version: 1\nclusters: {{hpc: {{engine: slurm, slurm: {{{keys}}}}}}}\n")
+    flat = loads(f"version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n")
+    assert nested.clusters == flat.clusters
+    assert () == nested.notes
+    (note,) = flat.notes
+    assert "cluster 'hpc': 'shared_folder', 'partitions', 'rest' should be below 'slurm:'" in note
 
 
 def test_a_guarantee_on_a_machine_is_held_against_what_it_pretends_to_have() -> None:

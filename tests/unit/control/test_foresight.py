@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.fleet import Fleet
+from gpuyard.control.fleet import Fleet, LiveCluster
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.foresight.answers import answer_of
 from gpuyard.control.foresight.follower import Follower
@@ -31,7 +31,7 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 @pytest.fixture
 def ahead(desk: Rig) -> Iterator[Foresights]:
     follower = Follower(desk.books.store.place)
-    fleet = Fleet(Settings(), "c", prices={"H100": 5_000_000})
+    fleet = Fleet(Settings(), (LiveCluster("c"),), prices={"H100": 5_000_000})
     yield Foresights(desk.books, desk.desk, desk.views, Beside(desk.books, follower), fleet, desk.now_ms)
     follower.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Rest, SlurmCluster
-from gpuyard.control.fleet import chosen, client_of, slurm_engine
+from gpuyard.control.fleet import Fleet, chosen, client_of, slurm_engine
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.slurm.client import CommandClient
 from gpuyard.engines.slurm.rest import RestClient
@@ -15,7 +15,7 @@ from gpuyard.errors import BadInput
 FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"
 
 
-def fleet_of(keys: str, emulate: str = "") -> object:
+def fleet_of(keys: str, emulate: str = "") -> Fleet:
     return chosen(loads(FILE.format(keys=keys), "yard.yaml"), emulate)
 
 
@@ -40,13 +40,16 @@ def test_what_can(tmp_path: Path) -> None:
         "shared_folder: /s, partitions: [gpu], handoff: 90s, gpu_types: {a100: A100-80GB}, names: {_x: x}"
     )
 
-    assert SlurmCluster(
-        partitions=("gpu",),
-        shared_folder="/s",
-        handoff_ms=90_000,
-        gpu_types={"a100": "A100-80GB"},
-        names={"_x": "x"},
-    ) == getattr(fleet, "slurm", None)
+    assert (
+        SlurmCluster(
+            partitions=("gpu",),
+            shared_folder="/s",
+            handoff_ms=90_000,
+            gpu_types={"a100": "A100-80GB"},
+            names={"_x": "x"},
+        )
+        == fleet.clusters[0].slurm
+    )
 
 
 def test_a_file_or_programs_that_are_not_there(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -369,6 +369,6 @@ def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store,
 
     for following, first in (([NAME], saved + 1), ([], store.head() + 1)):
         start = StartFile(Settings())
-        leader = Leader(books, cast(Any, None), start, "", "", clock_ms, following=following)
+        leader = Leader(books, {}, start, "", "", clock_ms, following=following)
         leader._tidy()
         assert first == store.first_seq()

@@ -53,16 +53,16 @@ def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Docum
 def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
     """Observed at first: to let the yard drive it is an administrator's decision."""
     found = pools(site, types, notes)
-    entry: Document = {"engine": "slurm", "mode": "observe"}
+    keys: Document = {"mode": "observe"}
     if conf:
-        entry["conf"] = conf
+        keys["conf"] = conf
     kinds = {kind: model for kind, model in types.chosen.items() if kind}
     if kinds:
-        entry["gpu_types"] = kinds
+        keys["gpu_types"] = kinds
     renamed = {was: name for was, name in paths(site).names.items() if was != name}
     if renamed:
-        entry["names"] = renamed
-    return {**entry, "pools": found}
+        keys["names"] = renamed
+    return {"engine": "slurm", "slurm": keys, "pools": found}
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------
