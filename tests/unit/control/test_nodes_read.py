@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from gpuyard.control.plain_views import View
 from gpuyard.control.reading import nodes as reading
+from gpuyard.control.reading import publisher
 from gpuyard.model import Node, NodeAdded, NodeCordoned
 from rigs.desk import Rig, rig
 
@@ -105,3 +107,17 @@ def test_nodes_that_nobody_reads_for_long_are_dropped(yard: Rig) -> None:
     found.drop_unread()
     assert before is not found.latest()
     assert before.views == found.latest().views
+
+
+def test_an_overview_that_was_just_made_waits_for_nobody(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a tenth of a second by this clock, and so stands for two; what is new waits until then."""
+    monkeypatch.setattr(publisher, "WAIT_S", 30.0)
+    clock = count(0, 0.1)
+    yard.views.reading = publisher.Publisher(yard.books, now_s=lambda: next(clock))
+    before = yard.views.overview()["nodes"]
+    yard.add(NodeCordoned(0, 2, "a fan"))
+
+    assert [before] == while_busy(yard, lambda: yard.views.overview()["nodes"])
+    while (now := yard.views.overview()["nodes"]) == before:
+        pass
+    assert "DRAINED" == now[2]["state"]

@@ -73,6 +73,10 @@ class _Seldom(Generic[T]):
         self._now_s = now_s
         self._next_s = float("-inf")
 
+    def due(self) -> bool:
+        """Whether it may be made anew."""
+        return self._now_s() >= self._next_s
+
     def renew(self, make: Callable[[], T], must: bool = False) -> bool:
         """Whether it was made anew."""
         began_s = self._now_s()
@@ -205,7 +209,9 @@ class Publisher:
     def fleet(self) -> Fleet:
         """Nodes, what is on them, and tenants."""
         self._read_s = self._now_s()
-        books = self._books
+        books, made = self._books, self._fleet
+        if not made.due():
+            return made.value
         with self._lock:
             known = self._fleet.value.seq
             if known != books.store.head() and books.lock.acquire(timeout=-1 if known < 0 else WAIT_S):
