@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from gpuyard.core import State, apply, decide
+from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.state.dump import derived, dump, load
 from gpuyard.model import Event, Plan, ReasonCode
 from harness.reference.books import Books
@@ -43,7 +44,10 @@ class CheckedYard(Yard):
         self.twin = load(json.loads(json.dumps(dump(self.state))))
 
     def decide(self) -> Plan:
-        """Decide on the state, on one rebuilt from its dump and on the twin; they must agree, and nothing may move."""
+        """Decide on the state, on one rebuilt from its dump and on the twin; they must agree, and nothing may move.
+
+        A whole pass agrees too: so every short cut of `decide` is held equal to the long way.
+        """
         state, policy, now_ms = self.state, self.policy, self.now_ms
         self.books.now_ms = now_ms
         if state.queue.order is not policy.order:
@@ -61,6 +65,7 @@ class CheckedYard(Yard):
         assert tables == derived(state), "deciding changed what is derived"
         same(plan, decide(state, policy, now_ms), "deciding again")
         same(plan, decide(rebuilt, policy, now_ms), "deciding on the state rebuilt from its dump")
+        same(plan, rehearse(rebuilt, policy, now_ms, lambda: None), "a whole pass without short cuts")
         if self.twin is not None:
             same(plan, decide(self.twin, policy, now_ms), "deciding on the state cut off from its past")
         check_plan(self.books, policy.spec, plan, now_ms)

@@ -108,8 +108,8 @@ def test_who_starts_in_a_pass_is_counted_once_for_the_quota_of_a_promise(
     for _ in range(20):
         here.submit(ask(1, models=("A100-80GB",)), limit_ms=100 * S, tenant="a")
     assert 16 == len(here.decide().starts)
-    # For the leaf and everyone above it.
-    assert len(seen) <= 3 * (16 + 16)
+    # The yard makes four passes to compare them; in each, a job is counted once.
+    assert len(seen) <= 4 * (16 + 16)
 
 
 @pytest.mark.parametrize("late_ms", [-1, 0, 5 * S])

@@ -2,6 +2,21 @@
 
 The ladder, from the least disruptive step to the most: use free room, use room behind a promise (backfill), take back
 a guarantee (reclaim), preempt a lower class. The pass drafts on the state and leaves it as it was.
+
+The long way is `_Decision.run` on a state without memory: every waiting job is examined in order. Short cuts give the
+same plan sooner. `CheckedYard.decide` of the tests compares every plan with a whole pass (`rehearse`), with one on the
+state rebuilt from its dump, and with the reference judge. The machines of `tests/property` run it for every preset.
+
+| short cut | taken when | code | test in tests/unit/core/test_short_cuts.py |
+|---|---|---|---|
+| the only job | one job waits, with room and quota | `_alone` | `test_the_only_waiting_job_starts_without_a_pass` |
+| full cluster | no waiting job might have room | `WaitQueue.sift` | `test_a_full_cluster_is_seen_at_once` |
+| first job blocked | only age and room count, the first has none | `_Decision.past` | `test_jobs_that_might_fit_…` |
+| idle plan | nothing changed since a pass decided nothing | `IdlePlan.stands` | `test_a_plan_that_decided_nothing_…` |
+| idle arrival | a new job is known not to start | `lifecycle.submit` | `test_an_arrival_that_cannot_start_…` |
+| no room | a way had none, and no room came since | `State.no_room` | `test_a_way_without_room_is_remembered_…` |
+| stream | a job that gets the same answer was blocked | `Walk.blocked` | `test_one_job_of_a_stream_answers_for_all` |
+| settled | the first job for room has its promise | `_Decision._hopeless` | `test_jobs_behind_a_promise_…` |
 """
 
 from collections.abc import Callable
