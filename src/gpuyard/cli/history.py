@@ -18,48 +18,7 @@ from gpuyard.cli.places import client, wanted_columns
 PAGE = 1000
 SHOWN = 50
 """How many are shown by default."""
-FIELDS = (
-    "id",
-    "label",
-    "name",
-    "tenant",
-    "user",
-    "class",
-    "state",
-    "attempt_state",
-    "gpus",
-    "gpus_per_task",
-    "gpu_models",
-    "pools",
-    "partition",
-    "tasks",
-    "nodes_min",
-    "cpus",
-    "memory_mib",
-    "nodes",
-    "gpu_indices",
-    "submitted",
-    "submitted_ms",
-    "started",
-    "started_ms",
-    "ended",
-    "ended_ms",
-    "waited_ms",
-    "ran_ms",
-    "time_limit_s",
-    "attempts",
-    "preemptions",
-    "restarts",
-    "exit_code",
-    "held",
-    "wanted",
-    "reason",
-    "array_id",
-    "array_index",
-    "gpu_hours",
-    "cost_usd",
-)
-"""Names of the data, the same whether or not there are rows."""
+_USED = ("gpu_hours", "cost_usd")
 
 
 def history(
@@ -122,8 +81,14 @@ def history(
 def _flat(job: Mapping[str, Any]) -> dict[str, Any]:
     """One level, for every form."""
     used = job.get("used") or {}
-    names = ("gpu_hours", "cost_usd")
-    return {key: job[key] for key in job if key != "used"} | {name: used.get(name) for name in names}
+    return {key: job[key] for key in job if key != "used"} | {name: used.get(name) for name in _USED}
+
+
+def fields() -> list[str]:
+    """Names of the data, for a table without rows."""
+    from gpuyard.wire.replies.jobs import ListedJob
+
+    return [*ListedJob.__annotations__, *_USED]
 
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
@@ -149,7 +114,7 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("ENDED", lambda job: clock(job["ended_ms"])),
         Column("WHY", lambda job: job["reason"]),
     ]
-    emit(found, columns, output, fields=FIELDS, wanted=wanted)
+    emit(found, columns, output, fields=() if found else fields(), wanted=wanted)
 
 
 def _known(value: float | None, form: str) -> str:

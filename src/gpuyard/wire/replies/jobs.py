@@ -120,18 +120,13 @@ class UsedReply(TypedDict):
     """The same of its largest process."""
 
 
-_Class = TypedDict("_Class", {"class": str})
+_Name = TypedDict("_Name", {"id": int, "label": str, "name": str, "tenant": str, "user": str, "class": str})
 """`class` is a word of Python: it cannot be a name in a class body."""
 
 
-class JobView(_Class):
-    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
+class ListedJob(_Name):
+    """A job as a list has it, or an array as the sum of its tasks, which has fewer of these fields."""
 
-    id: int
-    label: str
-    name: str
-    tenant: str
-    user: str
     state: str
     attempt_state: NotRequired[str | None]
     gpus: float
@@ -163,15 +158,20 @@ class JobView(_Class):
     attempts: NotRequired[int]
     preemptions: NotRequired[int]
     restarts: NotRequired[int]
-    tries: NotRequired[list[TryReply]]
     exit_code: NotRequired[int | None]
-    waits_for: NotRequired[str]
     held: NotRequired[bool]
-    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the line; empty: nobody did."]]
     wanted: NotRequired[str | None]
     reason: NotRequired[str]
     array_id: NotRequired[int | None]
     array_index: NotRequired[int | None]
+
+
+class JobView(ListedJob):
+    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
+
+    tries: NotRequired[list[TryReply]]
+    waits_for: NotRequired[str]
+    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the line; empty: nobody did."]]
     array: NotRequired[bool]
     states: NotRequired[dict[str, int]]
     jobs: NotRequired[list[TaskReply]]
