@@ -1,7 +1,7 @@
 """The audit trail: the events of the log that a person caused, with that person. There is no other record to keep."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_geometry import Place, layout_text
@@ -20,6 +20,7 @@ from gpuyard.model import (
     TokenRevoked,
 )
 from gpuyard.store import Store
+from gpuyard.wire.replies.people import AuditLine
 
 KINDS = (
     ConfigSet, JobSubmitted, TasksSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased,
@@ -59,7 +60,7 @@ class _Line:
         self.first, self.jobs = event, self.jobs + _jobs(event)
         return True
 
-    def told(self, job: Callable[[int], str]) -> dict[str, Any]:
+    def told(self, job: Callable[[int], str]) -> AuditLine:
         done, about = self.done, self.done.about
         if self.jobs > 1 and isinstance(self.first, JobSubmitted | TasksSubmitted):
             about = f"job {self.first.job.array_id}, {self.jobs} tasks"
@@ -87,7 +88,7 @@ def audit(
     user: str = "",
     before_seq: int | None = None,
     limit: int = 100,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[AuditLine], int | None]:
     """Lines, the newest first, and where the next ones begin; None: there are no more."""
     lines: list[_Line] = []
     looked_at, more = 0, True

@@ -29,6 +29,7 @@ from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
 from gpuyard.wire.actions import Action
+from gpuyard.wire.replies.tenants import TenantReply
 
 JOBS_NAMED_MAX = 10
 
@@ -243,7 +244,7 @@ class Configurations:
 
         return self._committer.write(make)
 
-    def tenants(self, sight: Sight = ALL) -> list[dict[str, Any]]:
+    def tenants(self, sight: Sight = ALL) -> list[TenantReply]:
         """The tree of tenants with what each may use and uses, parents before children; of it, what is in sight."""
         books = self._books
         with books.lock:
@@ -346,10 +347,10 @@ def _notes(state: State, settings: Settings) -> list[str]:
     return [*found, *kept_classes(state, settings)]
 
 
-def _tree(state: State, now_ms: int) -> list[dict[str, Any]]:
+def _tree(state: State, now_ms: int) -> list[TenantReply]:
     tenants = state.tenants
     waiting, _milli = state.counts.by_tenant(tenants.chain)
-    rows = []
+    rows: list[TenantReply] = []
     configured = {tenant.path: tenant for tenant in state.settings.tenants}
     numbers = [number for number, path in tenants.places() if path and not path.endswith("/-")]
     for number in sorted(numbers, key=lambda number: tenants.path[number].split("/")):

@@ -15,6 +15,8 @@ from gpuyard.model.requests import request_text
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow
+from gpuyard.wire.replies.fleet import NodeReply
+from gpuyard.wire.replies.tenants import BudgetReply, CapsReply
 
 View = dict[str, Any]
 
@@ -35,17 +37,21 @@ def _times(submitted_ms: int, started_ms: int, ended_ms: int) -> View:
     }
 
 
-def caps_view(caps: Caps) -> View:
+def caps_view(caps: Caps) -> CapsReply:
     """A tenant's budget and caps, with what is used of them; None where there is none."""
     found, most = caps.budget, caps.max_gpus_per_job_milli
-    budget = found and {
-        "gpu_hours": _gpu_hours(found.budget_milli_ms),
-        "spent_gpu_hours": _gpu_hours(found.spent_milli_ms),
-        "promised_gpu_hours": _gpu_hours(found.promised_milli_ms),
-        "left_gpu_hours": _gpu_hours(found.left_milli_ms),
-        "window_ms": found.window_ms,
-        "window_end_ms": found.window_end_ms,
-    }
+    budget: BudgetReply | None = (
+        None
+        if found is None
+        else {
+            "gpu_hours": _gpu_hours(found.budget_milli_ms),
+            "spent_gpu_hours": _gpu_hours(found.spent_milli_ms),
+            "promised_gpu_hours": _gpu_hours(found.promised_milli_ms),
+            "left_gpu_hours": _gpu_hours(found.left_milli_ms),
+            "window_ms": found.window_ms,
+            "window_end_ms": found.window_end_ms,
+        }
+    )
     per_user = caps.max_gpus_per_user_milli
     return {
         "budget": budget,
@@ -171,7 +177,7 @@ def node_state(state: State, number: int) -> tuple[str, str]:
     return "DOWN" if down else "DRAINED" if cordoned else "UP", down or cordoned
 
 
-def node_view(state: State, number: int) -> View:
+def node_view(state: State, number: int) -> NodeReply:
     """A node, what is free on it and what runs there."""
     nodes, node = state.nodes, state.nodes.node[number]
     foreign, by = nodes.foreign.get(number, (0, ""))

@@ -1,7 +1,5 @@
 """What a report may read of a yard. Nothing here changes anything."""
 
-from typing import Any
-
 from gpuyard.control.audit import audit
 from gpuyard.control.configs import Configurations
 from gpuyard.control.labels import row_label
@@ -10,6 +8,8 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.signals import gpus_view
 from gpuyard.control.views import Views
 from gpuyard.store import Store
+from gpuyard.wire.replies.fleet import GpusReply
+from gpuyard.wire.replies.people import AuditLine
 
 
 class Readings:
@@ -43,11 +43,11 @@ class Readings:
         """Now."""
         return self._yard.now_ms()
 
-    def gpus(self) -> dict[str, Any]:
+    def gpus(self) -> GpusReply:
         """What the engine says of each GPU, and the jobs on it."""
         return gpus_view(self._yard.books, self._yard.engine, self._yard.store.yard)
 
-    def audit(self, user: str, before_seq: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    def audit(self, user: str, before_seq: int | None, limit: int) -> tuple[list[AuditLine], int | None]:
         """What people did, the newest first, and where the next lines begin."""
         model = self.model
 

@@ -2,13 +2,13 @@
 
 from gpuyard.control.attempt_keys import attempt_of
 from gpuyard.control.books import Books
-from gpuyard.control.plain_views import View
 from gpuyard.core import State
 from gpuyard.engines.contract import Engine, EngineError, GpuSignals, TellsSignals
 from gpuyard.model.units import MILLI
+from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
 
 
-def gpus_view(books: Books, engine: Engine, yard: str) -> View:
+def gpus_view(books: Books, engine: Engine, yard: str) -> GpusReply:
     """Every GPU of the fleet. Figures that the engine does not know are null."""
     found: dict[tuple[str, int], GpuSignals] = {}
     trouble = ""
@@ -28,13 +28,13 @@ def gpus_view(books: Books, engine: Engine, yard: str) -> View:
     return {"gpus": rows, "trouble": trouble}
 
 
-def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: str) -> View:
+def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: str) -> GpuReply:
     node = state.nodes.node[number]
     memory: dict[int, int] = {}
     for key, mib in signals.attempts if signals else ():
         if (whose := attempt_of(yard, key)) is not None:
             memory[whose[0]] = memory.get(whose[0], 0) + mib
-    jobs = [
+    jobs: list[GpuJobReply] = [
         {
             "label": state.jobs[job_id].job.label,
             "share": grant.milli / MILLI if not grant.slices else None,

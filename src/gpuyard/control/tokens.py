@@ -32,6 +32,7 @@ from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import Store, StoreError, TokenRow
 from gpuyard.wire.actions import Action
+from gpuyard.wire.replies.people import TokenReply
 
 _log = logging.getLogger(__name__)
 
@@ -286,7 +287,7 @@ class Office:
 
     # -- looking at them and taking them back --------------------------------------------------------------------
 
-    def list(self, person: Person) -> list[dict[str, Any]]:
+    def list(self, person: Person) -> list[TokenReply]:
         """Tokens of one's own, and those of the tenants where one may make them."""
         return [token_view(row) for row in self._books.store.tokens() if _concerns(person, row)]
 
@@ -372,7 +373,7 @@ def _right(row: TokenRow) -> Right:
     return Right(ROLES[row.role], row.tenant)
 
 
-def token_view(row: TokenRow) -> dict[str, Any]:
+def token_view(row: TokenRow) -> TokenReply:
     """A token for listings: all but what opens doors."""
     return {
         "id": row.id,

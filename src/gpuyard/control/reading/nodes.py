@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
+from typing import cast
 
 from gpuyard.control.books import Books
-from gpuyard.control.plain_views import View, node_view
+from gpuyard.control.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, WAIT_S
 from gpuyard.core import State
 from gpuyard.core.fleet.nodes import DirtyNodes
 from gpuyard.model import Settings
+from gpuyard.wire.replies.fleet import NodeReply
 
 PIECE = 500
 """Nodes that are made in one hold of the books' lock."""
@@ -25,7 +27,7 @@ class Nodes:
     """All nodes, and the settings that name them, at one event."""
 
     seq: int
-    views: tuple[View, ...]
+    views: tuple[NodeReply, ...]
     settings: Settings
 
 
@@ -40,7 +42,7 @@ class NodesReading:
         """Taken before the books' lock, by the reader that makes what is new."""
         self._state: State | None = None
         self._dirty = DirtyNodes()
-        self._views: list[View] = []
+        self._views: list[NodeReply] = []
         self._nodes: Nodes | None = None
 
     def latest(self) -> Nodes:
@@ -100,6 +102,7 @@ class NodesReading:
     def _make(self, numbers: list[int]) -> None:
         state, views = self._state, self._views
         assert state is not None
-        views += [{}] * (len(state.nodes.node) - len(views))
+        # A node that has come is among the numbers, of this piece or of a later one.
+        views += [cast("NodeReply", {})] * (len(state.nodes.node) - len(views))
         for number in numbers:
             views[number] = node_view(state, number)
