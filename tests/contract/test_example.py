@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, moments
-from gpuyard.engines.contract import Halt, Recipe
+from gpuyard.engines.contract import Recipe, StopRequest
 from gpuyard.model import Outcome
 
 TRAIN = Path(__file__).resolve().parents[2] / "examples" / "train.py"
@@ -39,7 +39,7 @@ def test_preempted_and_started_again_it_ends_as_if_never_interrupted(rig: LocalR
             break
         rig.let_pass(10)
     rig.let_pass(100)
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 10_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 10_000)])
     first = ended(rig, "y-1-1")
     rig.engine.start(
         EPOCH,

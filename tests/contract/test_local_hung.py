@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until
-from gpuyard.engines.contract import Answer, Halt, Phase, Recipe
+from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
 from rigs.hung import hung_mount
 
@@ -37,7 +37,7 @@ def test_a_checkpoint_on_a_dead_file_system_holds_up_neither_the_engine_nor_its_
         began_s = time.monotonic()
         assert 0 == look(rig, "y-1-1").checkpoint_ms
         assert 2 > time.monotonic() - began_s
-        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 100)])
+        rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 100)])
         assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
         assert 5 > time.monotonic() - began_s
 
@@ -68,7 +68,7 @@ def test_a_job_that_hangs_before_its_program_runs_can_be_cancelled(rig: LocalRig
         rig.keys.add("y-1-1")
         rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(argv=("true",), cwd=str(gone)))])
         time.sleep(0.3)
-        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 100)])
+        rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 100)])
         assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
 
 
@@ -79,7 +79,7 @@ def test_what_does_not_end_though_it_was_killed_is_said(rig: LocalRig, gone: Pat
         rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
         until(rig, "y-1-1", Phase.RUNNING)
         time.sleep(0.3)
-        rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+        rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
         for _ in range(1000):
             report = look(rig, "y-1-1")
             if report.why:

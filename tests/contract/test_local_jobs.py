@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, until, until_alive
-from gpuyard.engines.contract import Answer, Halt, Launch, Leftover, Part, Phase, Recipe, Report
+from gpuyard.engines.contract import Answer, Launch, Leftover, Part, Phase, Recipe, Report, StopRequest
 from gpuyard.model import Outcome
 
 NASTY = {
@@ -266,7 +266,7 @@ def test_the_warning_comes_before_term_when_preempted(rig: LocalRig) -> None:
     rig.keys.add("y-1-1")
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
     until_alive(rig, "y-1-1")
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 5_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 5_000)])
 
     assert Outcome.PREEMPTED is ended(rig, "y-1-1").outcome
     assert ["warned", "term"] == output(rig).split()
@@ -291,7 +291,7 @@ def test_a_warning_for_steps_reaches_them_and_not_the_shell(rig: LocalRig) -> No
     rig.keys.add("y-1-1")
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
     until_alive(rig, "y-1-1")
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 40_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 40_000)])
     ended(rig, "y-1-1")
 
     assert ["saved", "shell 0"] == output(rig).splitlines()
@@ -306,7 +306,7 @@ def test_what_a_shell_started_keeps_its_grace_when_the_shell_dies_of_term(rig: L
     recipe = Recipe(script=f'#!/bin/bash\nbash -c "{saving}" 2>/dev/null\ntrue\n')
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
     until_alive(rig, "y-1-1")
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 20_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 20_000)])
     report = ended(rig, "y-1-1")
 
     assert Outcome.CANCELLED is report.outcome
@@ -323,7 +323,7 @@ def test_the_folder_of_an_output_file_is_made(rig: LocalRig) -> None:
 def test_ending_well_after_term_is_still_preempted(rig: LocalRig) -> None:
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", Program(run_ms=60_000, ends_well_on_term=True))])
     until_alive(rig, "y-1-1")
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 5_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 5_000)])
     report = ended(rig, "y-1-1")
 
     assert (Outcome.PREEMPTED, 0) == (report.outcome, report.exit_code)
@@ -344,7 +344,7 @@ def test_a_frozen_job_stands_still(rig: LocalRig) -> None:
     assert frozen == rig.starts("y-1-1")
     rig.engine.resume(EPOCH, ["y-1-1"])
     until_alive(rig, "y-1-1", frozen + 2)
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-1-1")
 
 
@@ -440,7 +440,7 @@ def test_five_hundred_live_attempts_are_looked_at_quickly(rig: LocalRig) -> None
     begun = time.perf_counter()
     reports = rig.engine.status(keys)
     took_s = time.perf_counter() - begun
-    rig.engine.stop(EPOCH, [Halt("y-0-1", Outcome.CANCELLED, 0)])
+    rig.engine.stop(EPOCH, [StopRequest("y-0-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-0-1")
 
     assert [(key, Phase.RUNNING) for key in keys] == [(report.key, report.phase) for report in reports]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, SEVERAL_NODES, LocalRig, Program, ended, launch, look, until, until_alive
-from gpuyard.engines.contract import Answer, Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.contract import Answer, Launch, Part, Phase, Recipe, Report, StopRequest
 from gpuyard.engines.local.mps import THROUGH
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice
@@ -110,7 +110,7 @@ def test_a_gang_outlives_the_engine_and_is_stopped_as_a_whole(rig: LocalRig) -> 
     rig.engine = rig.reopen()
 
     assert Phase.RUNNING is until(rig, "y-1-1", Phase.RUNNING).phase
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 400)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 400)])
     assert Outcome.CANCELLED is ended(rig, "y-1-1").outcome
     assert 0 == rig.alive("y-1-1")
 
@@ -128,7 +128,7 @@ def test_a_node_that_is_taken_down_ends_what_runs_there_and_nothing_else(rig: Lo
     assert Phase.RUNNING is look(rig, "y-2-1").phase
     (rig.data / "down" / "a-1").unlink()
     assert [True] * 3 == [report.up for report in rig.engine.nodes()]
-    rig.engine.stop(EPOCH, [Halt("y-2-1", Outcome.CANCELLED, 0)])
+    rig.engine.stop(EPOCH, [StopRequest("y-2-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-2-1")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
-from gpuyard.engines.contract import Halt, Phase, Recipe
+from gpuyard.engines.contract import Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
 from rigs.others import OTHER, THIRD, act, needs_root, refused
 
@@ -55,9 +55,9 @@ def test_a_checkpoint_path_tells_nothing_of_other_peoples_files(rig: LocalRig) -
         start(rig, key, job_id, THIRD, "sleep", "60", YARD_CHECKPOINT_FILE=str(path))
         until(rig, key, Phase.RUNNING)
         seen = look(rig, key).checkpoint_ms
-        rig.engine.stop(EPOCH, [Halt(key, Outcome.CANCELLED, 0)])
+        rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 0)])
         # A file that its user may look at by name alone, as anybody may, says no more than it says to anybody.
         known = act(THIRD, lambda p=path: refused(p.stat)) == ""  # type: ignore[misc]
         assert (0, known) == (seen, ended(rig, key).checkpoint_ms > 0)
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-1-1")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until_alive
-from gpuyard.engines.contract import Answer, Halt, Phase, Recipe
+from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.engines.local import processes
 from gpuyard.engines.local.client import Spawner
 from gpuyard.model import Outcome
@@ -153,7 +153,7 @@ def test_a_spawner_goes_with_its_engine(local: LocalRig) -> None:
     assert gone(spawner)
     assert 0 < local.alive("y-1-1")
     local.engine = local.reopen()
-    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 1_000)])
+    local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 1_000)])
     ended(local, "y-1-1")
 
 
@@ -165,7 +165,7 @@ def test_supervisors_are_not_in_the_group_of_their_server(local: LocalRig) -> No
         Path(f"/proc/{pid}/cgroup").read_text().splitlines()[-1]
         for pid in (os.getpid(), claimed_pid(local, "y-1-1"))
     )
-    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(local, "y-1-1")
 
     assert bool(local.engine._base) is (own != theirs)
@@ -253,7 +253,7 @@ def test_another_yard_with_the_same_keys_keeps_its_jobs(local: LocalRig, tmp_pat
     assert Outcome.NODE_FAIL is ended(local, "y-1-1").outcome
     assert 0 == local.alive("y-1-1")
     assert 0 < other.alive("y-1-1")
-    other.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    other.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(other, "y-1-1")
     other.close()
 
@@ -301,7 +301,7 @@ def test_a_process_that_got_the_number_of_a_dead_supervisor_is_left_alone(local:
     before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
     try:
         fresh = local.reopen()
-        fresh.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+        fresh.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
         (report,) = fresh.status(["y-1-1"])
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -337,7 +337,7 @@ def test_written_but_never_spawned_is_unknown_and_starts_when_asked_again(local:
 def test_stopped_before_it_was_spawned_never_runs(local: LocalRig) -> None:
     one = launch(local, "y-1-1")
     local.engine._write(one)
-    local.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     local.engine.start(EPOCH, [one])
     report = ended(local, "y-1-1")
 

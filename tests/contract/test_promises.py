@@ -3,7 +3,7 @@
 import pytest
 
 from contract.rigs import EPOCH, GPUS, Program, Rig, ended, launch, look, until, until_alive
-from gpuyard.engines.contract import Answer, Halt, Phase, Recipe, Stale
+from gpuyard.engines.contract import Answer, Phase, Recipe, Stale, StopRequest
 from gpuyard.model import Capability, Outcome
 
 DONE = [Answer.DONE]
@@ -15,7 +15,7 @@ def start(rig: Rig, *launches: object, epoch: int = EPOCH) -> list[Answer]:
 
 
 def stop(rig: Rig, key: str, outcome: Outcome = Outcome.CANCELLED, grace_ms: int = 400) -> list[Answer]:
-    return [reply.answer for reply in rig.engine.stop(EPOCH, [Halt(key, outcome, grace_ms)])]
+    return [reply.answer for reply in rig.engine.stop(EPOCH, [StopRequest(key, outcome, grace_ms)])]
 
 
 def given(rig: Rig, key: str, asked: tuple[int, ...]) -> list[int]:
@@ -99,7 +99,7 @@ def test_preempted_by_term_then_kill_after_the_grace(rig: Rig) -> None:
     start(rig, deaf, launch(rig, "y-2-1", LONG, job_id=2))
     until_alive(rig, "y-1-1")
     until_alive(rig, "y-2-1")
-    rig.engine.stop(EPOCH, [Halt(key, Outcome.PREEMPTED, 500) for key in ("y-1-1", "y-2-1")])
+    rig.engine.stop(EPOCH, [StopRequest(key, Outcome.PREEMPTED, 500) for key in ("y-1-1", "y-2-1")])
     polite = ended(rig, "y-2-1")
     killed = ended(rig, "y-1-1")
 
@@ -166,7 +166,7 @@ def test_two_jobs_at_a_time_never_see_the_same_gpu(rig: Rig) -> None:
     for i in range(4):
         until_alive(rig, f"y-{i}-1")
     seen = [gpu for i in range(4) for gpus in rig.gpus_seen(f"y-{i}-1") for gpu in gpus]
-    rig.engine.stop(EPOCH, [Halt(f"y-{i}-1", Outcome.CANCELLED, 400) for i in range(4)])
+    rig.engine.stop(EPOCH, [StopRequest(f"y-{i}-1", Outcome.CANCELLED, 400) for i in range(4)])
 
     assert list(range(8)) == sorted(seen)
     for i in range(4):
@@ -248,7 +248,7 @@ def test_an_old_epoch_changes_nothing(rig: Rig) -> None:
 
     for act in (
         lambda: rig.engine.start(1, [late]),
-        lambda: rig.engine.stop(1, [Halt("y-1-1", Outcome.CANCELLED, 0)]),
+        lambda: rig.engine.stop(1, [StopRequest("y-1-1", Outcome.CANCELLED, 0)]),
         lambda: rig.engine.suspend(1, ["y-1-1"]),
         lambda: rig.engine.resume(1, ["y-1-1"]),
         lambda: rig.engine.forget(1, ["y-1-1"]),
@@ -258,7 +258,9 @@ def test_an_old_epoch_changes_nothing(rig: Rig) -> None:
     rig.let_pass(50)
     assert 0 == rig.starts("y-2-1")
     assert Phase.RUNNING is look(rig, "y-1-1").phase
-    assert DONE == [reply.answer for reply in rig.engine.stop(2, [Halt("y-1-1", Outcome.CANCELLED, 0)])]
+    assert DONE == [
+        reply.answer for reply in rig.engine.stop(2, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    ]
     ended(rig, "y-1-1")
 
 

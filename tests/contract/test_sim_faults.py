@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from contract.rigs import EPOCH, Program, SimRig, ended, launch, look
-from gpuyard.engines.contract import Answer, Halt, Phase, Transient
+from gpuyard.engines.contract import Answer, Phase, StopRequest, Transient
 from gpuyard.model import Outcome
 from gpuyard.testing import Faults
 
@@ -99,7 +99,7 @@ def test_half_a_gang_is_seen_in_the_world_and_ended_by_the_engine() -> None:
 def test_stops_that_go_another_way(rate: str, outcome: Outcome, code: int) -> None:
     rig = rig_with(**{rate: ALWAYS})
     start(rig)
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 500)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 500)])
     report = ended(rig, "y-1-1")
 
     assert (outcome, code) == (report.outcome, report.exit_code)
@@ -112,7 +112,7 @@ def test_a_node_out_of_reach_hides_what_goes_on_there() -> None:
 
     assert not rig.engine.nodes()[0].up
     assert Phase.UNKNOWN is look(rig, "y-1-1").phase
-    (reply,) = rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    (reply,) = rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     assert Answer.UNSURE is reply.answer
     rig.let_pass(1_000)
     assert Phase.UNKNOWN is look(rig, "y-1-1").phase

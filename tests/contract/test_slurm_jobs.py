@@ -13,7 +13,7 @@ import pytest
 
 from contract.rigs import EPOCH, Program, ended, launch, look, moments, until, until_alive
 from contract.slurm_rig import SlurmRig
-from gpuyard.engines.contract import Answer, Halt, Launch, NodeReport, Part, Phase, Recipe, Transient
+from gpuyard.engines.contract import Answer, Launch, NodeReport, Part, Phase, Recipe, StopRequest, Transient
 from gpuyard.model import Outcome
 from rigs.slurm.cluster import SlurmCluster
 
@@ -27,7 +27,7 @@ def start(rig: SlurmRig, *launches: Launch) -> list[Answer]:
 
 
 def stop(rig: SlurmRig, *keys: str) -> None:
-    rig.engine.stop(EPOCH, [Halt(key, Outcome.CANCELLED, 400) for key in keys])
+    rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 400) for key in keys])
     for key in keys:
         ended(rig, key)
 
@@ -70,7 +70,7 @@ def test_a_gang_over_nodes_is_stopped_by_term_and_then_by_kill(slurm: SlurmRig) 
     start(slurm, over(launch(slurm, "y-1-1", program), ("n1", 1, 1), ("n2", 1, 1)))
     until_alive(slurm, "y-1-1", 2)
     until(slurm, "y-1-1", Phase.RUNNING)
-    slurm.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 500)])
+    slurm.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 500)])
     report = ended(slurm, "y-1-1")
 
     assert (Outcome.PREEMPTED, 128 + 9) == (report.outcome, report.exit_code)
@@ -87,7 +87,7 @@ def warned(rig: SlurmRig, script: str, *, shell: bool) -> list[str]:
     assert [Answer.DONE] == start(rig, launch(rig, "y-1-1", recipe=recipe))
     until_alive(rig, "y-1-1")
     until(rig, "y-1-1", Phase.RUNNING)
-    rig.engine.stop(EPOCH, [Halt("y-1-1", Outcome.PREEMPTED, 40_000)])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.PREEMPTED, 40_000)])
     ended(rig, "y-1-1")
     return (rig.effects / "out").read_text(encoding="utf-8").splitlines()
 

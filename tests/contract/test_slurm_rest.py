@@ -6,7 +6,7 @@ import pytest
 
 from contract.rigs import EPOCH, Program, ended, launch, until_alive
 from contract.slurm_rig import SlurmRig
-from gpuyard.engines.contract import Answer, Halt
+from gpuyard.engines.contract import Answer, StopRequest
 from gpuyard.engines.slurm.client import CommandClient
 from gpuyard.engines.slurm.commands import OutOfReach
 from gpuyard.engines.slurm.engine import SlurmEngine
@@ -42,7 +42,7 @@ def test_both_ways_give_the_same_rows(slurm: SlurmRig) -> None:
     assert one == other
     rest.cancel([one.id, 999_999])
     assert Outcome.CANCELLED is ended(slurm, "y-1-1").outcome
-    slurm.engine.stop(EPOCH, [Halt("y-1-1", Outcome.CANCELLED, 0)])
+    slurm.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
 
 
 def test_a_wrong_token_is_said_and_nothing_is_concluded(slurm: SlurmRig, tmp_path: Path) -> None:

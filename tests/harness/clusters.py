@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.control.loop import Sighting, Step
-from gpuyard.engines.contract import Answer, Halt, Launch, NodeReport, Phase, Reply, Report, Transient
+from gpuyard.engines.contract import Answer, Launch, NodeReport, Phase, Reply, Report, StopRequest, Transient
 from gpuyard.store import StoreFull
 from gpuyard.testing import SimEngine
 from harness.trial import Trial
@@ -54,7 +54,7 @@ class Moody:
         unsure = [Reply(Answer.UNSURE, "it cannot say") for _ in launches]
         return unsure if self.mood else self.inner.start(epoch, launches)
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         self._reach()
         unsure = [Reply(Answer.UNSURE, "it cannot say") for _ in halts]
         return unsure if self.mood else self.inner.stop(epoch, halts)

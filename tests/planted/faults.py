@@ -120,7 +120,7 @@ FAULTS = [
     Planted(
         "orphans are never stopped",
         "control/act.py",
-        "            halts.append(Halt(key, Outcome.CANCELLED, 0))\n",
+        "            halts.append(StopRequest(key, Outcome.CANCELLED, 0))\n",
         "            pass\n",
         LOOP,
     ),

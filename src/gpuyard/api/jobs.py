@@ -26,7 +26,7 @@ from gpuyard.control.rights import MOVES
 from gpuyard.control.serve import Yard
 from gpuyard.control.used import taken, used
 from gpuyard.control.wishes import FEW, Asked, Gone, Wish
-from gpuyard.engines.contract import TellsUsage, Usage
+from gpuyard.engines.contract import HasUsage, Usage
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -99,7 +99,7 @@ class Jobs:
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
         """What an attempt of a job used, as far as the engine knows."""
         engine = self._yard.engine
-        if not isinstance(engine, TellsUsage):
+        if not isinstance(engine, HasUsage):
             return lambda _attempt: Usage()
         job_id, submitted_ms = view["id"], view["submitted_ms"]
         return lambda attempt: engine.usage(self._yard.log_key(job_id, attempt, submitted_ms))

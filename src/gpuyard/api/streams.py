@@ -22,7 +22,7 @@ from gpuyard.control.labels import Label, label_of
 from gpuyard.control.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import LeavesOut, Leftover
+from gpuyard.engines.contract import Leftover, TruncatesLogs
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
 from gpuyard.wire import endpoints
@@ -99,7 +99,7 @@ class _Streams:
             return view, b"", offset
         engine = self._yard.engine
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
-        if isinstance(engine, LeavesOut) and (after := engine.log_from(key, stream, offset)) > offset:
+        if isinstance(engine, TruncatesLogs) and (after := engine.log_from(key, stream, offset)) > offset:
             return view, left_out(after - offset), after
         piece = engine.log(key, stream, offset, limit)
         return view, piece, offset + len(piece)

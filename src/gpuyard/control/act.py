@@ -12,7 +12,7 @@ from gpuyard.control.attempt_keys import attempt_of, key_of
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines.contract import Halt, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.contract import Launch, Part, Phase, Recipe, Report, StopRequest
 from gpuyard.engines.partition_names import named
 from gpuyard.model import AttemptState, Outcome, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
@@ -63,7 +63,7 @@ class Pace:
 class Todo:
     """Calls to make, in this order."""
 
-    halts: list[Halt] = field(default_factory=list)
+    halts: list[StopRequest] = field(default_factory=list)
     suspend: list[str] = field(default_factory=list)
     resume: list[str] = field(default_factory=list)
     starts: list[JobRecord] = field(default_factory=list)
@@ -98,7 +98,9 @@ def todo(
             found.suspend.append(key)
         elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
-    found.halts = [Halt(keys[record.id], _outcome(record), _grace_ms(record)) for record in by_turns(stops)]
+    found.halts = [
+        StopRequest(keys[record.id], _outcome(record), _grace_ms(record)) for record in by_turns(stops)
+    ]
     found.starts = by_turns(starts)
     return found
 
@@ -119,7 +121,7 @@ def by_turns(records: list[JobRecord]) -> list[JobRecord]:
 
 def strays(
     yard: str, owned: Container[str], listing: Mapping[str, Report], pace: Pace, now_ms: int
-) -> tuple[list[Halt], list[str]]:
+) -> tuple[list[StopRequest], list[str]]:
     """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
     halts, over = [], []
     for key, report in listing.items():
@@ -128,7 +130,7 @@ def strays(
         if report.phase is Phase.ENDED:
             over.append(key)
         elif report.phase is not Phase.UNKNOWN and pace.due("stop", key, now_ms):
-            halts.append(Halt(key, Outcome.CANCELLED, 0))
+            halts.append(StopRequest(key, Outcome.CANCELLED, 0))
     return halts, over
 
 

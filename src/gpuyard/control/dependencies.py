@@ -16,7 +16,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text
 from gpuyard.core.state.dependencies import met
 from gpuyard.model import After, AfterKind, JobState
-from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import Store
 
 CORRESPONDING = "aftercorr"
@@ -140,7 +140,7 @@ class Named:
                     "Leave the dependency out, or wait for another job.",
                 )
             return []
-        if self._live[0].id >= FIRST_ELSEWHERE:
+        if self._live[0].id >= FIRST_EXTERNAL_ID:
             # Ids of another system are in no order.
             return [After(kind, record.id, delay_ms) for record in self._live]
         return [After(kind, self._id, delay_ms, self._tasks)]

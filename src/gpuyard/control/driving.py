@@ -34,13 +34,13 @@ from gpuyard.engines.contract import (
     Answer,
     Engine,
     EngineError,
-    Halt,
     NodeReport,
     Phase,
     Recipe,
     Reply,
     Report,
     Stale,
+    StopRequest,
 )
 from gpuyard.model import Capability, Event, Node, Outcome
 from gpuyard.model.serialise import from_plain
@@ -337,7 +337,7 @@ class Driver:
             self.late.pop(key, None)
         return True
 
-    def _stop(self, halts: list[Halt], now_ms: int, deeds: Deeds) -> bool:
+    def _stop(self, halts: list[StopRequest], now_ms: int, deeds: Deeds) -> bool:
         """Whether the engine answered."""
         with self.books.lock:
             # Nobody can have started these but us, and we will not: the engine need not know.

@@ -10,7 +10,7 @@ from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.errors import quoted
 from gpuyard.model import Job
-from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import HistoryRow, Store
 
 ARRAY_TASKS_MAX = 10_000
@@ -55,7 +55,7 @@ def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
     rows = [
         row
         for row in store.array_history(label.id, (label.index or 0) - 1, 1000)
-        if row.id >= FIRST_ELSEWHERE and row_label(row) == str(label)
+        if row.id >= FIRST_EXTERNAL_ID and row_label(row) == str(label)
     ]
     return max(rows, key=lambda row: row.id) if rows else None
 
@@ -100,7 +100,7 @@ def live(state: Known[H_co], label: Label) -> list[H_co]:
         record = jobs.get(label.id)
         if record is not None:
             return [record]
-    if last_job_id >= FIRST_ELSEWHERE > label.id:
+    if last_job_id >= FIRST_EXTERNAL_ID > label.id:
         # Jobs that were seen in another system have its ids, in no order.
         return [
             record

@@ -11,11 +11,11 @@ from gpuyard.engines.contract import (
     Engine,
     EngineError,
     GpuSignals,
+    HasTelemetry,
+    HasUsage,
     KeepsLeftovers,
-    LeavesOut,
     Leftover,
-    TellsSignals,
-    TellsUsage,
+    TruncatesLogs,
     Usage,
 )
 from gpuyard.model.mig import Slice
@@ -51,14 +51,16 @@ class SeveralEngines:
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where to read on from an offset."""
         return self._first(
-            lambda engine: engine.log_from(key, stream, offset) if isinstance(engine, LeavesOut) else offset,
+            lambda engine: (
+                engine.log_from(key, stream, offset) if isinstance(engine, TruncatesLogs) else offset
+            ),
             offset,
         )
 
     def usage(self, key: str) -> Usage:
         """What an attempt used."""
         return self._first(
-            lambda engine: engine.usage(key) if isinstance(engine, TellsUsage) else Usage(), Usage()
+            lambda engine: engine.usage(key) if isinstance(engine, HasUsage) else Usage(), Usage()
         )
 
     def signals(self) -> tuple[GpuSignals, ...]:
@@ -67,7 +69,7 @@ class SeveralEngines:
             [
                 each
                 for engine in self._engines
-                if isinstance(engine, TellsSignals)
+                if isinstance(engine, HasTelemetry)
                 for each in engine.signals()
             ]
         )

@@ -3,7 +3,7 @@
 from gpuyard.control.attempt_keys import attempt_of
 from gpuyard.control.books import Books
 from gpuyard.core import State
-from gpuyard.engines.contract import Engine, EngineError, GpuSignals, TellsSignals
+from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasTelemetry
 from gpuyard.model.units import MILLI
 from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
 
@@ -12,7 +12,7 @@ def gpus_view(books: Books, engine: Engine, yard: str) -> GpusReply:
     """Every GPU of the fleet. Figures that the engine does not know are null."""
     found: dict[tuple[str, int], GpuSignals] = {}
     trouble = ""
-    if isinstance(engine, TellsSignals):
+    if isinstance(engine, HasTelemetry):
         try:
             found = {(each.node, each.gpu): each for each in engine.signals()}
         except EngineError as error:

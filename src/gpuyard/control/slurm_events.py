@@ -35,7 +35,7 @@ from gpuyard.model import (
     Outcome,
     Whole,
 )
-from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import MILLI
 
 _OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
@@ -137,7 +137,7 @@ def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, a
         requeue=False,
         origin=key,
     )
-    number = max(state.last_job_id + 1, FIRST_ELSEWHERE)
+    number = max(state.last_job_id + 1, FIRST_EXTERNAL_ID)
     return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
 
 

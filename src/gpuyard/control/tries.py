@@ -10,14 +10,14 @@ from gpuyard.control.labels import row_label
 from gpuyard.control.moments import time_text
 from gpuyard.control.plain_views import View
 from gpuyard.engines.slurm.states import NODE_FAILED, WAITS_AGAIN
-from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import HistoryRow, Store, TryRow
 from gpuyard.store.tables.tries import TRIES_MAX
 
 
 def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
     """Of a job as it is shown, live or ended; oldest first. The tries are asked for only if it has run before."""
-    if job["id"] >= FIRST_ELSEWHERE:
+    if job["id"] >= FIRST_EXTERNAL_ID:
         return _seen_elsewhere(store, job, shown)
     runs = job["started_ms"] is not None
     before = job["attempts"] - runs

@@ -118,7 +118,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Halt:
+class StopRequest:
     """Stop this attempt: warn signal and TERM, then KILL after the grace. Unknown is no error.
 
     A second stop changes little: the first one names the end, a later one can only shorten the grace.
@@ -191,7 +191,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class ForeignProcess:
     """A GPU in use by a process outside the yard. It is not free."""
 
     gpu: int
@@ -207,7 +207,7 @@ class NodeReport:
     up: bool
     why: str = ""
     """What is wrong with it, if it is not up."""
-    busy: tuple[Busy, ...] = ()
+    busy: tuple[ForeignProcess, ...] = ()
     layouts: Mapping[int, tuple[Slice, ...]] | None = None
     """How each GPU is cut, where the engine keeps its hands off them; None: it cuts them as jobs need."""
 
@@ -246,7 +246,7 @@ class Engine(Protocol):
         """Start attempts."""
         ...
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Stop attempts. DONE means the attempt was asked to stop, not that it is gone: `status` says when.
 
         BARRED is the answer for a key that the engine does not know: it can never start any more, not even by a call
@@ -321,7 +321,7 @@ class GpuSignals:
 
 
 @runtime_checkable
-class TellsSignals(Protocol):
+class HasTelemetry(Protocol):
     """An engine that can see what its GPUs do."""
 
     def signals(self) -> tuple[GpuSignals, ...]:
@@ -341,7 +341,7 @@ class Usage:
 
 
 @runtime_checkable
-class TellsUsage(Protocol):
+class HasUsage(Protocol):
     """An engine that knows how much the processes of an attempt used."""
 
     def usage(self, key: str) -> Usage:
@@ -350,7 +350,7 @@ class TellsUsage(Protocol):
 
 
 @runtime_checkable
-class LeavesOut(Protocol):
+class TruncatesLogs(Protocol):
     """An engine that keeps only the beginning and the end of a log that is too long."""
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
@@ -380,7 +380,7 @@ class KeepsLeftovers(Protocol):
         ...
 
 
-class Uncut:
+class NoMig:
     """The part of the contract that is about slices, for engines that cut no GPUs."""
 
     def pin(self, _epoch: int, _node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:

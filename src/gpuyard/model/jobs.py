@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpuyard.model.requests import GpuRequest
 
-FIRST_ELSEWHERE = 1_000_000_000_000
+FIRST_EXTERNAL_ID = 1_000_000_000_000
 """Ids of jobs seen in another system start here, so that a smaller number is always that system's own id."""
 
 

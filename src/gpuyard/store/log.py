@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
-from gpuyard.model.jobs import FIRST_ELSEWHERE
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Fenced, StoreDamaged
@@ -112,7 +112,7 @@ class EventLog:
         if any(
             [
                 (type(event) is JobSubmitted or type(event) is TasksSubmitted)
-                and event.job.id < FIRST_ELSEWHERE
+                and event.job.id < FIRST_EXTERNAL_ID
                 for event in events
             ]
         ):

@@ -12,15 +12,15 @@ from heapq import heappop, heappush
 
 from gpuyard.engines.contract import (
     Answer,
-    Halt,
     Launch,
     NodeReport,
+    NoMig,
     Phase,
     Reply,
     Report,
     Stale,
+    StopRequest,
     Transient,
-    Uncut,
 )
 from gpuyard.model import Capability, Node, Outcome
 from gpuyard.testing.faults import Faults, Misfortune
@@ -41,7 +41,7 @@ class _Entry:
     life: Life
     run: Run
     report: Report
-    halt: Halt | None = None
+    halt: StopRequest | None = None
     turn: int = 0
     """Grows whenever what was scheduled for this attempt becomes void."""
     ran_ms: int = 0
@@ -50,7 +50,7 @@ class _Entry:
     """When it was last resumed."""
 
 
-class SimEngine(Uncut):
+class SimEngine(NoMig):
     """The contract of engines, on `clock`. `life` says how each job would live without interference."""
 
     name = "sim"
@@ -249,11 +249,11 @@ class SimEngine(Uncut):
         code = 128 + 9 if goes_ms == grace_ms else 128 + 15
         self._later(entry, goes_ms, lambda: self._finish(entry, outcome, code, ""))
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Stop attempts."""
         return self._call(epoch, [partial(self._stop, halt) for halt in halts])
 
-    def _stop(self, halt: Halt) -> Reply:
+    def _stop(self, halt: StopRequest) -> Reply:
         entry = self._books.get(halt.key)
         if entry is None:
             # A start that is still on its way comes too late.

@@ -16,8 +16,7 @@ from gpuyard.control.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import (
     Answer,
-    Busy,
-    Halt,
+    ForeignProcess,
     Launch,
     NodeReport,
     Part,
@@ -26,6 +25,7 @@ from gpuyard.engines.contract import (
     Reply,
     Report,
     Stale,
+    StopRequest,
     Transient,
 )
 from gpuyard.model import (
@@ -69,7 +69,7 @@ class Engine(SimEngine):
 
     broken = ""
     """Which call does not get through."""
-    busy: tuple[Busy, ...] = ()
+    busy: tuple[ForeignProcess, ...] = ()
 
     later = False
     """Whether starts are put off."""
@@ -95,7 +95,7 @@ class Engine(SimEngine):
         self.asked = keys
         return super().status(keys)
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         self._note("stop")
         self.took_ns += self.call_ns * len(halts)
         return super().stop(epoch, halts)
@@ -487,7 +487,7 @@ def test_a_job_that_was_told_to_stop_and_is_out_of_sight_keeps_its_gpus() -> Non
 
 def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
     here = Here()
-    here.engine.busy = (Busy(0, 4242, "ada"),)
+    here.engine.busy = (ForeignProcess(0, 4242, "ada"),)
     job_id = here.submit(2)
     here.step()
     assert [] == here.live()

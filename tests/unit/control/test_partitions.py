@@ -10,7 +10,7 @@ from gpuyard.control.audit import audit
 from gpuyard.control.defragmenting import defrag_view
 from gpuyard.control.partitions import Partitions, Wanted
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
-from gpuyard.engines.contract import Transient, Uncut
+from gpuyard.engines.contract import NoMig, Transient
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptStarted,
@@ -29,7 +29,7 @@ from rigs.desk import ANA, ROOT, Rig, rig
 H100 = "n1"
 
 
-class There(Uncut):
+class There(NoMig):
     """What an engine finds."""
 
     found: dict[str, tuple[Slice, ...]] | Exception

@@ -7,7 +7,7 @@ import pytest
 from gpuyard.control.observe import node_events
 from gpuyard.core import InvalidEvent, apply, decide
 from gpuyard.core.state.dump import canonical, dump, load
-from gpuyard.engines.contract import Busy, NodeReport
+from gpuyard.engines.contract import ForeignProcess, NodeReport
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -52,7 +52,10 @@ def busy_yard(*, limited: bool) -> Yard:
 
 
 def reports(nodes: list[Node]) -> list[NodeReport]:
-    return [NodeReport(each, True, "", (Busy(7, 0, "ada"),) if each.name == "n1" else ()) for each in nodes]
+    return [
+        NodeReport(each, True, "", (ForeignProcess(7, 0, "ada"),) if each.name == "n1" else ())
+        for each in nodes
+    ]
 
 
 def told(here: Yard, nodes: list[Node], at_ms: int) -> list[Event]:

@@ -7,13 +7,13 @@ import pytest
 
 from gpuyard.control.attempt_keys import key_of
 from gpuyard.control.signals import gpus_view
-from gpuyard.engines.contract import GpuSignals, Transient, Uncut
+from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Settings
 from gpuyard.policies.registry import PRESETS
 from rigs.desk import Rig, rig
 
 
-class Tells(Uncut):
+class Tells(NoMig):
     """An engine that sees what it is told."""
 
     found: tuple[GpuSignals, ...] | Exception = ()
@@ -55,4 +55,4 @@ def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(desk: Rig) -> N
         view["trouble"],
         view["gpus"][0]["busy_pct"],
     )
-    assert "" == gpus_view(desk.books, Uncut(), "y")["trouble"]  # type: ignore[arg-type]
+    assert "" == gpus_view(desk.books, NoMig(), "y")["trouble"]  # type: ignore[arg-type]

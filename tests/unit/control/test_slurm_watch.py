@@ -11,7 +11,7 @@ from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.slurm_watch import LOST_MS
 from gpuyard.control.views import Views
-from gpuyard.engines.contract import Answer, Halt, Permanent
+from gpuyard.engines.contract import Answer, Permanent, StopRequest
 from gpuyard.engines.slurm.accounting import Jobs
 from gpuyard.engines.slurm.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
@@ -332,7 +332,7 @@ def test_only_commands_that_read_are_run() -> None:
     ):
         with pytest.raises(Permanent, match="never touched"):
             engine.ask(*words)
-    assert Answer.REFUSED is engine.stop(1, [Halt("k", Outcome.CANCELLED, 0)])[0].answer
+    assert Answer.REFUSED is engine.stop(1, [StopRequest("k", Outcome.CANCELLED, 0)])[0].answer
     with pytest.raises(Permanent, match="there is no program squeue"):
         engine.queue()
 

@@ -19,7 +19,7 @@ T = 1_700_000_000_000
 """When the fault was."""
 
 
-class Scene:
+class ClusterSnapshot:
     """One GPU of one user, a log that is written by hand, and a clock that is set by hand."""
 
     def __init__(self, folder: Path) -> None:
@@ -109,8 +109,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[ClusterSnapshot]:
+    scene = ClusterSnapshot(tmp_path)
     yield scene
     for process in scene.started:
         process.kill()
@@ -122,21 +122,23 @@ FAILED = ("FAILED", "exit code 1")
 BLAMED = ("FAILED", "exit code 1: a fatal error of its work on the GPU, which broke the MPS server")
 
 
-def test_without_a_fault_in_the_log_who_fails_has_failed(scene: Scene) -> None:
+def test_without_a_fault_in_the_log_who_fails_has_failed(scene: ClusterSnapshot) -> None:
     assert FAILED == scene.end("a-1", T)
     scene.write(T, "NEW SERVER 11803: Ready")
     scene.write(T, "Server 11803 exited with status 0")
     assert FAILED == scene.end("a-1", T)
 
 
-def test_who_was_alone_is_to_blame(scene: Scene) -> None:
+def test_who_was_alone_is_to_blame(scene: ClusterSnapshot) -> None:
     scene.breaks(scene.process("bad-1"))
     assert BLAMED == scene.end("bad-1", T + 5)
     # A server that comes back judges again.
     assert BLAMED == scene.end("bad-1", T + 5, why=BLAMED[1])
 
 
-def test_whom_the_log_names_goes_first_and_if_it_was_right_nobody_else_is_harmed(scene: Scene) -> None:
+def test_whom_the_log_names_goes_first_and_if_it_was_right_nobody_else_is_harmed(
+    scene: ClusterSnapshot,
+) -> None:
     bad, good = scene.process("bad-1"), scene.process("good-1")
     scene.breaks(bad, good)
     scene.gone(bad, good)
@@ -155,7 +157,7 @@ def test_whom_the_log_names_goes_first_and_if_it_was_right_nobody_else_is_harmed
     assert not scene.waits("good-2")
 
 
-def test_whom_the_log_names_wrongly_is_found_innocent(scene: Scene) -> None:
+def test_whom_the_log_names_wrongly_is_found_innocent(scene: ClusterSnapshot) -> None:
     bad, good = scene.process("bad-1"), scene.process("good-1")
     scene.breaks(good, bad)
     scene.gone(bad, good)
@@ -180,7 +182,7 @@ def test_whom_the_log_names_wrongly_is_found_innocent(scene: Scene) -> None:
     assert not scene.waits("good-3")
 
 
-def test_one_that_nobody_suspected_makes_it_begin_anew(scene: Scene) -> None:
+def test_one_that_nobody_suspected_makes_it_begin_anew(scene: ClusterSnapshot) -> None:
     bad, good = scene.process("bad-1"), scene.process("good-1")
     scene.breaks(bad, good)
     scene.gone(bad, good)
@@ -192,7 +194,7 @@ def test_one_that_nobody_suspected_makes_it_begin_anew(scene: Scene) -> None:
     assert [True, False] == [scene.waits("bad-3"), scene.waits("new-2")]
 
 
-def test_the_others_do_not_wait_for_ever_for_one_that_does_not_come(scene: Scene) -> None:
+def test_the_others_do_not_wait_for_ever_for_one_that_does_not_come(scene: ClusterSnapshot) -> None:
     bad, good = scene.process("bad-1"), scene.process("good-1")
     scene.breaks(bad, good)
     scene.gone(bad, good)
@@ -206,7 +208,7 @@ def test_the_others_do_not_wait_for_ever_for_one_that_does_not_come(scene: Scene
 @pytest.mark.parametrize(
     "said", ["Server 92 exited with status 1", "Server 92 is in FAULT state", "a fatal exception"]
 )
-def test_where_nobody_is_named_it_is_who_failed_soon_after(scene: Scene, said: str) -> None:
+def test_where_nobody_is_named_it_is_who_failed_soon_after(scene: ClusterSnapshot, said: str) -> None:
     pids = [scene.process("a-1"), scene.process("b-1"), scene.process("late-1")]
     scene.write(T, said)
     assert ["NODE_FAIL", "NODE_FAIL"] == scene.outcomes("a-1", "b-1")
@@ -222,7 +224,7 @@ def test_where_nobody_is_named_it_is_who_failed_soon_after(scene: Scene, said: s
     assert not scene.waits("a-2")
 
 
-def test_what_is_no_failure_or_before_or_of_a_whole_gpu_is_left_alone(scene: Scene) -> None:
+def test_what_is_no_failure_or_before_or_of_a_whole_gpu_is_left_alone(scene: ClusterSnapshot) -> None:
     scene.write(T)
     assert ("COMPLETED", "") == scene.end("a-1", T + 2000, outcome="COMPLETED", why="")
     assert FAILED == scene.end("later-1", T + 20_000, started_ms=T + 15_000)
@@ -230,7 +232,7 @@ def test_what_is_no_failure_or_before_or_of_a_whole_gpu_is_left_alone(scene: Sce
     assert whole == scene.faults.judged("whole-1", {"held": {"gpus": ["GPU-a"]}}, whole)
 
 
-def test_a_log_that_is_no_log_is_passed_over(scene: Scene) -> None:
+def test_a_log_that_is_no_log_is_passed_over(scene: ClusterSnapshot) -> None:
     scene.log.write_bytes(b"\xff\x00" * 400_000 + b"\n[2026-13-77 10:00:00.000 C] fatal exception\n")
     assert FAILED == scene.end("a-1", T)
     scene.log.unlink()
@@ -238,7 +240,7 @@ def test_a_log_that_is_no_log_is_passed_over(scene: Scene) -> None:
     assert FAILED == scene.end("a-1", T)
 
 
-def test_a_server_that_ends_after_its_fault_does_not_blur_who_was_there(scene: Scene) -> None:
+def test_a_server_that_ends_after_its_fault_does_not_blur_who_was_there(scene: ClusterSnapshot) -> None:
     bad, good = scene.process("bad-1"), scene.process("good-1")
     scene.write(T, f"Client {{PID: {bad}, Context: 1}} encountered a fatal GPU error.")
     # The other log is read first, and may be ahead.
@@ -250,7 +252,9 @@ def test_a_server_that_ends_after_its_fault_does_not_blur_who_was_there(scene: S
     assert [True, False] == [scene.waits("good-2"), scene.waits("bad-2")]
 
 
-def test_a_process_that_came_and_went_unseen_is_known_by_the_number_it_was_started_with(scene: Scene) -> None:
+def test_a_process_that_came_and_went_unseen_is_known_by_the_number_it_was_started_with(
+    scene: ClusterSnapshot,
+) -> None:
     for key, pid in (("bad-1", 4_000_001), ("good-1", 4_000_002)):
         attempt = Path(scene.data.attempt(key))
         attempt.mkdir(parents=True)
@@ -261,7 +265,9 @@ def test_a_process_that_came_and_went_unseen_is_known_by_the_number_it_was_start
     )
 
 
-def test_who_was_not_let_in_while_the_server_recovered_runs_again_and_is_no_suspect(scene: Scene) -> None:
+def test_who_was_not_let_in_while_the_server_recovered_runs_again_and_is_no_suspect(
+    scene: ClusterSnapshot,
+) -> None:
     bad, idle = scene.process("bad-1"), scene.process("idle-1")
     scene.breaks(bad, idle)
     scene.gone(bad)
@@ -276,7 +282,7 @@ def test_who_was_not_let_in_while_the_server_recovered_runs_again_and_is_no_susp
     assert not scene.waits("new-2")
 
 
-def test_nobody_is_let_in_and_whoever_does_not_notice_is_ended(scene: Scene) -> None:
+def test_nobody_is_let_in_and_whoever_does_not_notice_is_ended(scene: ClusterSnapshot) -> None:
     bad, idle = scene.process("bad-1"), scene.process("idle-1")
     assert not scene.waits("new-1")
     scene.breaks(bad, idle)
@@ -296,14 +302,14 @@ def test_nobody_is_let_in_and_whoever_does_not_notice_is_ended(scene: Scene) -> 
     assert not scene.waits("new-1")
 
 
-def test_one_that_was_alone_and_does_not_notice_has_failed(scene: Scene) -> None:
+def test_one_that_was_alone_and_does_not_notice_has_failed(scene: ClusterSnapshot) -> None:
     scene.breaks(scene.process("bad-1"))
     scene.now_ms = T + NOTICE_MS
     scene.faults.end_unaware(lambda _key: None)
     assert ("FAILED", SAVE_MS_MAX) == scene.wish("bad-1")
 
 
-def test_a_log_has_no_say_about_others(scene: Scene) -> None:
+def test_a_log_has_no_say_about_others(scene: ClusterSnapshot) -> None:
     scene.breaks(scene.process("theirs-1", uid=1002))
     scene.now_ms = T + NOTICE_MS
     told: list[str] = []
@@ -311,14 +317,14 @@ def test_a_log_has_no_say_about_others(scene: Scene) -> None:
     assert ([], None) == (told, scene.wish("theirs-1"))
 
 
-def test_what_lies_in_place_of_a_log_is_not_waited_for(scene: Scene) -> None:
+def test_what_lies_in_place_of_a_log_is_not_waited_for(scene: ClusterSnapshot) -> None:
     os.mkfifo(scene.log)
     scene.log.with_name("server.log").symlink_to("/dev/zero")
     assert FAILED == scene.end("a-1", T)
     assert not scene.waits("b-1")
 
 
-def test_a_log_is_read_as_it_grows(scene: Scene) -> None:
+def test_a_log_is_read_as_it_grows(scene: ClusterSnapshot) -> None:
     bad = scene.process("bad-1")
     scene.breaks(bad)
     with scene.log.open("a") as file:
@@ -333,7 +339,7 @@ def test_a_log_is_read_as_it_grows(scene: Scene) -> None:
     assert scene.waits("new-1")
 
 
-def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: Scene) -> None:
+def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: ClusterSnapshot) -> None:
     daemon = scene.process("daemon-1")
     pipe = scene.log.parents[1] / "pipe"
     pipe.mkdir()
@@ -354,7 +360,7 @@ def test_who_computed_through_a_daemon_that_died_gets_one_more_try(scene: Scene)
 
 
 def test_who_is_gone_without_a_word_is_not_taken_for_whoever_gets_its_number(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: ClusterSnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, idle = scene.process("bad-1"), scene.process("idle-1")
     scene.breaks(bad, idle)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuyard.engines.accounts import user_name
-from gpuyard.engines.contract import Busy, Usage
+from gpuyard.engines.contract import ForeignProcess, Usage
 from gpuyard.engines.local import engine as engine_module
 from gpuyard.engines.local import files, nvml, processes
 from gpuyard.engines.local.cgroups import Group
@@ -139,7 +139,7 @@ def test_who_is_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     engine.close()
 
     user = user_name(os.geteuid())
-    assert (Busy(gpu=1, pid=os.getpid(), user=user),) == report.busy
+    assert (ForeignProcess(gpu=1, pid=os.getpid(), user=user),) == report.busy
 
 
 def test_no_driver_is_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from gpuyard.packing.tasks import NodeShape, Task
 
 from .boards import scenes
 
-Scene = tuple[list[NodeShape], list[Task], list[tuple[Task, int]], list[int]]
+ClusterSnapshot = tuple[list[NodeShape], list[Task], list[tuple[Task, int]], list[int]]
 
 NAMES = st.sampled_from(sorted(POLICIES))
 
@@ -33,7 +33,7 @@ def test_what_is_written_twice_is_the_same() -> None:
 
 @settings(max_examples=60)
 @given(scene=scenes(), policy=NAMES, draws=st.randoms(use_true_random=False))
-def test_compiled_and_interpreted_are_the_same(scene: Scene, policy: str, draws) -> None:
+def test_compiled_and_interpreted_are_the_same(scene: ClusterSnapshot, policy: str, draws) -> None:
     if not numba_is_here():
         pytest.skip("numba is not installed")
     nodes, tasks, expected, order = scene
@@ -50,7 +50,7 @@ def test_compiled_and_interpreted_are_the_same(scene: Scene, policy: str, draws)
 
 @settings(max_examples=100)
 @given(scene=scenes(), policy=NAMES)
-def test_nothing_is_overbooked_and_nothing_that_fits_is_refused(scene: Scene, policy: str) -> None:
+def test_nothing_is_overbooked_and_nothing_that_fits_is_refused(scene: ClusterSnapshot, policy: str) -> None:
     """By books kept here, apart from the kernel's: GPUs are known only in sum, so each is checked in the columns."""
     nodes, tasks, expected, order = scene
     board = Board(nodes, tasks, expected, policy, compile_it=False)
@@ -91,7 +91,7 @@ def _fits(board: Board, nodes: list[NodeShape], node: int, task: Task) -> bool:
 
 @settings(max_examples=60)
 @given(scene=scenes(), policy=st.sampled_from(["best-fit", "fgd", "pack"]))
-def test_cached_keys_are_those_worked_out_from_nothing(scene: Scene, policy: str) -> None:
+def test_cached_keys_are_those_worked_out_from_nothing(scene: ClusterSnapshot, policy: str) -> None:
     nodes, tasks, expected, order = scene
     board = Board(nodes, tasks, expected, policy, compile_it=False)
     board.run(order)

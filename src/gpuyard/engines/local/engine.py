@@ -14,10 +14,9 @@ from typing import Any
 from gpuyard.engines import accounts, slurm_commands
 from gpuyard.engines.contract import (
     Answer,
-    Busy,
     EngineError,
+    ForeignProcess,
     GpuSignals,
-    Halt,
     Launch,
     Leftover,
     NodeReport,
@@ -25,6 +24,7 @@ from gpuyard.engines.contract import (
     Phase,
     Reply,
     Report,
+    StopRequest,
     Transient,
     Usage,
 )
@@ -172,10 +172,10 @@ class LocalEngine:
         for key in self._data.attempts() if down else ():
             nodes = (files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}).get("nodes", ())
             if hit := sorted(down & set(nodes)):
-                self._stop(Halt(key, Outcome.NODE_FAIL, 0), f"node {hit[0]} went down")
+                self._stop(StopRequest(key, Outcome.NODE_FAIL, 0), f"node {hit[0]} went down")
         return down
 
-    def _busy(self, host: Host) -> tuple[Busy, ...]:
+    def _busy(self, host: Host) -> tuple[ForeignProcess, ...]:
         """The GPUs of a node that other processes use, and those of attempts that the log does not know."""
         adopted = self._adopted_on(host)
         if self._emulated:
@@ -190,7 +190,7 @@ class LocalEngine:
                 for gpu, reading in enumerate(host.readings)
                 if self._sharing.foreign(geometry, reading.uuid)
             ]
-            busy += tuple(Busy(gpu, 0, "someone who cut it with MIG") for gpu in cut)
+            busy += tuple(ForeignProcess(gpu, 0, "someone who cut it with MIG") for gpu in cut)
         known = {each.gpu for each in busy}
         return busy + tuple([each for each in adopted if each.gpu not in known])
 
@@ -198,14 +198,14 @@ class LocalEngine:
         """Attempts that no log knows any more: their GPUs are not free until they have ended."""
         self._adopted = tuple(keys)
 
-    def _adopted_on(self, host: Host) -> tuple[Busy, ...]:
+    def _adopted_on(self, host: Host) -> tuple[ForeignProcess, ...]:
         if not self._adopted:
             return ()
         with self._mutex:
             reports = [self._watcher.look(key) for key in self._adopted]
         live = [report.key for report in reports if report.phase not in (Phase.ENDED, Phase.UNKNOWN)]
         self._adopted = tuple(live)
-        found: dict[int, Busy] = {}
+        found: dict[int, ForeignProcess] = {}
         for key in live:
             plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
             held = plan.get("held", {})
@@ -215,7 +215,7 @@ class LocalEngine:
             }
             for gpu, reading in enumerate(host.readings):
                 if reading.uuid in uuids:
-                    found[gpu] = Busy(gpu, 0, f"job {plan.get('job_id')} of an earlier log")
+                    found[gpu] = ForeignProcess(gpu, 0, f"job {plan.get('job_id')} of an earlier log")
         return tuple([found[gpu] for gpu in sorted(found)])
 
     def _left_alone(self, host: Host) -> dict[int, tuple[Slice, ...]] | None:
@@ -392,12 +392,12 @@ class LocalEngine:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
         return None
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Stop attempts; an attempt that no supervisor has claimed will then never run."""
         with self._data.acting(epoch):
             return [self._stop(halt) for halt in halts]
 
-    def _stop(self, halt: Halt, why: str = "") -> Reply:
+    def _stop(self, halt: StopRequest, why: str = "") -> Reply:
         folder = self._data.attempt(halt.key)
         if flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
             return _DONE

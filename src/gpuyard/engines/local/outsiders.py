@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gpuyard.engines import accounts
-from gpuyard.engines.contract import Busy
+from gpuyard.engines.contract import ForeignProcess
 from gpuyard.engines.local import processes
 from gpuyard.engines.local.nvml import GpuReading
 
@@ -32,13 +32,13 @@ class Outsiders:
         self._clock_s = clock_s
         self._unseen: dict[int, float] = {}
 
-    def among(self, readings: Sequence[GpuReading], ours: set[int]) -> tuple[Busy, ...]:
+    def among(self, readings: Sequence[GpuReading], ours: set[int]) -> tuple[ForeignProcess, ...]:
         """GPUs in use by others. `ours` are processes below which everything is the yard's."""
         listed = {pid for reading in readings for pid in reading.pids}
         self._unseen = {pid: since_s for pid, since_s in self._unseen.items() if pid in listed}
         return tuple(
             [
-                Busy(gpu, pid, accounts.user_name(processes.user_of(pid)))
+                ForeignProcess(gpu, pid, accounts.user_name(processes.user_of(pid)))
                 for gpu, reading in enumerate(readings)
                 for pid in reading.pids
                 # A process of an attempt has the supervisor above it, since that adopts orphans.

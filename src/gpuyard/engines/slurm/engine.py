@@ -9,14 +9,14 @@ from typing import Any
 
 from gpuyard.engines.contract import (
     Answer,
-    Halt,
     Launch,
     Leftover,
     NodeReport,
+    NoMig,
     Phase,
     Reply,
     Report,
-    Uncut,
+    StopRequest,
 )
 from gpuyard.engines.launches import flaw_of_key
 from gpuyard.engines.local import files as whole
@@ -25,7 +25,7 @@ from gpuyard.engines.local.leftovers import Leftovers
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.client import Client
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal
-from gpuyard.engines.slurm.fleet import Aside, Others, Scene, Site
+from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
 from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.node import files
@@ -40,7 +40,7 @@ _OVERDUE_S = 30.0
 """How long after the grace Slurm carries out a stop that the wrapper has not carried out."""
 
 
-class SlurmEngine(Uncut):
+class SlurmEngine(NoMig):
     """Hands attempts to Slurm, each with its nodes and counts named. Any number of objects may share one folder."""
 
     name = "slurm"
@@ -59,9 +59,9 @@ class SlurmEngine(Uncut):
         self._site = site
         self._now_ms = now_ms
         self._mutex = threading.RLock()
-        self._scene: Scene | None = None
+        self._scene: ClusterSnapshot | None = None
         self._limits: bool | None = None
-        self._aside, self._others = Aside(), Others()
+        self._aside, self._others = NodeBackoff(), ForeignUse()
         self._leftovers = Leftovers(self._folder.root)
         self._watcher = Watcher(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
         self._handing = Handing(
@@ -125,7 +125,7 @@ class SlurmEngine(Uncut):
         submit = whole.read(os.path.join(folder, SUBMIT)) if over else None
         return submit is not None and job.first_id in submit.get("ids", ())
 
-    def _sight(self) -> Scene:
+    def _sight(self) -> ClusterSnapshot:
         if self._scene is None:
             self.nodes()
         assert self._scene is not None, "looking at the nodes fills in the scene"
@@ -156,7 +156,7 @@ class SlurmEngine(Uncut):
 
     # ---- stopping
 
-    def stop(self, epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Stop attempts; one that no node has claimed will then never run. Works while Slurm is out of reach."""
         with self._folder.acting(epoch), self._mutex:
             pokes: list[str] = []
@@ -164,7 +164,7 @@ class SlurmEngine(Uncut):
             self._poke(pokes)
         return replies
 
-    def _stop(self, halt: Halt, pokes: list[str]) -> Reply:
+    def _stop(self, halt: StopRequest, pokes: list[str]) -> Reply:
         key, folder = halt.key, self._folder
         known = self._watcher.known(key)
         if flaw_of_key(key) or (known is not None and folder.end(key, known.uid)):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.engines.accounts import user_name
-from gpuyard.engines.contract import Busy, NodeReport
+from gpuyard.engines.contract import ForeignProcess, NodeReport
 from gpuyard.engines.slurm.translate import (
     Partition,
     Reservation,
@@ -39,7 +39,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ClusterSnapshot:
     """The cluster at one moment."""
 
     nodes: dict[str, SlurmNode]
@@ -62,17 +62,17 @@ def scene_of(
     nodes: Iterable[SlurmNode],
     partitions: Sequence[Partition],
     reservations: Sequence[Reservation],
-) -> Scene:
+) -> ClusterSnapshot:
     """The part of all this that is ours."""
     wanted = site.partitions or tuple([each.name for each in partitions if each.default])
     ours = [each for name in wanted for each in partitions if each.name == name]
     missing = [f"partition {name}" for name in wanted if name not in {each.name for each in ours}]
     if site.reservation and site.reservation not in {each.name for each in reservations}:
         missing.append(f"reservation {site.reservation}")
-    return Scene({node.name: node for node in nodes}, ours, list(reservations), tuple(missing))
+    return ClusterSnapshot({node.name: node for node in nodes}, ours, list(reservations), tuple(missing))
 
 
-class Aside:
+class NodeBackoff:
     """Nodes on which Slurm did not start a job that it was given: left out for a while, longer each time."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -100,13 +100,15 @@ class Aside:
             self._until.pop(node, None)
 
 
-class Others:
+class ForeignUse:
     """Chooses the GPUs that count as busy, as many as jobs outside the yard use."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, ...]] = {}
 
-    def busy(self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]) -> tuple[Busy, ...]:
+    def busy(
+        self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]
+    ) -> tuple[ForeignProcess, ...]:
         """As many of the node's GPUs as other jobs have; all that are free where they have all its cores or memory."""
         count = node.gpus[1]
         owners: list[str] = []
@@ -126,14 +128,14 @@ class Others:
         order = kept + [gpu for gpu in reversed(free) if gpu not in kept]
         chosen = tuple(sorted(order[: len(owners)]))
         self._before[node.name] = chosen
-        return tuple([Busy(gpu, 0, owner) for gpu, owner in zip(chosen, owners, strict=False)])
+        return tuple([ForeignProcess(gpu, 0, owner) for gpu, owner in zip(chosen, owners, strict=False)])
 
 
 def reports(
     site: Site,
-    scene: Scene,
-    aside: Aside,
-    others: Others,
+    scene: ClusterSnapshot,
+    aside: NodeBackoff,
+    others: ForeignUse,
     held: Mapping[str, set[int]],
     foreign: Mapping[str, Sequence[SlurmJob]],
     now_s: int,
@@ -158,7 +160,7 @@ def reports(
     return tuple(found)
 
 
-def window(site: Site, scene: Scene, node: str, now_s: int, limit_s: int | None) -> str:
+def window(site: Site, scene: ClusterSnapshot, node: str, now_s: int, limit_s: int | None) -> str:
     """The foreign reservation that a job of `limit_s` would run into; None: a job without limit."""
     for each in scene.reservations:
         if each.name == site.reservation or node not in each.nodes or each.end_s <= now_s:
@@ -169,7 +171,7 @@ def window(site: Site, scene: Scene, node: str, now_s: int, limit_s: int | None)
     return ""
 
 
-def notes(site: Site, scene: Scene) -> tuple[str, ...]:
+def notes(site: Site, scene: ClusterSnapshot) -> tuple[str, ...]:
     """What people should know about this cluster, in sentences."""
     said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
     kinds = {scene.nodes[name].gpus[0] for name in scene.names if scene.nodes[name].gpus[1]}

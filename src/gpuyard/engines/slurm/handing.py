@@ -11,7 +11,7 @@ from gpuyard.engines.slurm import fleet, submission
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client
 from gpuyard.engines.slurm.commands import OutOfReach
-from gpuyard.engines.slurm.fleet import Aside, Scene, Site
+from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
@@ -47,7 +47,7 @@ class Handing:
         client: Client,
         site: Site,
         watcher: Watcher,
-        aside: Aside,
+        aside: NodeBackoff,
         yard: str,
         now_ms: Callable[[], int],
     ) -> None:
@@ -59,7 +59,7 @@ class Handing:
         self._hold_until_s = 0.0
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="yard-sbatch")
 
-    def prepare(self, launch: Launch, scene: Scene) -> Reply | Submission:
+    def prepare(self, launch: Launch, scene: ClusterSnapshot) -> Reply | Submission:
         """Put a launch on disk; gives what is to be handed to Slurm, if anything is."""
         usable = {name: scene.nodes[name] for name in scene.names}
         if flaw := plans.flaw_of(launch, usable):

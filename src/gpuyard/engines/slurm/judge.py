@@ -57,7 +57,7 @@ class Traces:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class WriteEnd:
     """No node wrote its end, and none will: this is the end, if with `unclaimed` the engine gets the claim."""
 
     outcome: Outcome
@@ -72,7 +72,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class WithdrawLate:
     """Slurm did not start it in time. It is to be taken back and decided again."""
 
     why: str
@@ -81,7 +81,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Doom:
+class MarkLost:
     """Slurm has given a node up: processes that still live there are asked to end, and get a moment for it."""
 
 
@@ -90,7 +90,7 @@ class Finding:
     """A report, and what to do first where it is not final."""
 
     report: Report
-    todo: Settle | Late | Doom | None = None
+    todo: WriteEnd | WithdrawLate | MarkLost | None = None
     extra: tuple[SlurmJob, ...] = ()
     """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
 
@@ -114,7 +114,7 @@ def judge(
     if traces.claimed_by == ENGINE_CLAIM:
         # It stopped between the claim and the end.
         wish = (traces.halt or {}).get("outcome", Outcome.PREEMPTED.value)
-        return Finding(_unknown(key), Settle(Outcome(wish), "stopped before it ran"))
+        return Finding(_unknown(key), WriteEnd(Outcome(wish), "stopped before it ran"))
     if jobs is None:
         phase = Phase.STARTING if traces.claimed_by is None and traces.submitted_ms else Phase.UNKNOWN
         if traces.claimed_by is not None:
@@ -145,15 +145,15 @@ def _ended(
         outcome = Outcome.FAILED
     if outcome is Outcome.FAILED:
         why = end["why"] or why
-    settle = Settle(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
+    settle = WriteEnd(outcome, why, started_ms=end["started_ms"], exit_code=end["exit_code"])
     return _settled(key, traces, settle, now_ms)
 
 
-def _settled(key: str, traces: Traces, settle: Settle, now_ms: int) -> Finding:
+def _settled(key: str, traces: Traces, settle: WriteEnd, now_ms: int) -> Finding:
     """The end that Slurm names. A lost node may only be out of its reach, so processes are ended there first."""
     told = bool(traces.doomed_ms)
     if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
-        return Finding(_report(key, Phase.STOPPING, traces), None if told else Doom())
+        return Finding(_report(key, Phase.STOPPING, traces), None if told else MarkLost())
     return Finding(_unknown(key), settle)
 
 
@@ -175,7 +175,7 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
         outcome = outcome_of(worst[0]) or Outcome.FAILED
         if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
             outcome = Outcome(traces.halt["outcome"])
-        settle = Settle(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
+        settle = WriteEnd(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
         return _settled(key, traces, settle, now_ms)
     # Slurm has forgotten it. Its wrapper may still live.
     return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
@@ -198,23 +198,25 @@ def _unclaimed(
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
     why = f"Slurm ended it before it ran: {newest.state}"
     bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
-    return Finding(report, Settle(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
+    return Finding(report, WriteEnd(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
-def _late(live: Sequence[SlurmJob], waited_ms: int, handoff_ms: int) -> Late | None:
+def _late(live: Sequence[SlurmJob], waited_ms: int, handoff_ms: int) -> WithdrawLate | None:
     """Whether it has waited too long for Slurm to start it, or for its wrapper to begin."""
     reason = live[0].reason or "no reason given"
     if not all([job.waits for job in live]):
         if waited_ms < handoff_ms + UNCLAIMED_MS:
             return None
-        return Late(f"Slurm says that it runs, and its wrapper has not begun for {waited_ms // 1000} s")
+        return WithdrawLate(
+            f"Slurm says that it runs, and its wrapper has not begun for {waited_ms // 1000} s"
+        )
     if any([word in job.reason.lower() for job in live for word in ("launch failed", "jobheldadmin")]):
         # Slurm will not start it however long one waits.
-        return Late(f"Slurm did not start it: {reason}")
+        return WithdrawLate(f"Slurm did not start it: {reason}")
     if waited_ms < handoff_ms:
         return None
     place = not reason.lower().startswith(_NOT_THE_PLACE)
-    return Late(f"Slurm did not start it within {handoff_ms // 1000} s: {reason}", bad_place=place)
+    return WithdrawLate(f"Slurm did not start it within {handoff_ms // 1000} s: {reason}", bad_place=place)
 
 
 def _phase(traces: Traces) -> Phase:

@@ -10,14 +10,14 @@ from threading import Event
 
 from gpuyard.engines.contract import (
     Answer,
-    Halt,
     Launch,
     NodeReport,
+    NoMig,
     Permanent,
     Phase,
     Reply,
     Report,
-    Uncut,
+    StopRequest,
 )
 from gpuyard.engines.slurm.accounting import (
     JobRow,
@@ -40,7 +40,7 @@ HISTORY_S = 300.0
 
 
 @dataclass(slots=True)
-class ObservedSlurm(Uncut):
+class ObservedSlurm(NoMig):
     """The commands of a site, and what they last said."""
 
     cluster: str
@@ -109,7 +109,7 @@ class ObservedSlurm(Uncut):
         """Refused."""
         return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in launches]
 
-    def stop(self, _epoch: int, halts: Sequence[Halt]) -> list[Reply]:
+    def stop(self, _epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Refused."""
         return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in halts]
 

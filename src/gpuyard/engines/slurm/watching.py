@@ -15,7 +15,7 @@ from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.client import Client, Queue, Reach
 from gpuyard.engines.slurm.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
-from gpuyard.engines.slurm.judge import Doom, Finding, Late, Settle, Traces, judge
+from gpuyard.engines.slurm.judge import Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.states import outcome_of
 from gpuyard.engines.slurm.translate import SlurmJob, by_comment
@@ -131,14 +131,14 @@ class Watcher:
     ) -> Report:
         report = finding.report
         match finding.todo:
-            case Settle() as settle:
+            case WriteEnd() as settle:
                 if settle.unwritten and self._too_soon(known):
                     report = Report(key, Phase.STOPPING, started_ms=settle.started_ms)
                 else:
                     report = self._settle(key, known, settle)
-            case Doom():
+            case MarkLost():
                 self._folder.put(key, files.DEAD, {"at_ms": self._now_ms()})
-            case Late(why, bad_place):
+            case WithdrawLate(why, bad_place):
                 report = self.withdraw(key, known, Outcome.PREEMPTED, why)
                 if report.phase is Phase.ENDED:
                     # It has not started up to this very moment, and cannot any more.
@@ -249,7 +249,7 @@ class Watcher:
 
     # ---- what follows
 
-    def _settle(self, key: str, known: Known, settle: Settle) -> Report:
+    def _settle(self, key: str, known: Known, settle: WriteEnd) -> Report:
         why = settle.why
         if settle.unclaimed:
             if said := self._last_words(key, known):
@@ -275,7 +275,9 @@ class Watcher:
 
     def give_up(self, key: str, known: Known, outcome: Outcome) -> None:
         """End an attempt that has nothing left, so that it can be forgotten."""
-        self._settle(key, known, Settle(outcome, "nothing is left of it, neither on its nodes nor in Slurm"))
+        self._settle(
+            key, known, WriteEnd(outcome, "nothing is left of it, neither on its nodes nor in Slurm")
+        )
 
     def _last_words(self, key: str, known: Known) -> str:
         """The batch script's complaint, where the wrapper never ran."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Phase
-from gpuyard.engines.slurm.judge import DOOM_MS, Doom, Finding, Late, Settle, Traces, judge
+from gpuyard.engines.slurm.judge import DOOM_MS, Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
 from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.model import Outcome
 
@@ -92,15 +92,15 @@ def test_a_final_state_of_slurm_is_an_end_for_the_job_that_has_the_claim(
     by_slurm = judged(Traces(claimed_by=7, news=NEWS), job(state)).todo
     told = judged(Traces(claimed_by=7, news=NEWS, end=end("TOLD", exit_code=143)), job(state)).todo
 
-    assert isinstance(by_slurm, Settle)
-    assert isinstance(told, Settle)
+    assert isinstance(by_slurm, WriteEnd)
+    assert isinstance(told, WriteEnd)
     assert [outcome, outcome] == [by_slurm.outcome, told.outcome]
 
 
 def test_what_was_told_to_stop_ended_so() -> None:
     todo = judged(Traces(claimed_by=7, halt={"outcome": "PREEMPTED"}), job("CANCELLED")).todo
 
-    assert isinstance(todo, Settle)
+    assert isinstance(todo, WriteEnd)
     assert Outcome.PREEMPTED is todo.outcome
 
 
@@ -109,9 +109,9 @@ def test_what_is_left_on_a_lost_node_is_told_first() -> None:
     soon = judged(Traces(claimed_by=7, news=NEWS, doomed_ms=NOW - 1), job("NODE_FAIL"))
     then = judged(Traces(claimed_by=7, news=NEWS, doomed_ms=NOW - DOOM_MS), job("NODE_FAIL"))
 
-    assert (Phase.STOPPING, Doom()) == (first.report.phase, first.todo)
+    assert (Phase.STOPPING, MarkLost()) == (first.report.phase, first.todo)
     assert (Phase.STOPPING, None) == (soon.report.phase, soon.todo)
-    assert isinstance(then.todo, Settle)
+    assert isinstance(then.todo, WriteEnd)
     assert Outcome.NODE_FAIL is then.todo.outcome
 
 
@@ -120,7 +120,7 @@ def test_what_ended_before_it_ran_waits_again(state: str) -> None:
     """Also where Slurm calls it cancelled: after a crash it does that to jobs whose numbers it gave out twice."""
     todo = judged(Traces(submitted_ms=5), job(state)).todo
 
-    assert isinstance(todo, Settle)
+    assert isinstance(todo, WriteEnd)
     assert (Outcome.PREEMPTED, True, state != "CANCELLED") == (todo.outcome, todo.unclaimed, todo.bad_place)
 
 
@@ -128,9 +128,13 @@ def test_what_ended_before_it_ran_waits_again(state: str) -> None:
     ("submitted_ms", "reason", "todo"),
     [
         (NOW - 59_999, "Resources", None),
-        (NOW - 60_000, "Resources", Late("Slurm did not start it within 60 s: Resources")),
-        (NOW - 5, "launch failed requeued held", Late("Slurm did not start it: launch failed requeued held")),
-        (NOW - 5, "JobHeldAdmin", Late("Slurm did not start it: JobHeldAdmin")),
+        (NOW - 60_000, "Resources", WithdrawLate("Slurm did not start it within 60 s: Resources")),
+        (
+            NOW - 5,
+            "launch failed requeued held",
+            WithdrawLate("Slurm did not start it: launch failed requeued held"),
+        ),
+        (NOW - 5, "JobHeldAdmin", WithdrawLate("Slurm did not start it: JobHeldAdmin")),
     ],
 )
 def test_what_slurm_does_not_start_is_taken_back(submitted_ms: int, reason: str, todo: object) -> None:
@@ -140,7 +144,7 @@ def test_what_slurm_does_not_start_is_taken_back(submitted_ms: int, reason: str,
 def test_one_that_the_engine_claimed_never_runs() -> None:
     todo = judged(Traces(claimed_by=0, halt={"outcome": "CANCELLED"}), job("RUNNING")).todo
 
-    assert isinstance(todo, Settle)
+    assert isinstance(todo, WriteEnd)
     assert Outcome.CANCELLED is todo.outcome
 
 
@@ -179,7 +183,7 @@ def test_while_slurm_was_away_it_could_start_nothing() -> None:
 def test_nodes_are_not_blamed_for_what_concerns_the_user(reason: str, bad_place: bool) -> None:
     finding = judged(Traces(submitted_ms=NOW - 60_000), job("PENDING", reason=reason))
 
-    assert Late(f"Slurm did not start it within 60 s: {reason}", bad_place) == finding.todo
+    assert WithdrawLate(f"Slurm did not start it within 60 s: {reason}", bad_place) == finding.todo
 
 
 def test_a_job_held_by_its_user_waits_for_the_handoff_like_any_other() -> None:
@@ -190,6 +194,6 @@ def test_a_job_that_runs_in_slurm_and_whose_wrapper_never_came_is_taken_back() -
     running = job("RUNNING")
 
     assert judged(Traces(submitted_ms=NOW - 359_000), running).todo is None
-    assert Late("Slurm says that it runs, and its wrapper has not begun for 360 s") == (
+    assert WithdrawLate("Slurm says that it runs, and its wrapper has not begun for 360 s") == (
         judged(Traces(submitted_ms=NOW - 360_000), running).todo
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gpuyard.engines.slurm.fleet import Aside, Others, Site, notes, reports, scene_of, window
+from gpuyard.engines.slurm.fleet import ForeignUse, NodeBackoff, Site, notes, reports, scene_of, window
 from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
 
 SITE = Site("hpc", gpu_types={"a100": "A100-80GB"})
@@ -22,7 +22,9 @@ GPU = Partition("gpu", ("n1", "n2"), True, True, 0)
 
 def up(site: Site, *partitions: Partition, reservations: tuple[Reservation, ...] = ()) -> dict[str, str]:
     scene = scene_of(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
-    return {each.node.name: each.why for each in reports(site, scene, Aside(), Others(), {}, {}, 100)}
+    return {
+        each.node.name: each.why for each in reports(site, scene, NodeBackoff(), ForeignUse(), {}, {}, 100)
+    }
 
 
 def test_the_default_partition_is_ours_unless_others_are_named() -> None:
@@ -61,7 +63,7 @@ def test_what_would_run_into_a_maintenance() -> None:
 
 
 def test_gpus_of_others_are_those_that_we_do_not_hold_and_stay_the_same() -> None:
-    others = Others()
+    others = ForeignUse()
 
     assert [4, 5, 6] == [busy.gpu for busy in others.busy(node("n1"), {7}, [other(3)])]
     assert [4, 5, 6] == [busy.gpu for busy in others.busy(node("n1"), set(), [other(3)])]
@@ -70,14 +72,14 @@ def test_gpus_of_others_are_those_that_we_do_not_hold_and_stay_the_same() -> Non
 
 
 def test_a_node_without_cores_or_memory_left_has_no_gpus_to_give() -> None:
-    assert 7 == len(Others().busy(node("n1"), {0}, [other(0, cpus=64)]))
-    assert 8 == len(Others().busy(node("n1"), set(), [other(0, memory_mib=512_000)]))
-    assert 0 == len(Others().busy(node("n1"), set(), [other(0, cpus=64, nodes=("n1", "n2"))]))
+    assert 7 == len(ForeignUse().busy(node("n1"), {0}, [other(0, cpus=64)]))
+    assert 8 == len(ForeignUse().busy(node("n1"), set(), [other(0, memory_mib=512_000)]))
+    assert 0 == len(ForeignUse().busy(node("n1"), set(), [other(0, cpus=64, nodes=("n1", "n2"))]))
 
 
 def test_a_node_is_left_out_longer_each_time_and_taken_back_when_something_runs() -> None:
     clock = [0.0]
-    aside = Aside(lambda: clock[0])
+    aside = NodeBackoff(lambda: clock[0])
     aside.put(["n1"], "Resources")
     aside.put(["n1"], "again")
 

@@ -11,7 +11,7 @@ import pytest
 from gpuyard.engines.contract import Answer, Phase, Report
 from gpuyard.engines.slurm.client import CommandClient, Queue
 from gpuyard.engines.slurm.commands import Commands, OutOfReach, Refusal
-from gpuyard.engines.slurm.fleet import Aside, Site
+from gpuyard.engines.slurm.fleet import NodeBackoff, Site
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
 from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.judge import Traces
@@ -115,7 +115,7 @@ def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(t
     folder.make("y-1-1", plan, 1)
     client: Any = SimpleNamespace()
     watcher = Watcher(folder, client, 60_000, lambda *_: None, lambda: 1_000)
-    handing = Handing(folder, client, Site("hpc"), watcher, Aside(), "", lambda: 1_000)
+    handing = Handing(folder, client, Site("hpc"), watcher, NodeBackoff(), "", lambda: 1_000)
     job = Submission("y-1-1", "", "", 0, 0, (), 0, "", "")
     reply = handing._refused(job, "sbatch: error: Invalid account or account/partition combination")
     handing.close()
