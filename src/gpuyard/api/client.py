@@ -184,6 +184,7 @@ class Client(Caller):
         tenant: str = "",
         user: str = "",
         name: str = "",
+        cluster: str = "",
         limit: int | None = None,
         wide: bool = False,
     ) -> QueueReply:
@@ -193,6 +194,7 @@ class Client(Caller):
             "tenant": tenant,
             "user": user,
             "name": name,
+            "cluster": cluster,
             "limit": limit,
         }
         return self.ask_for(endpoints.QUEUE, **asked, wide=int(wide) or None)

@@ -122,6 +122,7 @@ class JobRequest(BaseModel):
     requeue: bool = _of("requeue")
     hold: bool = _of("hold")
     pools: Annotated[ShortNames, Field(max_length=100)] = _of("pools")
+    clusters: Annotated[ShortNames, Field(max_length=100)] = _of("clusters")
     nodes_max: int = _of("nodes_max")
     nodes_min: int = _of("nodes_min")
     on_nodes: NodeNames = _of("on_nodes")
@@ -168,7 +169,7 @@ class JobRequest(BaseModel):
         # All at once: most of the fields are the same there.
         found = dict(self.__dict__)
         cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
-        for name in ("command", "gpu_models", "pools", "on_nodes", "not_nodes"):
+        for name in ("command", "gpu_models", "pools", "clusters", "on_nodes", "not_nodes"):
             found[name] = tuple(found[name])
         found |= {
             "name": self.name or self._made_name(),

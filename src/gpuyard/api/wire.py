@@ -53,7 +53,7 @@ def filter_of(query: QueryParams, sight: Sight) -> Filter:
     for state in states:
         if state not in _STATES:
             raise Problem(422, f"unknown state {quoted(state)}; {remedy(state, _STATES, 'states')}")
-    texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name")}
+    texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name", "cluster")}
     for name, text in texts.items():
         if len(text) > _TEXT_MAX or "\0" in text:
             raise Problem(422, f"{name!r} is too long, or holds a NUL character")

@@ -22,6 +22,15 @@ Pool = Annotated[
     list[str] | None,
     Option("-p", "--pool", metavar="POOL", help="A pool that will do; may be repeated.", show_default=False),
 ]
+Clusters = Annotated[
+    list[str] | None,
+    Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="A cluster that will do; may be repeated, the preferred one first.",
+        show_default=False,
+    ),
+]
 Constraint = Annotated[
     str,
     Option(
@@ -86,6 +95,7 @@ def place(
     *,
     chdir: str,
     pool: list[str] | None,
+    cluster: list[str] | None,
     constraint: str,
     nodes: str,
     node: list[str] | None,
@@ -100,7 +110,12 @@ def place(
     now_ms = time.time_ns() // 1_000_000
     if chdir:
         fields["cwd"] = os.path.abspath(os.path.expanduser(chdir))
-    for key, names in (("pools", _listed(pool)), ("on_nodes", _hosts(node)), ("not_nodes", _hosts(exclude))):
+    for key, names in (
+        ("pools", _listed(pool)),
+        ("clusters", _listed(cluster)),
+        ("on_nodes", _hosts(node)),
+        ("not_nodes", _hosts(exclude)),
+    ):
         if names:
             fields[key] = names
     if constraint:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from gpuyard.cli.options import (
     Argument,
+    ClusterOption,
     ColumnsOption,
     Option,
     Output,
@@ -11,6 +12,7 @@ from gpuyard.cli.options import (
     WatchOption,
 )
 from gpuyard.cli.places import client, wanted_columns
+from gpuyard.errors import BadInput
 
 NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
 
@@ -19,6 +21,7 @@ def nodes(
     gpus: Annotated[
         bool, Option("--gpus", help="Each GPU: how busy and warm it is, its memory, and the jobs on it.")
     ] = False,
+    cluster: ClusterOption = "",
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
     watch: WatchOption = None,
@@ -28,7 +31,10 @@ def nodes(
     from gpuyard.reports import registry
 
     wanted = columns or ("" if gpus else wanted_columns("nodes", output))
-    shown(registry.ours("gpus" if gpus else "nodes"), {}, output, wanted, watch)
+    if gpus and cluster:
+        raise BadInput("--gpus shows the GPUs of all clusters", "Leave out --cluster.")
+    values = {"cluster": cluster} if cluster else {}
+    shown(registry.ours("gpus" if gpus else "nodes"), values, output, wanted, watch)
 
 
 def drain(

@@ -127,6 +127,10 @@ TenantOption = Annotated[
     str, Option("--tenant", metavar="TENANT", help="Only this tenant and those below it.", show_default=False)
 ]
 MineOption = Annotated[bool, Option("--mine", help="Only your own jobs.")]
+ClusterOption = Annotated[
+    str,
+    Option("--cluster", metavar="NAME", help="Only what is in this cluster.", show_default=False),
+]
 UserOption = Annotated[
     str, Option("-u", "--user", metavar="USER", help="Only this user's jobs.", show_default=False)
 ]

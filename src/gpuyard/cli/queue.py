@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Annotated, Any
 
 from gpuyard.cli.options import (
+    ClusterOption,
     ColumnsOption,
     MineOption,
     Option,
@@ -39,6 +40,7 @@ def queue(
     tenant: TenantOption = "",
     user: UserOption = "",
     mine: MineOption = False,
+    cluster: ClusterOption = "",
     limit: Annotated[
         int | None,
         Option("--limit", metavar="N", min=1, help="How many jobs to show at most.", show_default=False),
@@ -58,7 +60,7 @@ def queue(
     def show() -> None:
         with client() as yard:
             whose = str(yard.me()["user"]) if mine else user
-            found = yard.queue(states=state or [], tenant=tenant, user=whose, limit=limit)
+            found = yard.queue(states=state or [], tenant=tenant, user=whose, cluster=cluster, limit=limit)
         printed(found)
 
     def printed(found: Mapping[str, Any]) -> None:
@@ -66,6 +68,12 @@ def queue(
 
     if watch is None:
         show()
+        return
+    if cluster:
+        from gpuyard.cli.watching import repeated
+
+        # Changes say on which nodes a job runs, not in which cluster: the list is read anew.
+        repeated(show, watch, wakes=True)
         return
     _watch(show, printed, watch, (tenant, user, tuple(state or ())), limit, mine)
 

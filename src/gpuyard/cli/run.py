@@ -40,6 +40,7 @@ def run(
     gpu_model: f.GpuModel = None,
     chdir: p.Chdir = "",
     pool: p.Pool = None,
+    cluster: p.Clusters = None,
     constraint: p.Constraint = "",
     nodes: p.Nodes = "",
     node: p.OnNodes = None,
@@ -70,7 +71,7 @@ def run(
         env_file=env_file, export=export, signal=signal,
     )  # fmt: skip
     fields |= p.place(
-        chdir=chdir, pool=pool, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
+        chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
     )  # fmt: skip
     fields = f.completed(ctx, fields)

@@ -31,6 +31,7 @@ def submit(
     gpu_model: f.GpuModel = None,
     chdir: p.Chdir = "",
     pool: p.Pool = None,
+    cluster: p.Clusters = None,
     constraint: p.Constraint = "",
     nodes: p.Nodes = "",
     node: p.OnNodes = None,
@@ -67,7 +68,7 @@ def submit(
         tasks=tasks, cpus=cpus, memory=memory, env=env, env_file=env_file, export=export, signal=signal,
     )  # fmt: skip
     given |= p.place(
-        chdir=chdir, pool=pool, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
+        chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
     )  # fmt: skip
     given |= _more(ctx, array, after, stdout, stderr)

@@ -108,7 +108,23 @@ def _own(found: Separated, path: Path, kind: EngineKind, node: Node | None) -> A
     except ValidationError as invalid:
         for error in invalid.errors(include_url=False):
             where = (*path, *error["loc"])
-            found.problems.append(
-                Problem(found.document.place(where), f"{described(where)} is not valid: {error['msg']}")
-            )
+            is_key = error["type"] == "extra_forbidden"
+            text = _wrong(where, error, list(kind.keys.model_fields))
+            found.problems.append(Problem(found.document.place(where, key=is_key), text))
         return None
+
+
+def _wrong(path: Path, error: Any, known: list[str]) -> str:
+    """What is wrong with a key of an engine of another package."""
+    if error["type"] == "extra_forbidden" and len(path) == _OWN_KEY:
+        key = str(path[-1])
+        return f"unknown key {quoted(key)} {inside(path[:-1])}; {remedy(key, known, 'keys')}"
+    if error["type"] == "value_error":
+        return f"{described(path)} {error['ctx']['error']}"
+    if error["type"] == "missing":
+        return f"{described(path[:-1])} has no {quoted(str(path[-1]))}; add it"
+    return f"{described(path)} is not valid: {error['msg']}"
+
+
+_OWN_KEY = 4
+"""How long the path of a key of an engine is: clusters, the cluster, the engine, the key."""

@@ -220,11 +220,13 @@ def _nodes_for(new: NewJob, size: _Size) -> int:
 
 
 def _will_do(new: NewJob, node: Node) -> bool:
+    names = {node.name, f"{node.cluster}:{node.name}"}
     return (
         (not new.pools or node.pool in new.pools)
+        and (not new.clusters or node.cluster in new.clusters)
         and (not new.gpu_models or node.gpu_model in new.gpu_models)
-        and (not new.on_nodes or node.name in new.on_nodes)
-        and node.name not in new.not_nodes
+        and (not new.on_nodes or not names.isdisjoint(new.on_nodes))
+        and names.isdisjoint(new.not_nodes)
         and all([not set(group).isdisjoint(node.features) for group in new.features])
         and node.gpus >= new.gpus
     )

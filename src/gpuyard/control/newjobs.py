@@ -87,6 +87,8 @@ class NewJob:
     retries: int = 0
     requeue: bool = True
     hold: bool = False
+    clusters: tuple[str, ...] = ()
+    """Clusters that will do, the preferred one first."""
     pools: tuple[str, ...] = ()
     partition: str = ""
     """The names that it has for its pools, where they are not the pools' own."""
@@ -121,6 +123,7 @@ class NewJob:
             self.on_nodes,
             self.not_nodes,
             self.features,
+            self.clusters,
         )
 
     @property
@@ -411,6 +414,10 @@ def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal |
         if model not in named:
             choice = remedy(model, there or named, "GPU models here")
             return Unacceptable(f"unknown GPU model {quoted(model)}; {choice}")
+    clusters = sorted({node.cluster for node in state.nodes.node})
+    for cluster in new.clusters:
+        if cluster not in clusters:
+            return Unacceptable(f"unknown cluster {quoted(cluster)}; {remedy(cluster, clusters, 'clusters')}")
     pools = sorted({node.pool for node in state.nodes.node})
     for pool in new.pools:
         if pool not in pools:

@@ -4,7 +4,7 @@ It is made of what was published last and does not need the books: a slow reader
 those of one event, and no other request waits for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,6 +15,7 @@ from gpuyard.control.reading.rows import encode
 from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import MORE_COLUMNS, more
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.model import Node
 
 PIECE = 2500
 """Rows that are made at a time."""
@@ -32,6 +33,8 @@ class Filter:
     """With all tenants below it."""
     user: str = ""
     name: str = ""
+    cluster: str = ""
+    """Jobs that run in this cluster, and those that wait and may. Only the queue knows where jobs are."""
     sight: Sight = ALL
     """Of these rows, those that the person may see."""
 
@@ -45,6 +48,15 @@ class Filter:
             and (not self.name or spec.name == self.name)
             and (not self.tenant or f"{spec.tenant}/".startswith(f"{self.tenant}/"))
         )
+
+    def in_cluster(self, record: JobRecord, nodes: Sequence[Node]) -> bool:
+        """Whether a live job runs in the cluster that is wanted, or may."""
+        if not self.cluster:
+            return True
+        if record.grants:
+            return nodes[record.grants[0].node].cluster == self.cluster
+        clusters = record.job.spec.ask.clusters
+        return not clusters or self.cluster in clusters
 
 
 EVERYTHING = Filter()
@@ -61,7 +73,9 @@ class QueueList:
         self._wanted = wanted
         self._left = limit
         self._wide = wide
-        self._masks = not (wanted.sight.whole or wanted.tenant or wanted.user or wanted.name)
+        self._masks = not (
+            wanted.sight.whole or wanted.tenant or wanted.user or wanted.name or wanted.cluster
+        )
         self._line: Line = model.line() if own is None else model.own(own)
         self.head: View = {
             "seq": model.seq,
@@ -103,7 +117,7 @@ class QueueList:
         for place, row in islice(self._line, PIECE):
             looked += 1
             record = row.record
-            if everything or wanted.live(record):
+            if everything or (wanted.live(record) and wanted.in_cluster(record, nodes)):
                 if wide:
                     said = queue_row(record, nodes, reason(row, place))
                     texts.append(encode(said + more(record, row.waits_for)))

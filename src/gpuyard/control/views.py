@@ -4,7 +4,7 @@ Live jobs come from the books, ended ones from the history. Nothing here changes
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from gpuyard.control.books import Books
 from gpuyard.control.explained import no_job, why_view
@@ -22,6 +22,7 @@ from gpuyard.control.rights import ALL, Sight
 from gpuyard.control.slurm_views import files, recipe_of
 from gpuyard.control.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobState, Node, Settings
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 from gpuyard.wire.endpoints import PAGE_MAX
@@ -286,19 +287,32 @@ class Views:
         Wide: with the columns that only Slurm's commands show.
         """
         model = self.reading.latest(listing=True)
+        if wanted.cluster:
+            _check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
         own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
         return QueueList(model, own, wanted, limit, wide, self._now_ms())
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def nodes(self, sight: Sight = ALL) -> View:
-        """The fleet, and what scripts call pools, tenants and classes; of tenants only what is in sight."""
+    def nodes(self, sight: Sight = ALL, cluster: str = "") -> View:
+        """The fleet, or the nodes of one cluster, and what scripts call pools, tenants and classes; of tenants only
+        what is in sight.
+        """
         found = self._fleet.latest()
-        return {"nodes": found.views, "script_names": _script_names(found.settings, sight)}
+        rows = found.views
+        if cluster:
+            _check_cluster(cluster, {node["cluster"] for node in rows})
+            rows = tuple([node for node in rows if node["cluster"] == cluster])
+        return {"nodes": rows, "script_names": _script_names(found.settings, sight)}
 
     def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
         return overview(self.reading.fleet(), self._now_ms(), sight)
+
+
+def _check_cluster(name: str, known: Set[str]) -> None:
+    if name not in known:
+        raise NotFound(f"there is no cluster {quoted(name)}; {remedy(name, sorted(known), 'clusters')}")
 
 
 def _script_names(settings: Settings, sight: Sight) -> View:

@@ -23,6 +23,7 @@ _WORDS = {
     Cure.SLICE_MODEL: "GPU model {names}, which is such a slice",
     Cure.SLICE_SIZE: "a size of slice that the fleet has: `yard mig` lists them",
     Cure.OTHER_POOL: "another pool: {either}",
+    Cure.OTHER_CLUSTER: "another cluster: {either}",
     Cure.OTHER_NODES: "other nodes than those it asks for",
     Cure.TIME: "time",
     Cure.NEXT_TICK: "the next tick",

@@ -50,6 +50,8 @@ class Ask:
     """Nodes that are excluded."""
     features: tuple[tuple[str, ...], ...] = ()
     """What its nodes must have: one feature of each group."""
+    clusters: tuple[str, ...] = ()
+    """Suitable clusters, the preferred one first; empty: any, as the placement chooses."""
 
 
 class AfterKind(Enum):

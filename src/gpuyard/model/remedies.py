@@ -31,6 +31,7 @@ class Cure(StrEnum):
     """A GPU model that is a slice of the asked size."""
     SLICE_SIZE = "slice_size"
     OTHER_POOL = "other_pool"
+    OTHER_CLUSTER = "other_cluster"
     """Pools that could hold it."""
     OTHER_NODES = "other_nodes"
 

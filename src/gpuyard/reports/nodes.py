@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gpuyard.wire.replies.fleet import NodesReply
 
 
-def build(readings: "Readings", _values: Mapping[str, Any], sight: "Sight") -> Table:
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """Every node, with what is free on it, and what scripts call pools, tenants and classes."""
-    found = readings.views.nodes(sight)
+    found = readings.views.nodes(sight, values["cluster"] or "")
     return Table(found["nodes"], {"script_names": found["script_names"]})
 
 

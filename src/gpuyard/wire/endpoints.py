@@ -108,6 +108,8 @@ def limit(most: int) -> Parameter:
 STATE = query("state", "Only in these states, as PENDING,RUNNING; may be repeated.")
 TENANT = query("tenant", "Only this tenant and those below it.", maxLength=512)
 USER = query("user", "Only this user's.", maxLength=512)
+CLUSTER = query("cluster", "Only those that run in this cluster, or may.", maxLength=512)
+OF_CLUSTER = query("cluster", "Only those of this cluster.", maxLength=512)
 NAME = query("name", "Only of this name.", maxLength=512)
 CURSOR = query("cursor", "`next_cursor` of the page before.")
 _FILTER = (STATE, TENANT, USER, NAME)
@@ -150,11 +152,12 @@ DRY_RUN = Endpoint("POST", "/jobs/dry-run", Action.SUBMIT, "DryRunReply",
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 QUEUE = Endpoint("GET", "/queue", Action.SEE_QUEUE, "QueueReply", "Live jobs in the order of the scheduler, as rows",
-    tag="lists", parameters=(*_FILTER, limit(QUEUE_MAX)))
+    tag="lists", parameters=(*_FILTER, CLUSTER, limit(QUEUE_MAX)), problems=(404,))
 HISTORY = Endpoint("GET", "/history", Action.SEE_JOB, "JobsReply", "Jobs that have ended, newest first", tag="lists",
     parameters=(*_FILTER, query("since_ms", "Those that ended from then on.", "integer", minimum=0), limit(PAGE_MAX),
                 CURSOR))
-NODES = Endpoint("GET", "/nodes", Action.SEE_NODES, "NodesReply", "The fleet", tag="lists")
+NODES = Endpoint("GET", "/nodes", Action.SEE_NODES, "NodesReply", "The fleet", tag="lists",
+    parameters=(OF_CLUSTER,), problems=(404,))
 OVERVIEW = Endpoint("GET", "/overview", Action.SEE_NODES, "OverviewReply",
     "Every GPU and the jobs on it, every tenant's use", tag="lists")
 SNAPSHOT = Endpoint("GET", "/debug/snapshot", Action.SEE_ALL, "SnapshotReply",

@@ -91,6 +91,7 @@ JOB_FIELDS: dict[str, JobField] = {
     "memory_mib": _whole("Main memory of each task, in MiB.", "--memory", 0, 1 << 30),
     "exclusive": _yes_no("Whole nodes, shared with no other job.", "--exclusive"),
     "pools": _texts("Pools that will do. Left out: any.", "--pool"),
+    "clusters": _texts("Clusters that will do, the preferred one first. Left out: any.", "--cluster"),
     "constraint": _text("Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", "--constraint", "nvme"),
     "on_nodes": _texts("Nodes that will do. Left out: any.", "--node"),
     "not_nodes": _texts("Nodes that will not.", "--exclude"),

@@ -152,6 +152,10 @@ places: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ),
     st.sampled_from((("n0",), ("n1", "n2"), ("n0", "n3"))).map(lambda names: {"on_nodes": names}),
     st.sampled_from((("n0",), ("n1", "n2"))).map(lambda names: {"not_nodes": names}),
+    st.sampled_from((("other",), ("main", "other"), ("other", "main"))).map(
+        lambda names: {"clusters": names}
+    ),
+    st.sampled_from((("main:n0",), ("other:n1", "n2"))).map(lambda names: {"on_nodes": names}),
     st.integers(1, 3).map(lambda count: {"nodes_min": count}),
     st.integers(1, 3).map(lambda count: {"nodes_min": count, "nodes_max": count}),
 )

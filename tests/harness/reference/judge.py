@@ -296,11 +296,13 @@ class Layout:
 
 
 def allowed(ask: Ask, node: Node) -> bool:
-    """Whether the ask takes this node, by pool, name and feature."""
+    """Whether the ask takes this node, by pool, cluster, name and feature."""
     return (
         (not ask.pools or node.pool in ask.pools)
-        and (not ask.on_nodes or node.name in ask.on_nodes)
+        and (not ask.clusters or node.cluster in ask.clusters)
+        and (not ask.on_nodes or node.name in ask.on_nodes or f"{node.cluster}:{node.name}" in ask.on_nodes)
         and node.name not in ask.not_nodes
+        and f"{node.cluster}:{node.name}" not in ask.not_nodes
         and all(any(feature in node.features for feature in group) for group in ask.features)
     )
 

@@ -45,6 +45,8 @@ memory_mib: 1024
 exclusive: true
 pools:
   - a
+clusters:
+  - main
 constraint: ib
 on_nodes:
   - n1

@@ -199,7 +199,8 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
         for node in state.nodes.node
         if (not ask.models or (node.gpus and node.gpu_model in ask.models))
         and (not ask.pools or node.pool in ask.pools)
-        and node.name not in ask.not_nodes
+        and (not ask.clusters or node.cluster in ask.clusters)
+        and {node.name, f"{node.cluster}:{node.name}"}.isdisjoint(ask.not_nodes)
         and all([not set(group).isdisjoint(node.features) for group in ask.features])
         and not shape.needs & lacks.get(node.cluster, frozenset())
     ]

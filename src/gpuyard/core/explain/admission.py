@@ -157,6 +157,11 @@ def _instead(state: State, shape: Shape) -> Remedy:
         ]
         if pools:
             return Remedy(Cure.OTHER_POOL, tuple(pools))
+    if ask.clusters:
+        names = sorted({kind.cluster for kind in state.nodes.kinds} - {*ask.clusters})
+        clusters = [name for name in names if fits(clusters=(name,))]
+        if clusters:
+            return Remedy(Cure.OTHER_CLUSTER, tuple(clusters))
     if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
         return Remedy(Cure.OTHER_NODES)
     if ask.cpu_milli and fits(cpu_milli=0):
@@ -178,7 +183,12 @@ def _why_no_way(state: State, shape: Shape) -> str:
     names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
     if ask.models and not set(ask.models) & set(names):
         return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
-    fitting = [k for k in kinds if not ask.models or _name(state, k.model) in ask.models]
+    fitting = [
+        k
+        for k in kinds
+        if (not ask.models or _name(state, k.model) in ask.models)
+        and (not ask.clusters or k.cluster in ask.clusters)
+    ]
     most_gpus = max((k.gpus for k in fitting), default=0)
     if shape.profile and (text := _too_many_slices(state, shape, wants)):
         return text
@@ -208,7 +218,14 @@ def never_able(ask: Ask, state: State) -> bool:
 def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
     """If no cluster can serve a job: a cluster, and what its engine cannot do."""
     lacks = state.nodes.lacks
-    clusters = sorted({k.cluster for k in state.nodes.kinds if k.members and (k.gpus or not shape.gpus)})
+    chosen = shape.ask.clusters
+    clusters = sorted(
+        {
+            k.cluster
+            for k in state.nodes.kinds
+            if k.members and (k.gpus or not shape.gpus) and (not chosen or k.cluster in chosen)
+        }
+    )
     missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
     if not clusters or not all(missing):
         return None

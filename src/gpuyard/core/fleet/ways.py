@@ -47,9 +47,12 @@ class Shapes:
                 way = self._way(shape, index, kind, nodes, weights[kind.model])
                 if way is not None:
                     ways.append(way)
-        # 1. nodes without GPUs first, if no GPU is asked for; 2. cheapest model; 3. smallest node; 4. kind number.
+        # 1. the cluster that the job prefers; 2. nodes without GPUs first, if no GPU is asked for; 3. cheapest model;
+        # 4. smallest node; 5. kind number.
+        clusters = shape.ask.clusters
         ways.sort(
             key=lambda w: (
+                clusters.index(nodes.kinds[w.kind].cluster) if clusters else 0,
                 shape.gpus == 0 and nodes.kinds[w.kind].gpus > 0,
                 weights[w.model],
                 nodes.kinds[w.kind].gpus,
@@ -64,6 +67,8 @@ class Shapes:
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
+        if ask.clusters and kind.cluster not in ask.clusters:
+            return None
         if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
             return None
         among = _among(ask, nodes)

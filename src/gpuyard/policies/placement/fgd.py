@@ -64,6 +64,6 @@ place = placer(_whole, _share)
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
     demand = index_of(nodes)
-    if demand is None or shape.tasks > 1 or len(shape.ways) < 2:
+    if demand is None or shape.tasks > 1 or len(shape.ways) < 2 or shape.ask.clusters:
         return shape.ways
     return ranked(nodes, shape, demand.of(nodes, shape)[1], demand.best)

@@ -73,7 +73,8 @@ def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...]
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
     demand = nodes.demand
-    if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2:
+    if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2 or shape.ask.clusters:
+        # A job that prefers clusters gets the best node of the first one that has room.
         return shape.ways
     index = _value_index(nodes)
     members = 0

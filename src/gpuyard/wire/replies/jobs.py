@@ -133,6 +133,7 @@ class ListedJob(_Name):
     gpus_per_task: NotRequired[str]
     gpu_models: NotRequired[list[str]]
     pools: NotRequired[Annotated[list[str], "Pools that will do; empty: any."]]
+    clusters: NotRequired[Annotated[list[str], "Clusters that will do, the preferred one first; empty: any."]]
     partition: NotRequired[Annotated[str, "The partition that it named, as its script calls it."]]
     tasks: int
     nodes_min: NotRequired[Annotated[int, "Nodes it is spread over at least; 0: not said."]]
