@@ -131,6 +131,9 @@ def test_its_command_has_help_and_refuses_what_is_wrong(box: Installed) -> None:
     for option in ("--tenant TENANT", "--at-least N", "-o, --output FORM", "--columns NAMES", "-w, --watch"):
         assert option in said
     assert "askers" in box("--help").out
+    assert ["askers"] == box("_complete", "bash", 1, "yard", "aske").out.split()
+    assert ["--at-least"] == box("_complete", "bash", 2, "yard", "askers", "--at").out.split()
+    assert "did you mean 'audit'" in box("audti").err.lower()
     wrong = box("askers", "--at-least", 0)
     assert 2 == wrong.code
     assert "--at-least" in wrong.err
