@@ -1,5 +1,6 @@
 """`yard bench`: how fast is it here? The figures of docs/benchmarks.md come from these commands."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,6 @@ def bench_simulate(
     CPU time is that of the simulation alone, without making the trace.
     """
     from gpuyard.cli.bench_yard import bench_yard
-    from gpuyard.cli.machine import peak_rss_mib
     from gpuyard.cli.progress import Bar, busy
     from gpuyard.policies.registry import build
     from gpuyard.sim.simulate import Simulation, percentile_ms
@@ -170,3 +170,27 @@ def _said(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def peak_rss_mib() -> float:
+    """The most memory this process has held so far.
+
+    Linux's own figure for this program where there is one: `getrusage` includes the process that started this one, if
+    that was larger.
+    """
+    import resource
+
+    kib = _high_water_kib()
+    if kib is None:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        kib = most // 1024 if sys.platform == "darwin" else most
+    return round(kib / 1024, 1)
+
+
+def _high_water_kib() -> int | None:
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            lines = [line.split() for line in status if line.startswith("VmHWM:")]
+        return int(lines[0][1])
+    except (OSError, ValueError, IndexError):
+        return None

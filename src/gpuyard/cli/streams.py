@@ -47,7 +47,7 @@ def wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
         if len(line) + len(word) > width and line.strip() and line != first:
             lines.append(line.rstrip())
             line = rest
-        line += f"{word} "
+        line += f"{word.lstrip(chr(0xA0)) if line == rest else word} "
     return [each.replace("\xa0", " ") for each in [*lines, line.rstrip()]]
 
 

@@ -1,13 +1,15 @@
 """`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `checkpoint`: wishes about live jobs."""
 
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpuyard.cli.options import Argument, Option
 from gpuyard.cli.places import client
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
+    from gpuyard.api.client import Client
     from gpuyard.wire.replies.jobs import OneOfMany
 
 JobsArgument = Annotated[
@@ -19,6 +21,7 @@ SomeJobsArgument = Annotated[
     Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
 ]
 _REFUSED = 2
+_SHOWN_MAX = 10
 
 
 class Wanted(NamedTuple):
@@ -76,9 +79,7 @@ def cancel(
         raise BadInput(
             "a job's id and an option that matches jobs exclude each other", "Leave one of them out."
         )
-    from gpuyard.cli.cancelling import cancel_all
-
-    return cancel_all(wanted, yes)
+    return _cancel_all(wanted, yes)
 
 
 def hold(jobs: JobsArgument) -> int:
@@ -155,3 +156,57 @@ def told(answers: "Sequence[OneOfMany]") -> int:
     if refused:
         return _REFUSED if all(answer["status"] < 500 for answer in refused) else 1
     return 0
+
+
+# -- all jobs that match: shown, and asked about, before any is cancelled ------------------------------------------
+
+
+def _cancel_all(wanted: Wanted, yes: bool) -> int:
+    """Cancel what matches."""
+    from gpuyard.reports.table import counted
+
+    with client() as yard:
+        rows = _matching(yard, wanted)
+        if not rows:
+            print("no job matches: nothing is cancelled")
+            return 0
+        if not yes:
+            _ask_first(rows)
+        answers = yard.ask_many("cancel", [row[0] for row in rows])
+    done = [row for row, answer in zip(rows, answers, strict=True) if answer["status"] < 400]
+    print(f"cancelled {counted(len(done), 'job')}{': ' if done else ''}{_labels(done)}")
+    return told(answers)
+
+
+def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
+    """Live jobs that match: the user's own, unless a user or a tenant is named."""
+    user = wanted.user
+    if not user and not wanted.tenant:
+        user = str(yard.me()["user"])
+    found = yard.queue(states=wanted.states, tenant=wanted.tenant, user=user, name=wanted.name)
+    return [row for row in found["rows"] if row[10]]
+
+
+def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
+    """Go on if the user says yes."""
+    from gpuyard.cli.streams import confirmed
+    from gpuyard.reports.table import counted
+
+    jobs = counted(len(rows), "job")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(
+            f"{jobs} would be cancelled, and this is no terminal to ask at: {_labels(rows)}",
+            "With --yes they are cancelled without a question.",
+        )
+    for row in rows[:_SHOWN_MAX]:
+        print(f"  {row[1]:<10} {row[6]:<9} {row[4]:<12} {row[2]}", file=sys.stderr)
+    if len(rows) > _SHOWN_MAX:
+        print(f"  and {len(rows) - _SHOWN_MAX} more", file=sys.stderr)
+    if not confirmed(f"Cancel {jobs}?"):
+        raise BadInput("nothing is cancelled")
+
+
+def _labels(rows: Sequence[Sequence[Any]]) -> str:
+    labels = [str(row[1]) for row in rows[:_SHOWN_MAX]]
+    more = f" and {len(rows) - _SHOWN_MAX} more" if len(rows) > _SHOWN_MAX else ""
+    return ", ".join(labels) + more

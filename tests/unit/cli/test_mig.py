@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli import mig_layouts
+from gpuyard.cli import mig
 from gpuyard.cli.mig import picture
 from gpuyard.errors import BadInput
 from gpuyard.model.mig import MIG_MODELS
@@ -27,19 +27,19 @@ def test_an_a30_has_four_slots() -> None:
 
 @pytest.mark.parametrize(("text", "gpus"), [("0", [0]), (" 2, 0-1,1", [0, 1, 2]), ("7-7", [7])])
 def test_gpus_are_read(text: str, gpus: list[int]) -> None:
-    assert gpus == mig_layouts._gpus(text)
+    assert gpus == mig._gpus(text)
 
 
 @pytest.mark.parametrize("text", ["", ",", "0-", "3-0", "-1", "x", "0-99999999999", "9" * 5000, "\u0663"])
 def test_what_is_no_list_of_gpus_is_refused(text: str) -> None:
     """An empty one too: a script's variable that was never set does not mean all GPUs."""
     with pytest.raises(BadInput, match="is no list of GPUs"):
-        mig_layouts._gpus(text)
+        mig._gpus(text)
 
 
 def test_a_file_without_end_is_refused() -> None:
     with pytest.raises(BadInput, match="larger than 1 MiB"):
-        mig_layouts._names(Path("/dev/zero"))
+        mig._names(Path("/dev/zero"))
 
 
 class Told:
@@ -63,8 +63,8 @@ def test_apply_waits_until_all_that_was_asked_for_is_made() -> None:
     asked = {0: [["1g.18gb", 0]], 1: [["1g.18gb", 0]]}
     begun = [pin(0, "1g.18gb"), pin(1, "1g.18gb", made=False)]
     yard = Told(begun, [pin(0, "1g.18gb"), pin(1, "1g.18gb"), pin(2, "7g.141gb", made=False)])
-    assert {} == mig_layouts._made(yard, "n", asked, 60)[1]  # type: ignore[arg-type]
-    assert {1: "not made yet"} == mig_layouts._made(Told(begun), "n", asked, 0)[1]  # type: ignore[arg-type]
+    assert {} == mig._made(yard, "n", asked, 60)[1]  # type: ignore[arg-type]
+    assert {1: "not made yet"} == mig._made(Told(begun), "n", asked, 0)[1]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_apply_waits_until_all_that_was_asked_for_is_made() -> None:
 )
 def test_who_is_overtaken_by_somebody_else_is_told(after: list[dict[str, Any]], says: str) -> None:
     yard = Told([pin(0, "1g.18gb", made=False)], after)
-    with pytest.raises(mig_layouts.NotMade, match=says):
-        mig_layouts._made(yard, "n", {0: [["1g.18gb", 0]]}, 60)  # type: ignore[arg-type]
+    with pytest.raises(mig.NotMade, match=says):
+        mig._made(yard, "n", {0: [["1g.18gb", 0]]}, 60)  # type: ignore[arg-type]
