@@ -5,7 +5,6 @@
 
 import os
 import sys
-from contextlib import suppress
 
 ENTRY_POINTS = "gpuyard.reports"
 
@@ -14,21 +13,28 @@ def installed() -> dict[str, str]:
     """By name, the place of each as `module:attribute`."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
-        with suppress(OSError):
-            names = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]
-            for name in sorted(names):
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in sorted(names):
+            if name.endswith((".dist-info", ".egg-info")):
                 found = {**_said_in(os.path.join(folder, name, "entry_points.txt")), **found}
     return found
 
 
 def _said_in(file: str) -> dict[str, str]:
-    with suppress(OSError, ValueError), open(file, encoding="utf-8") as lines:
-        within, found = False, {}
-        for line in map(str.strip, lines):
-            if line.startswith("["):
-                within = line == f"[{ENTRY_POINTS}]"
-            elif within and "=" in line:
-                name, _, where = line.partition("=")
-                found[name.strip()] = where.strip()
-        return found
-    return {}
+    within, found = False, {}
+    try:
+        with open(file, encoding="utf-8") as text:
+            lines = text.read().splitlines()
+    except (OSError, ValueError):
+        # Most packages have none.
+        return {}
+    for line in map(str.strip, lines):
+        if line.startswith("["):
+            within = line == f"[{ENTRY_POINTS}]"
+        elif within and "=" in line:
+            name, _, where = line.partition("=")
+            found[name.strip()] = where.strip()
+    return found
