@@ -106,8 +106,8 @@ def test_what_no_command_takes_is_refused(path: list[str], entry: Entry, yard: Y
     ],
 )
 def test_options_are_read(words: list[str], values: dict[str, Any]) -> None:
-    nothing = {"state": None, "tenant": "", "user": "", "mine": False, "limit": None, "tasks": False,
-               "output": Output.TABLE, "columns": "", "watch": None}  # fmt: skip
+    nothing = {each.name: each.default for each in declared(["queue"], ENTRIES["queue"])}
+    assert (None, False, Output.TABLE) == (nothing["state"], nothing["mine"], nothing["output"])
     assert nothing | values == queue(*words)
 
 
