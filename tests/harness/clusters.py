@@ -72,7 +72,6 @@ class ClustersTrial(Trial):
     """A yard over two clusters."""
 
     clusters: tuple[str, ...] = CLUSTERS
-    steps: int = 100
     quiet: bool = False
     """Whether nothing goes wrong any more."""
     inbox: list[Sighting] = field(default_factory=list)

@@ -8,10 +8,12 @@ from harness.clusters import ClustersTrial
 
 CHUNK = 25
 SEEDS = 200
+QUICK, LONG = 100, 220
+"""How many steps a life among faults takes."""
 
 
-def live(seed: int) -> None:
-    trial = ClustersTrial(seed)
+def live(seed: int, steps: int = QUICK) -> None:
+    trial = ClustersTrial(seed, steps=steps)
     try:
         trial.live()
     except BaseException as error:
@@ -31,10 +33,11 @@ def test_two_clusters_are_safe_and_every_job_comes_to_an_end(chunk: int) -> None
 
 @pytest.mark.skipif("GPUYARD_SEED" not in os.environ, reason="no seed was chosen (GPUYARD_SEED)")
 def test_the_chosen_seed() -> None:
-    live(int(os.environ["GPUYARD_SEED"]))
+    seed = int(os.environ["GPUYARD_SEED"])
+    live(seed, QUICK if seed < SEEDS else LONG)
 
 
 @pytest.mark.soak
 def test_many_more_seeds_of_two_clusters() -> None:
     for seed in range(1_000, 1_000 + int(os.environ.get("GPUYARD_SEEDS", "2000"))):
-        live(seed)
+        live(seed, LONG)
