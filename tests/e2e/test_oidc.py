@@ -14,7 +14,7 @@ from gpuyard.cli import oidc as flow
 from gpuyard.config.values import Account, Oidc
 from gpuyard.control import oidc as server
 from gpuyard.control.oidc import Provider
-from gpuyard.control.people import Roster
+from gpuyard.control.people import UserDirectory
 from gpuyard.control.refusals import Forbidden, Overloaded
 from gpuyard.control.rights import Right, Role
 from gpuyard.control.tokens import Unknown
@@ -25,7 +25,7 @@ from .conftest import Box, Done
 
 BROWSER = Path(flow.__file__).parents[3] / "tests" / "rigs" / "oidc_browser.py"
 NONCE = "n" * 40
-ROSTER = Roster({"ulla": Account(ME, "user", "research")})
+ROSTER = UserDirectory({"ulla": Account(ME, "user", "research")})
 
 
 class Federated(Box):

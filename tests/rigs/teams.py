@@ -73,8 +73,8 @@ class Team:
         self.app = build(yard)
         self.gate = gate_of(yard, self.app)
         self.description = Description(self.app.openapi())
-        self.office = yard.office
-        assert self.office is not None
+        self.token_service = yard.token_service
+        assert self.token_service is not None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -106,13 +106,13 @@ class Team:
     def token(self, user: str, days: int = 30, **asked: Any) -> str:
         """A new token's secret."""
         wanted = Asked(user, lifetime_ms=days * DAY_MS, **asked)
-        return self.office.make(ADMIN, wanted).result(10)[1]
+        return self.token_service.make(ADMIN, wanted).result(10)[1]
 
     def expired(self, user: str) -> str:
         """A token that has ended."""
-        past = self.office._now_ms() - 1
-        right = self.office.roster.limit(user) or Right(Role.USER)
-        return self.office._issue("e" * 10, user, right, past, "", "test", "").result(10)[1]
+        past = self.token_service._now_ms() - 1
+        right = self.token_service.directory.limit(user) or Right(Role.USER)
+        return self.token_service._issue("e" * 10, user, right, past, "", "test", "").result(10)[1]
 
     def call(
         self,

@@ -14,7 +14,7 @@ from gpuyard.control.newjobs import home_of
 from gpuyard.control.people import NO_UID, Person
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.serve import Yard
-from gpuyard.control.tokens import Asked, Office, token_view
+from gpuyard.control.tokens import Asked, TokenService, token_view
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import TokenRow
 from gpuyard.wire import endpoints
@@ -41,13 +41,13 @@ class _People:
         self._yard = yard
 
     @property
-    def _office(self) -> Office:
-        if self._yard.office is None:
+    def _token_service(self) -> TokenService:
+        if self._yard.token_service is None:
             raise Impossible(
                 "this yard knows people by the machine's users, and has no tokens",
                 "Start it with `yard up --auth`.",
             )
-        return self._yard.office
+        return self._yard.token_service
 
     async def me(self, request: Request) -> Response:
         """The asker, as the yard sees them."""
@@ -60,7 +60,7 @@ class _People:
                 "home": await in_thread(self._home, person),
                 "token": person.token or None,
                 "expires_ms": person.expires_ms or None,
-                "auth": self._yard.office is not None,
+                "auth": self._yard.token_service is not None,
             }
         )
 
@@ -71,7 +71,7 @@ class _People:
 
     async def tokens(self, request: Request) -> Response:
         """Your own tokens, and those of the tenants that you administer."""
-        found = await in_thread(self._office.list, asker(request.scope))
+        found = await in_thread(self._token_service.list, asker(request.scope))
         return answer({"tokens": found})
 
     async def make(self, request: Request) -> Response:
@@ -79,21 +79,23 @@ class _People:
         wanted = await sent(TokenRequest, request, required=True)
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
         asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
-        future = await in_thread(self._office.make, asker(request.scope), asked)
+        future = await in_thread(self._token_service.make, asker(request.scope), asked)
         return _told(*await asyncio.wrap_future(future))
 
     async def revoke(self, request: Request, id: str) -> Response:
         """The token is not accepted any more, nor are those that were made with it."""
-        return answer(await asyncio.wrap_future(self._office.revoke(asker(request.scope), id)))
+        return answer(await asyncio.wrap_future(self._token_service.revoke(asker(request.scope), id)))
 
     async def unbind(self, request: Request, user: str) -> Response:
         """The next login with the name binds it."""
-        return answer(await asyncio.wrap_future(self._office.unbind(asker(request.scope), user)))
+        return answer(await asyncio.wrap_future(self._token_service.unbind(asker(request.scope), user)))
 
     async def ways(self) -> Response:
         """Whether a login is needed, and the identity provider, if there is one."""
         oidc = self._yard.oidc
-        return answer({"auth": self._yard.office is not None, "oidc": oidc.described() if oidc else None})
+        return answer(
+            {"auth": self._yard.token_service is not None, "oidc": oidc.described() if oidc else None}
+        )
 
     async def login(self, request: Request) -> Response:
         """Good once for each login."""
@@ -102,7 +104,7 @@ class _People:
             raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
         wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
         vouched = await in_thread(oidc.vouched, wanted.id_token, wanted.nonce)
-        future = self._office.login(*vouched, wanted.nonce, oidc.session_ms)
+        future = self._token_service.login(*vouched, wanted.nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))
 
 

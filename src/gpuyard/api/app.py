@@ -27,7 +27,7 @@ from gpuyard.api.front import front_of
 from gpuyard.api.pace import in_thread
 from gpuyard.api.peers import asker_if_known
 from gpuyard.api.problems import Problem, problem_of
-from gpuyard.api.pulse import Pulse
+from gpuyard.api.pulse import AsyncNotifier
 from gpuyard.api.routes import Handlers, serve
 from gpuyard.api.turns import Turns
 from gpuyard.api.wire import answer
@@ -41,14 +41,14 @@ _log = logging.getLogger(__name__)
 
 
 def build(yard: Yard) -> FastAPI:
-    """The API of one yard. The asker is identified before it (`peers.Gate`)."""
+    """The API of one yard. The asker is identified before it (`peers.AuthMiddleware`)."""
 
     # One line for all requests that take long to compute.
     turns = Turns("questions that take thought", at_once=2)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.pulse = Pulse(yard.store.wait, yard.store.head)
+        app.state.pulse = AsyncNotifier(yard.store.wait, yard.store.head)
         yield
         app.state.pulse.close()
 
@@ -110,7 +110,7 @@ def _health(yard: Yard) -> Handlers:
         """It can do its work; if not, why."""
         ready, how = await in_thread(yard.readiness)
         person = asker_if_known(request.scope)
-        if yard.office is not None and (person is None or not person.may(Action.SEE_ALL, "")):
+        if yard.token_service is not None and (person is None or not person.may(Action.SEE_ALL, "")):
             # Where the store is and what troubles it is not for every client that can reach the port.
             how = {name: how[name] for name in ("ready", "role")}
         return answer(how, 200 if ready else 503)

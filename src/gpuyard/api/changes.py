@@ -18,7 +18,7 @@ from fastapi import Request, Response
 from gpuyard.api.pace import charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
-from gpuyard.api.pulse import Pulse
+from gpuyard.api.pulse import AsyncNotifier
 from gpuyard.api.routes import Handlers
 from gpuyard.api.streams import QUIET_S, event, events, still
 from gpuyard.api.wire import number_of
@@ -78,7 +78,7 @@ class _Changes:
             raise Problem(
                 422, f"after is {after[:40]!r}, and no place in this stream", "Give `seq` of a list."
             )
-        pulse: Pulse = request.app.state.pulse
+        pulse: AsyncNotifier = request.app.state.pulse
         if not number_of("rows", request.query_params.get("rows", "1"), 0, 1):
             return events(self.wake(pulse, asker(request.scope)))
         if self._beat is None or self._beat.pulse is not pulse:
@@ -132,7 +132,7 @@ class _Changes:
         finally:
             beat.followers -= 1
 
-    async def wake(self, pulse: Pulse, person: Person) -> AsyncIterator[bytes]:
+    async def wake(self, pulse: AsyncNotifier, person: Person) -> AsyncIterator[bytes]:
         """The number of the last event, whenever it is another: nothing is published for that."""
         head, renewed = self._yard.store.head, self._renewed
         seq = await in_thread(head)
@@ -157,7 +157,7 @@ class _Changes:
 class Beat:
     """Has models published while somebody follows, and tells all followers of each. Used in one event loop."""
 
-    def __init__(self, pulse: Pulse, publish: Callable[[], Model]) -> None:
+    def __init__(self, pulse: AsyncNotifier, publish: Callable[[], Model]) -> None:
         self.pulse = pulse
         self._publish = publish
         self.followers = 0

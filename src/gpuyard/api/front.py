@@ -52,7 +52,7 @@ _COMMANDS = {
 
 def front_of(yard: Yard) -> Handler:
     """What serves the page."""
-    auth = yard.office is not None
+    auth = yard.token_service is not None
 
     async def front(request: Request) -> Response:
         """What this address is, as a page, or as JSON for programs that ask for JSON."""

@@ -18,7 +18,7 @@ from gpuyard.api.problems import Problem, problem_of
 from gpuyard.api.rates import Rates
 from gpuyard.control.people import Person, person
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.tokens import Office, Unknown
+from gpuyard.control.tokens import TokenService, Unknown
 from gpuyard.errors import YardError
 from gpuyard.wire.actions import Action
 from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC
@@ -45,7 +45,7 @@ def peer_of(connection: Any) -> tuple[int, int] | None:
     return uid, gid
 
 
-class Door(Protocol):
+class Authenticator(Protocol):
     """How people are known."""
 
     def known(self, scope: Any) -> Person | Problem | None:
@@ -55,7 +55,7 @@ class Door(Protocol):
         """The same, from the store."""
 
 
-class LocalDoor:
+class LocalAuthenticator:
     """Without `--auth`: users of this machine, and the holder of the one token, who acts as its owner."""
 
     def __init__(
@@ -92,11 +92,11 @@ class LocalDoor:
         return self._owner if token is not None and hmac.compare_digest(token, self._token) else None
 
 
-class TokenDoor:
+class TokenAuthenticator:
     """With `--auth`: tokens, and over the socket users of this machine that yard.yaml lists."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, token_service: TokenService) -> None:
+        self._token_service = token_service
         self._known: dict[tuple[int, int], Person | Problem] = {}
 
     def forget(self) -> None:
@@ -107,7 +107,7 @@ class TokenDoor:
         """A token looked up a moment ago, or the socket."""
         token = _bearer(scope["headers"])
         if token is not None:
-            return self._office.remembered(token.decode("latin-1"))
+            return self._token_service.remembered(token.decode("latin-1"))
         peer = scope.get(PEER)
         if peer is not None:
             found = self._known.get(peer)
@@ -123,7 +123,7 @@ class TokenDoor:
 
     def _peer(self, uid: int, gid: int) -> Person | Problem:
         try:
-            return self._office.roster.local(uid, gid)
+            return self._token_service.directory.local(uid, gid)
         except Forbidden as error:
             return Problem(403, error.message, error.hint)
 
@@ -131,7 +131,7 @@ class TokenDoor:
         """The token, as the store has it now. If the store does not answer, the request is refused."""
         text = (_bearer(scope["headers"]) or b"").decode("latin-1")
         try:
-            return await in_thread(self._office.bearer, text)
+            return await in_thread(self._token_service.bearer, text)
         except Unknown as error:
             return _nobody(
                 error.message, error.hint or "Log in with `yard login`.", 'Bearer error="invalid_token"'
@@ -143,13 +143,13 @@ class TokenDoor:
             return problem
 
 
-class Gate:
+class AuthMiddleware:
     """Lets known people in, with their name on the request."""
 
     def __init__(
         self,
         app: Any,
-        door: Door,
+        door: Authenticator,
         quick: Mapping[tuple[str, str], Any] | None = None,
         rates: Rates | None = None,
         origins: Origins | None = None,

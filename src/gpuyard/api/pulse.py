@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 
-class Pulse:
+class AsyncNotifier:
     """Tells the event loop that the log has grown. Made and used in one event loop."""
 
     def __init__(self, wait: Callable[[int, float], bool], head: Callable[[], int]) -> None:

@@ -22,7 +22,7 @@ import uvicorn
 from gpuyard.api.app import build, quick
 from gpuyard.api.connections import Config, Crowd, PeerProtocol, look_after
 from gpuyard.api.origins import Origins
-from gpuyard.api.peers import Door, Gate, LocalDoor, TokenDoor
+from gpuyard.api.peers import Authenticator, AuthMiddleware, LocalAuthenticator, TokenAuthenticator
 from gpuyard.api.rates import Rates
 from gpuyard.api.server_log import ServerLog
 from gpuyard.config.values import Access
@@ -153,18 +153,18 @@ def _owner(path: Path) -> tuple[int, int]:
     return found.st_uid, found.st_gid
 
 
-def gate_of(yard: Yard, app: Any) -> Gate:
+def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
     """The application behind its gate and its limits: with `--auth` for tokens, else for users of this machine."""
-    if yard.office is None:
-        door: Door = LocalDoor(yard.token, _owner(yard.data.token_file), yard.doors.placed)
+    if yard.token_service is None:
+        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.doors.placed)
         local = None
         if yard.fleet.access is not None:
             # The limits of yard.yaml; without any, a user only waits while others ask.
             local = Rates(yard.doors.access.limits)
             yard.doors.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
-        return Gate(app, door, quick(yard), local, Origins(yard.options.host))
-    by_token = TokenDoor(yard.office)
+        return AuthMiddleware(app, door, quick(yard), local, Origins(yard.options.host))
+    by_token = TokenAuthenticator(yard.token_service)
     rates = Rates(yard.doors.access.limits)
 
     def renewed(access: Access) -> None:
@@ -172,7 +172,7 @@ def gate_of(yard: Yard, app: Any) -> Gate:
         rates.renew(access.limits)
 
     yard.doors.when_renewed(renewed)
-    return Gate(app, by_token, quick(yard), rates)
+    return AuthMiddleware(app, by_token, quick(yard), rates)
 
 
 def _tls(options: Options) -> ssl.SSLContext | None:

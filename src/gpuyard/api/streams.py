@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from gpuyard.api.pace import charge, in_thread, rest
 from gpuyard.api.peers import asker
 from gpuyard.api.problems import Problem
-from gpuyard.api.pulse import Pulse
+from gpuyard.api.pulse import AsyncNotifier
 from gpuyard.api.routes import Handlers
 from gpuyard.api.wire import encoded, number_of
 from gpuyard.control.labels import Label, label_of
@@ -76,7 +76,7 @@ class _Streams:
         view = await in_thread(self._yard.views.job, Label(job_id), brief=True)
         self._yard.views.check_kept(view, Leftover.LOGS.value)
         if _said_yes(query.get("follow", "")):
-            pulse: Pulse = request.app.state.pulse
+            pulse: AsyncNotifier = request.app.state.pulse
             stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
             place = (stream, max(attempt, 1), offset)
             return events(self._follow(pulse, person, label, owner, place, stands))
@@ -106,7 +106,7 @@ class _Streams:
 
     async def _follow(
         self,
-        pulse: Pulse,
+        pulse: AsyncNotifier,
         person: Person,
         label: Label,
         owner: str,
@@ -153,7 +153,7 @@ class _Streams:
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
         return events(self._watch(request.app.state.pulse, asker(request.scope), after))
 
-    async def _watch(self, pulse: Pulse, person: Person, after: int) -> AsyncIterator[bytes]:
+    async def _watch(self, pulse: AsyncNotifier, person: Person, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
         while not pulse.closed and await still(self._yard, person):
@@ -201,8 +201,8 @@ class Standing:
 
 async def still(yard: Yard, person: Person) -> bool:
     """Whether they would still be let in: a revoked token ends what goes on with it."""
-    office = yard.office
-    return office is None or not person.token or await in_thread(office.holds, person)
+    token_service = yard.token_service
+    return token_service is None or not person.token or await in_thread(token_service.holds, person)
 
 
 def _said_yes(text: str) -> bool:

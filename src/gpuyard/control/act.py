@@ -34,7 +34,7 @@ OTHERS_MS = 10_000
 
 
 @dataclass(slots=True)
-class Pace:
+class RetryPace:
     """When each call was last made, so that one that does not help is not made again and again."""
 
     _next_ms: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def todo(
     live: Mapping[str, JobRecord],
     reports: Mapping[str, Report],
     lost: Container[str],
-    pace: Pace,
+    pace: RetryPace,
     now_ms: int,
 ) -> Todo:
     """What the world lacks of these attempts, as far as the last reports show. Those without a report are left alone.
@@ -120,7 +120,7 @@ def by_turns(records: list[JobRecord]) -> list[JobRecord]:
 
 
 def strays(
-    yard: str, owned: Container[str], listing: Mapping[str, Report], pace: Pace, now_ms: int
+    yard: str, owned: Container[str], listing: Mapping[str, Report], pace: RetryPace, now_ms: int
 ) -> tuple[list[StopRequest], list[str]]:
     """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
     halts, over = [], []

@@ -15,9 +15,9 @@ from gpuyard.config.values import Access
 from gpuyard.control.books import Books
 from gpuyard.control.committer import Committer
 from gpuyard.control.oidc import Provider
-from gpuyard.control.people import Person, Roster
+from gpuyard.control.people import Person, UserDirectory
 from gpuyard.control.rounds import Rounds
-from gpuyard.control.tokens import Office
+from gpuyard.control.tokens import TokenService
 from gpuyard.errors import YardError
 from gpuyard.store import How
 
@@ -49,14 +49,16 @@ class Doors:
         live = self._store.config_version()
         # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
         self._seen = 0 if live is None or live.how is not How.START else live.version
-        self.roster = Roster(self.access.users, self.access.uid_min)
-        self.office = Office(books, committer, now_ms, self.access, self.roster) if auth else None
+        self.directory = UserDirectory(self.access.users, self.access.uid_min)
+        self.token_service = (
+            TokenService(books, committer, now_ms, self.access, self.directory) if auth else None
+        )
         self.oidc = self._provider()
         self.look()
 
     def _provider(self) -> Provider | None:
-        oidc = self.access.oidc if self.office is not None else None
-        return None if oidc is None else Provider(oidc, self.roster)
+        oidc = self.access.oidc if self.token_service is not None else None
+        return None if oidc is None else Provider(oidc, self.directory)
 
     def when_renewed(self, tell: Callable[[Access], None]) -> None:
         """Have a function called whenever the people have changed."""
@@ -64,7 +66,7 @@ class Doors:
 
     def placed(self, person: Person) -> Person:
         """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
-        return self.roster.placed(person)
+        return self.directory.placed(person)
 
     def start(self) -> None:
         """Begin to look for newer versions."""
@@ -95,9 +97,9 @@ class Doors:
 
     def _renew(self, access: Access) -> None:
         self.access = access
-        self.roster = Roster(access.users, access.uid_min)
-        if self.office is not None:
-            self.office.renew(access, self.roster)
+        self.directory = UserDirectory(access.users, access.uid_min)
+        if self.token_service is not None:
+            self.token_service.renew(access, self.directory)
         self.oidc = self._provider()
         for tell in self._told:
             tell(access)

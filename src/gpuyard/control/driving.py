@@ -16,7 +16,7 @@ from gpuyard.control.act import (
     AT_ONCE_MAX,
     AT_ONCE_MIN,
     OTHERS_MS,
-    Pace,
+    RetryPace,
     Todo,
     launch,
     strays,
@@ -25,7 +25,7 @@ from gpuyard.control.act import (
 from gpuyard.control.attempt_keys import key_of
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.compare import Difference, compare
-from gpuyard.control.layouts import Keeper
+from gpuyard.control.layouts import LayoutKeeper
 from gpuyard.control.memory import Witness
 from gpuyard.control.observe import by_key, refused
 from gpuyard.core import State
@@ -133,7 +133,7 @@ class Driver:
         """Users whose attempts are being started, and when that last was so."""
         self._each_ns: dict[str, int] = {}
         """How long the engine took for an attempt when it was last asked, by what it was asked for."""
-        self._pace = Pace()
+        self._pace = RetryPace()
         self._reports: Mapping[str, Report] = {}
         """What the engine said since this driver last acted."""
         self._unasked: dict[str, None] = {}
@@ -147,7 +147,7 @@ class Driver:
         """Attempts whose ends are in the log, to be forgotten by the engine."""
         self._names: frozenset[str] = frozenset()
         """Nodes that the engine last reported."""
-        self._keeper = Keeper(books, engine, epoch, self._pace, stopwatch_ns, self._has)
+        self._keeper = LayoutKeeper(books, engine, epoch, self._pace, stopwatch_ns, self._has)
         self._nodes_ms: int | None = None
         self._listing_ms: int | None = None
         with books.lock:

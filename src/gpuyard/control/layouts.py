@@ -6,7 +6,7 @@ again whenever they change or have not been made. What becomes of it is written 
 
 from collections.abc import Callable, Mapping
 
-from gpuyard.control.act import Pace
+from gpuyard.control.act import RetryPace
 from gpuyard.control.books import Books
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
@@ -21,7 +21,7 @@ Layouts = dict[int, tuple[Slice, ...]]
 _CANNOT = "this engine does not cut GPUs"
 
 
-class Keeper:
+class LayoutKeeper:
     """One leader's word to the engine about layouts."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Keeper:
         books: Books,
         engine: Engine,
         epoch: int,
-        pace: Pace,
+        pace: RetryPace,
         stopwatch_ns: Callable[[], int],
         has: Callable[[Node], bool],
     ) -> None:

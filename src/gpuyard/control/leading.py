@@ -18,7 +18,7 @@ from gpuyard.control.driver_threads import DriverThreads
 from gpuyard.control.loop import Controller, Step
 from gpuyard.control.memory import Witness
 from gpuyard.control.reading.judged import Judged, judged_of
-from gpuyard.control.slurm_watch import FIRST_MS, Watcher
+from gpuyard.control.slurm_watch import FIRST_MS, SlurmObserver
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError
@@ -46,7 +46,7 @@ TIDY_EVERY_S = 3600.0
 
 
 @dataclass(slots=True)
-class Standing:
+class LeaderStatus:
     """Whether this process leads, and how it is doing."""
 
     leads: bool = False
@@ -97,7 +97,7 @@ class Leader:
         """When they were last told, and what."""
         self._witnesses = witnesses
         self._following = following
-        self.standing = Standing()
+        self.standing = LeaderStatus()
         self.note = ""
         """What people should know about the file that this process was started with."""
         self._books = books
@@ -199,7 +199,7 @@ class Leader:
             if self._drivers is not None:
                 self._drivers.stop()
 
-    def _lead_by(self, loop: Controller | DriverThreads | Watcher, lease: Lease) -> None:
+    def _lead_by(self, loop: Controller | DriverThreads | SlurmObserver, lease: Lease) -> None:
         standing, books = self.standing, self._books
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
@@ -233,10 +233,10 @@ class Leader:
         found = [engine for engine in self._engines.values() if isinstance(engine, ObservedSlurm)]
         return found[0] if found else None
 
-    def _loop(self, epoch: int) -> Controller | DriverThreads | Watcher:
+    def _loop(self, epoch: int) -> Controller | DriverThreads | SlurmObserver:
         """The loop: of engines that are driven, or of a cluster that is only looked at."""
         if (observed := self._observed()) is not None:
-            return Watcher(self._books, observed, epoch)
+            return SlurmObserver(self._books, observed, epoch)
         controller = Controller(
             self._books,
             self._engines,
@@ -264,7 +264,7 @@ class Leader:
         self._books.commit(epoch, make)
         self._start = None
 
-    def _step(self, loop: Controller | DriverThreads | Watcher) -> Step:
+    def _step(self, loop: Controller | DriverThreads | SlurmObserver) -> Step:
         standing = self.standing
         began_s = time.monotonic()
         step = loop.step(self._now_ms())
@@ -276,7 +276,7 @@ class Leader:
         if isinstance(loop, DriverThreads):
             standing.troubles = loop.troubles
         standing.difference = loop.difference.count
-        standing.late = {} if isinstance(loop, Watcher) else loop.late
+        standing.late = {} if isinstance(loop, SlurmObserver) else loop.late
         standing.error = ""
         for trouble in step.errors:
             # A lasting error is logged once, not at every step.

@@ -16,7 +16,7 @@ from urllib.error import URLError
 
 from gpuyard.config.access import USER
 from gpuyard.config.values import Oidc
-from gpuyard.control.people import Roster
+from gpuyard.control.people import UserDirectory
 from gpuyard.control.refusals import Forbidden, Overloaded
 from gpuyard.control.rights import ROLES, Right
 from gpuyard.control.tokens import Unknown
@@ -48,7 +48,7 @@ class Vouched(NamedTuple):
 class Provider:
     """The identity provider of a yard. Any thread may use it."""
 
-    def __init__(self, oidc: Oidc, roster: Roster) -> None:
+    def __init__(self, oidc: Oidc, directory: UserDirectory) -> None:
         try:
             import jwt  # noqa: F401, PLC0415 (an extra, and slow to import)
         except ModuleNotFoundError as error:
@@ -57,7 +57,7 @@ class Provider:
                 "Install it with: pip install 'gpuyard[auth]'",
             ) from error
         self._oidc = oidc
-        self._roster = roster
+        self._directory = directory
         self._lock = threading.Lock()
         self._keys: tuple[float, PyJWKClient] | None = None
 
@@ -87,7 +87,7 @@ class Provider:
 
     def _right(self, name: str, claims: dict[str, Any]) -> Right:
         """What they have in `users`; else the first group of the file that they are in."""
-        own = self._roster.limit(name)
+        own = self._directory.limit(name)
         if own is not None:
             return own
         theirs = claims.get(self._oidc.groups_claim, [])

@@ -182,7 +182,7 @@ def run_as(person: Person, allow_root: bool) -> RunAs:
     return RunAs(person.uid, person.gid, person.login or person.name)
 
 
-class Roster:
+class UserDirectory:
     """The people of a yard with `--auth`: their accounts here, and the most that they may do."""
 
     def __init__(self, accounts: Mapping[str, Account] | None = None, uid_min: int = UID_MIN) -> None:

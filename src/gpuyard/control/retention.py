@@ -95,7 +95,7 @@ class Tally:
         return ", ".join([f"{n} {kind} ({size} bytes)" for kind, (n, size) in self.counts.items() if n])
 
 
-class Keeper:
+class Pruner:
     """Removes what is no longer to be kept: by itself once in an hour while this process leads, or when asked to."""
 
     def __init__(

@@ -39,9 +39,9 @@ from gpuyard.control.projections.filling import Filler
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
 from gpuyard.control.reserve import Reserve
-from gpuyard.control.retention import Keeper
+from gpuyard.control.retention import Pruner
 from gpuyard.control.several import SeveralEngines
-from gpuyard.control.tokens import Office
+from gpuyard.control.tokens import TokenService
 from gpuyard.control.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
@@ -197,7 +197,7 @@ class Yard:
             drop_unread=self.views.drop_unread,
         )
         self._undo.append(self.leader.stop)
-        self.keeper = Keeper(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
+        self.keeper = Pruner(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
         self._closing = threading.Event()
 
@@ -220,9 +220,9 @@ class Yard:
         return witness
 
     @property
-    def office(self) -> Office | None:
+    def token_service(self) -> TokenService | None:
         """Where tokens are made and looked at; None: without `--auth` there are none."""
-        return self.doors.office
+        return self.doors.token_service
 
     @property
     def oidc(self) -> Provider | None:

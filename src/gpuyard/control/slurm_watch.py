@@ -65,7 +65,7 @@ class _Known:
     """Ends of tries that are over, as far back as they may be told again."""
 
 
-class Watcher:
+class SlurmObserver:
     """The leader's loop over one observed cluster."""
 
     def __init__(self, books: Books, engine: ObservedSlurm, epoch: int) -> None:

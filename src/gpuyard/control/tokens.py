@@ -24,7 +24,7 @@ from gpuyard.config.values import Access
 from gpuyard.control.books import Books, Draft
 from gpuyard.control.committer import Committer
 from gpuyard.control.moments import time_text
-from gpuyard.control.people import Person, Roster
+from gpuyard.control.people import Person, UserDirectory
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.rights import ROLES, Right, Role, may_give
 from gpuyard.core.phrases import span
@@ -60,25 +60,30 @@ class Asked(NamedTuple):
     note: str = ""
 
 
-class Office:
+class TokenService:
     """Where tokens are made and looked at. Any thread may use it."""
 
     def __init__(
-        self, books: Books, committer: Committer, now_ms: Callable[[], int], access: Access, roster: Roster
+        self,
+        books: Books,
+        committer: Committer,
+        now_ms: Callable[[], int],
+        access: Access,
+        directory: UserDirectory,
     ) -> None:
         self._books = books
         self._committer = committer
         self._now_ms = now_ms
         self._access = access
-        self.roster = roster
+        self.directory = directory
         self._known: dict[bytes, tuple[Person, float]] = {}
         self._revoked = 0
         """Goes up with every revocation: what was read before it is not remembered after it."""
 
-    def renew(self, access: Access, roster: Roster) -> None:
+    def renew(self, access: Access, directory: UserDirectory) -> None:
         """Take up new people: every token is looked up again."""
         self._access = access
-        self.roster = roster
+        self.directory = directory
         self._forget()
 
     # -- knowing them again --------------------------------------------------------------------------------------
@@ -105,7 +110,7 @@ class Office:
             raise Unknown(
                 f"the token ended at {time_text(row.expires_ms)}", "Log in again, or ask for a new one."
             )
-        person = self.roster.bearer(row.user, _right(row), row.id, row.expires_ms)
+        person = self.directory.bearer(row.user, _right(row), row.id, row.expires_ms)
         if now_ms - row.used_ms > TOUCH_MS:
             self._touch(row.id, now_ms)
         if len(self._known) >= KNOWN_MAX:
@@ -232,7 +237,7 @@ class Office:
 
     def _right(self, person: Person, asked: Asked) -> Right:
         """The right that is asked for, if the asker may give it and the token's user may have it."""
-        limit = self.roster.limit(asked.user)
+        limit = self.directory.limit(asked.user)
         if not self._for_whom(person, asked.user, limit):
             # In the same words whether or not there is such a person, and wherever that person is.
             raise _not_for(person, asked.user)
@@ -281,7 +286,7 @@ class Office:
 
     def _check_user(self, user: str, right: Right) -> None:
         try:
-            self.roster.check(user, right)
+            self.directory.check(user, right)
         except Forbidden as error:
             raise Unacceptable(error.message, error.hint) from None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuyard.control.books import Books
-from gpuyard.control.slurm_watch import FIRST_MS, Watcher
+from gpuyard.control.slurm_watch import FIRST_MS, SlurmObserver
 from gpuyard.engines.slurm.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.commands import OutOfReach
 from gpuyard.engines.slurm.forms import tres
@@ -147,7 +147,7 @@ class Watched:
     def _begin(self) -> None:
         self.lease = self.store.elect("test")
         assert self.lease is not None
-        self.watcher = Watcher(self.books, self.world, self.lease.epoch)  # type: ignore[arg-type]
+        self.watcher = SlurmObserver(self.books, self.world, self.lease.epoch)  # type: ignore[arg-type]
 
     def restart(self) -> None:
         assert self.lease is not None

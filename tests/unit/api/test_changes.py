@@ -203,7 +203,7 @@ class Quiet:
 
 def follower(here: Rig, sight: Sight, after: str) -> Any:
     doors = SimpleNamespace(when_renewed=lambda _call: None)
-    yard: Any = SimpleNamespace(views=here.views, office=None, doors=doors)
+    yard: Any = SimpleNamespace(views=here.views, token_service=None, doors=doors)
     who: Any = SimpleNamespace(sight=sight, token="")
     beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
     return _Changes(yard).follow(beat, who, after)

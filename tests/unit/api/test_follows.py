@@ -24,7 +24,7 @@ class Log:
         self.look_s = look_s
         self.pieces = list(pieces)
         self.looks = 0
-        self.office = None
+        self.token_service = None
         self.engine = self.views = self
 
     def job(self, _label: Label, *, brief: bool) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Log:
         return text
 
 
-class Pulse:
+class AsyncNotifier:
     """No news: followers look by themselves."""
 
     closed = False
@@ -57,7 +57,7 @@ class Pulse:
         await asyncio.sleep(timeout_s / 10)
 
 
-def follow(log: Log, pulse: Pulse) -> Any:
+def follow(log: Log, pulse: AsyncNotifier) -> Any:
     yard: Any = log
     who: Any = SimpleNamespace(token="")
     _person: Person = who
@@ -70,7 +70,7 @@ def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> No
 
         async def app(_scope: Any, _receive: Any, send: Any) -> None:
             await send({"type": "http.response.start"})
-            async for _event in follow(log, Pulse()):
+            async for _event in follow(log, AsyncNotifier()):
                 pass
 
         async def sent(_message: Any) -> None:
@@ -104,7 +104,7 @@ def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> No
 def test_a_follower_looks_again_at_once_only_where_there_is_more(
     pieces: tuple[bytes, ...], waits: int
 ) -> None:
-    pulse = Pulse()
+    pulse = AsyncNotifier()
 
     async def main() -> list[str]:
         return [event.decode() async for event in follow(Log(pieces=pieces), pulse)]

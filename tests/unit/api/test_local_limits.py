@@ -35,7 +35,7 @@ def status(gate: Any, path: str = "/api/v1/queue", method: str = "GET", **scope:
 def test_limits_hold_for_each_user_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").touch()
     yard: Any = SimpleNamespace(
-        office=None, token="t", data=SimpleNamespace(token_file=tmp_path / "token"),
+        token_service=None, token="t", data=SimpleNamespace(token_file=tmp_path / "token"),
         doors=SimpleNamespace(
             placed=lambda who: who, when_renewed=lambda _tell: None,
             access=Access(limits=Limits(submits_per_s=1, reads_per_s=1, burst_s=3)),

@@ -245,10 +245,10 @@ def revoked(yard: Team, token: str, role: str, relation: str) -> Answer:
 
 def unbound(yard: Team, token: str, role: str, relation: str) -> Answer:
     name = ROLES[role] if relation == "own" else OWNERS[relation][0]
-    limit = yard.office.roster.limit(name)
+    limit = yard.token_service.directory.limit(name)
     assert limit is not None
     proof = f"{role} {relation} {name}"
-    yard.office.login(name, limit, f"https://id.example {name}", proof, 60_000).result(10)
+    yard.token_service.login(name, limit, f"https://id.example {name}", proof, 60_000).result(10)
     return yard.call("DELETE", f"/api/v1/logins/{name}", token)
 
 

@@ -48,10 +48,10 @@ def test_a_token_ends_at_its_time_though_it_was_used_a_moment_before(
 ) -> None:
     token = yard.token("ulla", days=1)
     assert 200 == me(yard, token)
-    now_ms = yard.office._now_ms
-    monkeypatch.setattr(yard.office, "_now_ms", lambda: now_ms() + DAY_MS - 1000)
+    now_ms = yard.token_service._now_ms
+    monkeypatch.setattr(yard.token_service, "_now_ms", lambda: now_ms() + DAY_MS - 1000)
     assert 200 == me(yard, token)
-    monkeypatch.setattr(yard.office, "_now_ms", lambda: now_ms() + DAY_MS)
+    monkeypatch.setattr(yard.token_service, "_now_ms", lambda: now_ms() + DAY_MS)
     assert 401 == me(yard, token)
 
 
@@ -117,7 +117,7 @@ def test_a_user_of_the_machine_needs_no_entry_but_a_place(
     yard: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whoever runs the tests counts as an ordinary user, also root.
-    monkeypatch.setattr(yard.office.roster, "_uid_min", 0)
+    monkeypatch.setattr(yard.token_service.directory, "_uid_min", 0)
     assert 422 == make(yard, "adam", user=ME)[0]
     status, made = make(yard, "adam", user=ME, tenant="product")
     assert (201, "user", "product") == (status, made["role"], made["tenant"])
@@ -131,7 +131,7 @@ def test_a_token_narrows_and_never_widens_what_its_user_has(yard: Team) -> None:
     assert [{"role": "viewer", "tenant": "research/vision"}] == found["rights"]
 
     # As if yard.yaml had been changed since the token was made.
-    accounts = yard.office.roster._accounts
+    accounts = yard.token_service.directory._accounts
     before = accounts["tara"]
     try:
         accounts["tara"] = type(before)(before.unix, "viewer", "research")
@@ -222,7 +222,7 @@ def test_the_use_of_a_token_is_noted_but_not_every_time(yard: Team) -> None:
         me(yard, token)
     used = yard.yard.store.token(name_of(token))
     assert used is not None
-    assert 0 < used.used_ms <= yard.office._now_ms()
+    assert 0 < used.used_ms <= yard.token_service._now_ms()
 
 
 def test_the_socket_asks_the_store_for_no_token(yard: Team, monkeypatch: pytest.MonkeyPatch) -> None:

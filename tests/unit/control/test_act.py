@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.act import Pace, todo
+from gpuyard.control.act import RetryPace, todo
 from gpuyard.control.attempt_keys import key_of
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.model import AttemptState, Verb
@@ -26,7 +26,7 @@ def test_what_others_froze_stays_frozen(phase: AttemptState, wanted: Verb | None
     )
     key = key_of("y", record)
 
-    found = todo({key: record}, {key: Report(key, Phase.SUSPENDED)}, frozenset(), Pace(), 1_000)
+    found = todo({key: record}, {key: Report(key, Phase.SUSPENDED)}, frozenset(), RetryPace(), 1_000)
 
     assert [key] * resumed == found.resume
     assert [] == found.suspend

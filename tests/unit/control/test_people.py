@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.config.values import Account
 from gpuyard.control import people
-from gpuyard.control.people import NO_UID, Person, Roster, run_as
+from gpuyard.control.people import NO_UID, Person, UserDirectory, run_as
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import Right, Role
 from rigs.teams import CONFIG, ME, Answer, Team, team
@@ -41,19 +41,19 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
     for right in (USER, VIEWER):
         with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
-            Roster().bearer(name, right, "t", 1)
+            UserDirectory().bearer(name, right, "t", 1)
         with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
-            Roster().check(name, right)
-    assert 1000 == run_as(Roster().bearer("ana", USER, "t", 1), allow_root=False).uid
+            UserDirectory().check(name, right)
+    assert 1000 == run_as(UserDirectory().bearer("ana", USER, "t", 1), allow_root=False).uid
     with pytest.raises(Forbidden, match="ana is an account of the system"):
-        Roster(uid_min=2000).bearer("ana", USER, "t", 1)
+        UserDirectory(uid_min=2000).bearer("ana", USER, "t", 1)
 
 
 @pytest.mark.usefixtures("accounts")
 def test_yard_yaml_can_say_so_and_root_needs_two_words() -> None:
-    roster = Roster({"ops": Account("root"), "slurm": Account()})
-    assert 64_030 == run_as(roster.bearer("slurm", USER, "t", 1), allow_root=False).uid
-    ops = roster.bearer("ops", USER, "t", 1)
+    directory = UserDirectory({"ops": Account("root"), "slurm": Account()})
+    assert 64_030 == run_as(directory.bearer("slurm", USER, "t", 1), allow_root=False).uid
+    ops = directory.bearer("ops", USER, "t", 1)
     with pytest.raises(Forbidden, match="jobs of root are not run as root"):
         run_as(ops, allow_root=False)
     assert 0 == run_as(ops, allow_root=True).uid
@@ -62,12 +62,12 @@ def test_yard_yaml_can_say_so_and_root_needs_two_words() -> None:
 
 @pytest.mark.usefixtures("accounts")
 def test_who_only_looks_needs_no_account_and_runs_nothing() -> None:
-    wanda = Roster().bearer("wanda", VIEWER, "t", 1)
+    wanda = UserDirectory().bearer("wanda", VIEWER, "t", 1)
     assert NO_UID == wanda.uid
     with pytest.raises(Forbidden, match="wanda is viewer of research, and no user of this machine"):
         run_as(wanda, allow_root=True)
     with pytest.raises(Forbidden, match="wanda is no user of this machine"):
-        Roster().bearer("wanda", USER, "t", 1)
+        UserDirectory().bearer("wanda", USER, "t", 1)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 
 def test_a_name_is_the_first_ones_who_logged_in_with_it(yard: Team) -> None:
     def log_in(name: str, subject: str, proof: str) -> str:
-        limit = yard.office.roster.limit(name)
+        limit = yard.token_service.directory.limit(name)
         assert limit is not None
-        return yard.office.login(name, limit, subject, proof * 20, 60_000).result(10)[1]
+        return yard.token_service.login(name, limit, subject, proof * 20, 60_000).result(10)[1]
 
     first = log_in("ulla", "https://id.example 1", "a")
     assert 200 == yard.call("GET", "/api/v1/me", first).status
@@ -117,11 +117,11 @@ def test_a_name_is_the_first_ones_who_logged_in_with_it(yard: Team) -> None:
 
 def test_an_administrator_unbinds_a_name_and_the_next_login_binds_it(yard: Team) -> None:
     def log_in(name: str, number: int, proof: str) -> str:
-        limit = yard.office.roster.limit(name)
+        limit = yard.token_service.directory.limit(name)
         assert limit is not None
-        return yard.office.login(name, limit, f"https://id.example {number}", proof * 20, 60_000).result(10)[
-            1
-        ]
+        return yard.token_service.login(
+            name, limit, f"https://id.example {number}", proof * 20, 60_000
+        ).result(10)[1]
 
     def unbind(by: str, name: str) -> Answer:
         return yard.call("DELETE", f"/api/v1/logins/{name}", yard.tokens[by])

@@ -17,7 +17,7 @@ from gpuyard.control import retention
 from gpuyard.control.attempt_keys import attempt_key
 from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import Removed, Unacceptable
-from gpuyard.control.retention import Keeper, Place, Tally, Wish, place_of
+from gpuyard.control.retention import Place, Pruner, Tally, Wish, place_of
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.local import leftovers
 from gpuyard.engines.local.leftovers import REMOVED, Leftovers
@@ -50,7 +50,7 @@ class Yard:
     def __init__(self, desk: Rig, root: Path) -> None:
         self.desk = desk
         self.folders = Folders(root)
-        self.keeper = Keeper(desk.books, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
+        self.keeper = Pruner(desk.books, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
 
     def key(self, job_id: int, attempt: int = 1) -> str:
         record = self.desk.books.state.jobs.get(job_id)
@@ -179,14 +179,14 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 KILLED = """
 import os, select, signal, sys
 from gpuyard.control.books import Books
-from gpuyard.control.retention import Keeper, Place, Tally, Wish
+from gpuyard.control.retention import Pruner, Place, Tally, Wish
 from gpuyard.engines.local.leftovers import Leftovers
 from gpuyard.store import open_store
 class Folders(Leftovers):
     leftovers = Leftovers.sizes
 def walk(begun):
     with open_store(sys.argv[1]) as store:
-        keeper = Keeper(Books(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
+        keeper = Pruner(Books(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
         place = Place()
         os.write(begun, b"x")
         while place is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.api.rates import Buckets, Rates
 from gpuyard.config.values import Account, Limits
-from gpuyard.control.people import Person, Roster, RunAs, run_as
+from gpuyard.control.people import Person, RunAs, UserDirectory, run_as
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import (
     ALL,
@@ -151,30 +151,30 @@ def test_reads_writes_and_requests_under_way_are_counted_apart() -> None:
 
 
 def test_the_socket_knows_a_user_by_their_login_if_it_is_one_persons() -> None:
-    roster = Roster(
+    directory = UserDirectory(
         {"ana": Account("daemon", "viewer", "research"), "bob": Account("bin"), "eve": Account("bin")}
     )
     uid, gid = pwd.getpwnam("daemon")[2:4]
-    ana = roster.local(uid, gid)
+    ana = directory.local(uid, gid)
     assert ("ana", "daemon", (Right(Role.VIEWER, "research"),)) == (ana.name, ana.login, ana.rights)
     assert "research/ana" == ana.home
 
     with pytest.raises(Forbidden, match="bin is bob and eve here: the socket does not say which"):
-        roster.local(*pwd.getpwnam("bin")[2:4])
+        directory.local(*pwd.getpwnam("bin")[2:4])
     with pytest.raises(Forbidden, match="uid-54321 is not a user of this yard"):
-        roster.local(54_321, 54_321)
+        directory.local(54_321, 54_321)
 
 
 def test_jobs_run_as_the_login_that_a_name_is_mapped_to() -> None:
-    roster = Roster(
+    directory = UserDirectory(
         {"ana@example.org": Account("daemon", "user", "research"), "gone": Account("no-such-login")}
     )
-    ana = roster.bearer("ana@example.org", Right(Role.ADMIN), "t", 1)
+    ana = directory.bearer("ana@example.org", Right(Role.ADMIN), "t", 1)
     assert (Right(Role.USER, "research"),) == ana.rights, "no more than they have in yard.yaml"
     assert "research/ana-example.org" == ana.home
     assert RunAs(*pwd.getpwnam("daemon")[2:4], "daemon") == run_as_root(ana)
     with pytest.raises(Forbidden, match="gone is no-such-login here, and this machine has no such user"):
-        roster.bearer("gone", Right(Role.USER), "t", 1)
+        directory.bearer("gone", Right(Role.USER), "t", 1)
 
 
 def run_as_root(who: Person) -> RunAs:

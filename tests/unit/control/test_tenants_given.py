@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.config.values import Account
 from gpuyard.control import people
-from gpuyard.control.people import Person, Roster
+from gpuyard.control.people import Person, UserDirectory
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.rights import ROLES, Right
 from gpuyard.model import Settings, Tenant
@@ -56,12 +56,14 @@ def test_the_file_says_whose_tenants_are_whose(tmp_path: Path) -> None:
         with pytest.raises(Forbidden, match="bob may not submit for research: bob has product/bob here"):
             took(desk, bob, "research")
 
-        named = Roster({"ana": Account("", "user", "research"), "boss": Account("ana", "user", "product")})
+        named = UserDirectory(
+            {"ana": Account("", "user", "research"), "boss": Account("ana", "user", "product")}
+        )
         both = named.placed(ANA)
         assert ["research", "research/vision", "product/ana/x"] == [
             took(desk, both, tenant) for tenant in ("research", "research/vision", "product/ana/x")
         ]
-        one = Roster({"ana": Account("", "user", "research")}).placed(ANA)
+        one = UserDirectory({"ana": Account("", "user", "research")}).placed(ANA)
         assert ["research/ana", "research/vision"] == [
             took(desk, one, tenant) for tenant in ("", "research/vision")
         ]
@@ -80,7 +82,7 @@ def test_a_user_gets_no_share_more_by_a_name_that_the_file_does_not_have(tmp_pat
     """A fresh name has had nothing and so comes first; another user's name charges that user."""
     given = {"ana": Account("", "user", "research"), "eve": Account("", "tenant-admin", "research")}
     with rig(tmp_path, settings("research", "research/vision", "product")) as desk:
-        people = Roster(given)
+        people = UserDirectory(given)
         rights = {name: (Right(ROLES[account.role], account.tenant),) for name, account in given.items()}
         for ana in (people.placed(ANA), replace(ANA, given=rights["ana"])):
             mine = ("", "research", "research/vision", "research/ana/a", "research/vision/ana")

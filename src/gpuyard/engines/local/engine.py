@@ -51,7 +51,7 @@ from gpuyard.engines.local.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.outsiders import Outsiders
 from gpuyard.engines.local.readers import Readers
 from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
-from gpuyard.engines.local.watching import Watcher
+from gpuyard.engines.local.watching import AttemptMonitor
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import MigGeometry, Slice
 
@@ -115,7 +115,7 @@ class LocalEngine:
         self._found: dict[str, Host] | None = None
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
-        self._watcher = Watcher(self._data, self._boot, self._base, now_ms, self._faults.judged)
+        self._monitor = AttemptMonitor(self._data, self._boot, self._base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._readers = Readers()
         self._syncers = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="yard-sync")
@@ -182,7 +182,7 @@ class LocalEngine:
             return adopted
         ours = set()
         if any([reading.pids for reading in host.readings]):
-            ours = self._watcher.supervisors() | self._sharing.daemon_pids()
+            ours = self._monitor.supervisors() | self._sharing.daemon_pids()
         busy = self._outsiders.among(host.readings, ours)
         if (geometry := host.geometry) is not None:
             cut = [
@@ -202,7 +202,7 @@ class LocalEngine:
         if not self._adopted:
             return ()
         with self._mutex:
-            reports = [self._watcher.look(key) for key in self._adopted]
+            reports = [self._monitor.look(key) for key in self._adopted]
         live = [report.key for report in reports if report.phase not in (Phase.ENDED, Phase.UNKNOWN)]
         self._adopted = tuple(live)
         found: dict[int, ForeignProcess] = {}
@@ -339,7 +339,7 @@ class LocalEngine:
             return Reply(Answer.REFUSED, "this attempt was ended before")
         if launch.key in self._claimed and not os.path.isdir(folder):
             # A job may remove its own folder where it runs as the server's user. It has run, and must not run again.
-            self._watcher.clear(launch.key)
+            self._monitor.clear(launch.key)
             self._bar(launch.key)
             return Reply(Answer.REFUSED, "its folder was removed while it ran")
         if os.path.exists(os.path.join(folder, files.CLAIM)):
@@ -419,7 +419,7 @@ class LocalEngine:
                 return _DONE
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
-        self._watcher.tell(halt.key)
+        self._monitor.tell(halt.key)
         return _DONE
 
     def _bar(self, key: str) -> Reply:
@@ -463,7 +463,7 @@ class LocalEngine:
                 else:
                     with suppress(FileNotFoundError):
                         os.unlink(path)
-                self._watcher.tell(key)
+                self._monitor.tell(key)
                 replies.append(_DONE)
         return replies
 
@@ -473,8 +473,8 @@ class LocalEngine:
         """What is known of these attempts. One without its supervisor is cleared away, and only then ended."""
         with self._mutex:
             if self._faults.look():
-                self._faults.end_unaware(self._watcher.tell)
-            return [self._watcher.look(key) for key in keys]
+                self._faults.end_unaware(self._monitor.tell)
+            return [self._monitor.look(key) for key in keys]
 
     def listing(self) -> list[Report]:
         """Every attempt that has not been forgotten."""
@@ -515,7 +515,7 @@ class LocalEngine:
                 # In one step: at any time the key is in one of the two places and so cannot start again.
                 os.rename(folder, self._data.kept(key))
                 with self._mutex:
-                    self._watcher.drop(key)
+                    self._monitor.drop(key)
 
     def usage(self, key: str) -> Usage:
         """What the supervisor wrote at the end; before that, what the attempt's group has counted."""

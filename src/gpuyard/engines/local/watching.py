@@ -40,7 +40,7 @@ class _Seen:
     news: dict[str, Any] | None = None
 
 
-class Watcher:
+class AttemptMonitor:
     """Answers for attempts. Not for several threads at once: the engine holds a lock."""
 
     def __init__(self, data: Data, boot: str, base: str, now_ms: Callable[[], int], judge: Judge) -> None:

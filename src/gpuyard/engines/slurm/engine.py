@@ -31,7 +31,7 @@ from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob
-from gpuyard.engines.slurm.watching import SURE_S, Known, Watcher
+from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, Known
 from gpuyard.model import Capability, Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -63,9 +63,9 @@ class SlurmEngine(NoMig):
         self._limits: bool | None = None
         self._aside, self._others = NodeBackoff(), ForeignUse()
         self._leftovers = Leftovers(self._folder.root)
-        self._watcher = Watcher(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
+        self._monitor = AttemptMonitor(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
         self._handing = Handing(
-            self._folder, client, site, self._watcher, self._aside, str(yard or ""), now_ms
+            self._folder, client, site, self._monitor, self._aside, str(yard or ""), now_ms
         )
         self._able = {Capability.GANG} | ({Capability.SUSPEND} if os.geteuid() == 0 else set())
 
@@ -93,10 +93,10 @@ class SlurmEngine(NoMig):
         with self._mutex:
             self._scene = scene
             keys = self._folder.keys()
-            queue = self._watcher.queue()
+            queue = self._monitor.queue()
             held: dict[str, set[int]] = {}
             for key in keys:
-                known = self._watcher.known(key)
+                known = self._monitor.known(key)
                 if known is None or self._folder.end(key, known.uid):
                     continue
                 for node, gpus in known.parts.items():
@@ -106,12 +106,12 @@ class SlurmEngine(NoMig):
                 if job.lives and not self._is_ours(job):
                     for node in job.nodes:
                         foreign.setdefault(node, []).append(job)
-            self._watcher.tidy(self._outlived)
+            self._monitor.tidy(self._outlived)
             now_s = self._now_ms() // 1000
             return fleet.reports(self._site, scene, self._aside, self._others, held, foreign, now_s)
 
     def _is_ours(self, job: SlurmJob) -> bool:
-        known = self._watcher.known(self._folder.key_of(job.comment))
+        known = self._monitor.known(self._folder.key_of(job.comment))
         return (known is not None and known.uid == job.uid) or self._outlived(job)
 
     def _outlived(self, job: SlurmJob) -> bool:
@@ -119,7 +119,7 @@ class SlurmEngine(NoMig):
         key = self._folder.key_of(job.comment)
         if not key:
             return False
-        known = self._watcher.known(key)
+        known = self._monitor.known(key)
         over = known is None or self._folder.end(key, known.uid) is not None
         folder = self._folder.kept(key) if known is None else self._folder.attempt(key)
         submit = whole.read(os.path.join(folder, SUBMIT)) if over else None
@@ -166,7 +166,7 @@ class SlurmEngine(NoMig):
 
     def _stop(self, halt: StopRequest, pokes: list[str]) -> Reply:
         key, folder = halt.key, self._folder
-        known = self._watcher.known(key)
+        known = self._monitor.known(key)
         if flaw_of_key(key) or (known is not None and folder.end(key, known.uid)):
             return _DONE
         if known is None:
@@ -181,14 +181,14 @@ class SlurmEngine(NoMig):
                 # The first wish names the end; a later one can only be more urgent.
                 wish = earlier | {"grace_ms": min(earlier["grace_ms"], wish["grace_ms"])}
             folder.put(key, files.HALT, wish)
-            if self._watcher.withdraw(key, known, halt.outcome, "stopped before it ran").phase is Phase.ENDED:
+            if self._monitor.withdraw(key, known, halt.outcome, "stopped before it ran").phase is Phase.ENDED:
                 pokes.append(key)
                 return _DONE
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
         pokes.append(key)
-        traces = self._watcher.traces(key, known)
-        silent_s = self._watcher.silent_s(key, known)
+        traces = self._monitor.traces(key, known)
+        silent_s = self._monitor.silent_s(key, known)
         if silent_s > SURE_S + wish["grace_ms"] / 1000 and not self._in_slurm(key, known):
             # No wrapper, no job in Slurm, and a wrapper cut off from here would have ended itself.
             return self._bar(key, known, halt.outcome)
@@ -196,7 +196,7 @@ class SlurmEngine(NoMig):
 
     def _in_slurm(self, key: str, known: Known) -> bool:
         try:
-            jobs = self._watcher.queue(fresh=True).jobs
+            jobs = self._monitor.queue(fresh=True).jobs
         except OutOfReach:
             return True
         mark = self._folder.mark(key)
@@ -208,7 +208,7 @@ class SlurmEngine(NoMig):
         """Bar a key that was never started, or of which nothing is left, so that it never starts."""
         try:
             if known is not None:
-                self._watcher.give_up(key, known, outcome)
+                self._monitor.give_up(key, known, outcome)
             os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
             whole.sync(os.path.join(self._folder.root, KEPT))
         except OSError as error:
@@ -220,15 +220,15 @@ class SlurmEngine(NoMig):
         if not keys:
             return
         try:
-            jobs = self._watcher.queue(fresh=True).jobs
+            jobs = self._monitor.queue(fresh=True).jobs
             cancel, poke = [], []
             for job in jobs:
                 key = self._folder.key_of(job.comment)
-                known = self._watcher.known(key) if key in keys else None
+                known = self._monitor.known(key) if key in keys else None
                 # Only jobs that match in key, user and, through the claim, in number.
                 if known is None or known.uid != job.uid or not (job.lives or job.waits):
                     continue
-                traces = self._watcher.traces(key, known)
+                traces = self._monitor.traces(key, known)
                 late_ms = self._now_ms() - (traces.halt or {}).get("at_ms", self._now_ms())
                 grace_ms = (traces.halt or {}).get("grace_ms", 0)
                 if traces.claimed_by != job.first_id or late_ms > grace_ms + _OVERDUE_S * 1000:
@@ -259,7 +259,7 @@ class SlurmEngine(NoMig):
         replies = []
         call = self._client.suspend if wanted is Phase.SUSPENDED else self._client.resume
         with self._folder.acting(epoch), self._mutex:
-            for key, report in zip(keys, self._watcher.look(keys), strict=True):
+            for key, report in zip(keys, self._monitor.look(keys), strict=True):
                 if report.phase not in (Phase.RUNNING, Phase.SUSPENDED):
                     replies.append(Reply(Answer.REFUSED, "it does not run"))
                     continue
@@ -275,10 +275,10 @@ class SlurmEngine(NoMig):
 
     def _number_of(self, key: str) -> int:
         """The number of the Slurm job that runs an attempt, as Slurm has it now: numbers are used again."""
-        known = self._watcher.known(key)
+        known = self._monitor.known(key)
         assert known is not None, "what runs has a folder"
-        claimed_by, mark = self._watcher.traces(key, known).claimed_by, self._folder.mark(key)
-        for job in self._watcher.queue(fresh=True).jobs:
+        claimed_by, mark = self._monitor.traces(key, known).claimed_by, self._folder.mark(key)
+        for job in self._monitor.queue(fresh=True).jobs:
             if job.first_id == claimed_by and job.comment == mark and job.lives:
                 return job.first_id
         raise OutOfReach("Slurm does not know it")
@@ -288,9 +288,9 @@ class SlurmEngine(NoMig):
     def status(self, keys: Sequence[str]) -> list[Report]:
         """What is known of these attempts, from their folders and one call to Slurm."""
         with self._mutex:
-            reports = self._watcher.look(keys)
+            reports = self._monitor.look(keys)
             for report in reports:
-                if report.phase is Phase.RUNNING and (known := self._watcher.known(report.key)):
+                if report.phase is Phase.RUNNING and (known := self._monitor.known(report.key)):
                     self._aside.clear(known.parts)
             return reports
 
@@ -312,10 +312,10 @@ class SlurmEngine(NoMig):
         """Keep only the output of ended attempts, and a trace that they existed."""
         with self._folder.acting(epoch), self._mutex:
             for key in keys:
-                if flaw_of_key(key) or self._watcher.look([key])[0].phase is not Phase.ENDED:
+                if flaw_of_key(key) or self._monitor.look([key])[0].phase is not Phase.ENDED:
                     continue
                 self._folder.forget(key)
-                self._watcher.drop(key)
+                self._monitor.drop(key)
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
@@ -330,7 +330,7 @@ class SlurmEngine(NoMig):
             if plan["uid"] == os.geteuid():
                 piece = read_own(path, offset, limit)
             else:
-                piece = self._watcher.readers.read(plan["uid"], plan["gid"], path, offset, limit)
+                piece = self._monitor.readers.read(plan["uid"], plan["gid"], path, offset, limit)
             # The folder of a forgotten attempt moves, once: a file that is missing in the first place is in the
             # second.
             if piece or named or os.path.isdir(folder):
@@ -348,6 +348,6 @@ class SlurmEngine(NoMig):
     def close(self) -> None:
         """Let go. What runs goes on under Slurm."""
         self._handing.close()
-        self._watcher.readers.close()
+        self._monitor.readers.close()
         self._leftovers.close()
         self._client.close()

@@ -15,7 +15,7 @@ from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.node import files
 from gpuyard.engines.slurm.submission import Submission
-from gpuyard.engines.slurm.watching import Known, Watcher
+from gpuyard.engines.slurm.watching import AttemptMonitor, Known
 from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -46,13 +46,13 @@ class Handing:
         folder: Folder,
         client: Client,
         site: Site,
-        watcher: Watcher,
+        monitor: AttemptMonitor,
         aside: NodeBackoff,
         yard: str,
         now_ms: Callable[[], int],
     ) -> None:
         self._folder, self._client, self._site = folder, client, site
-        self._watcher, self._aside = watcher, aside
+        self._monitor, self._aside = monitor, aside
         self._yard = yard
         self._now_ms = now_ms
         self._id_max = 0
@@ -87,7 +87,7 @@ class Handing:
             folder.make(key, plans.plan_of(launch, account, place, usable), launch.job_id)
         except OSError as error:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
-        known = self._watcher.known(key)
+        known = self._monitor.known(key)
         limit_s = -(-launch.limit_ms // 1000) if launch.limit_ms else None
         now_s = self._now_ms() // 1000
         for part in launch.parts:
@@ -111,7 +111,7 @@ class Handing:
     def _hand_back(self, key: str, known: Known, why: str) -> Reply:
         """Slurm will not run it there now: it waits again, and its nodes are left out for a while."""
         self._aside.put(list(known.parts), why)
-        self._watcher.withdraw(key, known, Outcome.PREEMPTED, why)
+        self._monitor.withdraw(key, known, Outcome.PREEMPTED, why)
         return _DONE
 
     def hand_in(self, jobs: Mapping[str, Submission]) -> dict[str, Reply]:
@@ -127,7 +127,7 @@ class Handing:
             if held_s > 0:
                 raise OutOfReach(f"Slurm has just come back; its nodes get {SETTLE_S:g} s to report first")
             # Handed in before: Slurm may have it already.
-            jobs_there = self._watcher.queue(fresh=True).jobs if again else ()
+            jobs_there = self._monitor.queue(fresh=True).jobs if again else ()
             there = {self._folder.key_of(job.comment) for job in jobs_there if job.lives or job.waits}
         except OutOfReach as error:
             return {key: Reply(Answer.UNSURE, str(error)) for key in jobs}
@@ -157,11 +157,11 @@ class Handing:
         return _DONE
 
     def _refused(self, job: Submission, why: str) -> Reply:
-        known = self._watcher.known(job.key)
+        known = self._monitor.known(job.key)
         assert known is not None, "what is handed in was written down before"
         if any([sign in why.lower() for sign in _OWN_FAULT]):
             # With an end it can be forgotten; without one its GPUs would count as held forever.
-            self._watcher.withdraw(job.key, known, Outcome.FAILED, f"Slurm refused it: {why}")
+            self._monitor.withdraw(job.key, known, Outcome.FAILED, f"Slurm refused it: {why}")
             return Reply(Answer.REFUSED, f"Slurm refused it: {why}")
         # The place is wrong, not the job: it waits again.
         return self._hand_back(job.key, known, f"Slurm refused it: {why}")

@@ -55,7 +55,7 @@ class Known:
     """When that sign was first seen, on our own clock: the clocks of the nodes may differ."""
 
 
-class Watcher:
+class AttemptMonitor:
     """Answers for attempts. Not for several threads at once: the engine holds a lock."""
 
     def __init__(

@@ -17,7 +17,7 @@ from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.judge import Traces
 from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.translate import SlurmJob, read_past
-from gpuyard.engines.slurm.watching import Known, Watcher
+from gpuyard.engines.slurm.watching import AttemptMonitor, Known
 from gpuyard.model import Outcome
 
 SUBMITTED_S = 1_000
@@ -59,9 +59,9 @@ def asked(tmp_path: Path, past: list[SlurmJob] | Exception) -> list[SlurmJob] | 
         return past
 
     client: Any = SimpleNamespace(past=answer)
-    watcher = Watcher(Folder(tmp_path), client, 60_000, lambda *_: None, lambda: 0)
+    monitor = AttemptMonitor(Folder(tmp_path), client, 60_000, lambda *_: None, lambda: 0)
     known = Known(1000, 1000, "", {})
-    return watcher._with_past(known, Traces(submitted_ms=SUBMITTED_S * 1000 + 400), 7, [])
+    return monitor._with_past(known, Traces(submitted_ms=SUBMITTED_S * 1000 + 400), 7, [])
 
 
 def test_what_slurm_has_forgotten_the_accounting_knows(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def handed_in(tmp_path: Path, returned_s: float | None) -> Report:
         cancel=lambda _ids: None,
         reach=SimpleNamespace(returned_s=returned_s),
     )
-    (report,) = Watcher(folder, client, 60_000, lambda *_: None, lambda: 1_000_000).look(["y-1-1"])
+    (report,) = AttemptMonitor(folder, client, 60_000, lambda *_: None, lambda: 1_000_000).look(["y-1-1"])
     return report
 
 
@@ -114,14 +114,14 @@ def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(t
     plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
     folder.make("y-1-1", plan, 1)
     client: Any = SimpleNamespace()
-    watcher = Watcher(folder, client, 60_000, lambda *_: None, lambda: 1_000)
-    handing = Handing(folder, client, Site("hpc"), watcher, NodeBackoff(), "", lambda: 1_000)
+    monitor = AttemptMonitor(folder, client, 60_000, lambda *_: None, lambda: 1_000)
+    handing = Handing(folder, client, Site("hpc"), monitor, NodeBackoff(), "", lambda: 1_000)
     job = Submission("y-1-1", "", "", 0, 0, (), 0, "", "")
     reply = handing._refused(job, "sbatch: error: Invalid account or account/partition combination")
     handing.close()
 
     assert Answer.REFUSED is reply.answer
-    (report,) = watcher.look(["y-1-1"])
+    (report,) = monitor.look(["y-1-1"])
     assert (Phase.ENDED, Outcome.FAILED) == (report.phase, report.outcome)
 
 
