@@ -35,7 +35,7 @@ from gpuyard.wire.actions import Action
 
 _NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 NO_UID = -1
-"""The uid of a person without an account here, who runs no jobs."""
+"""The uid of people without an account here: they run no jobs."""
 _NSSWITCH = "/etc/nsswitch.conf"
 _OWN_SOURCES = frozenset({"files", "compat", "db", "systemd", "altfiles"})
 _SSSD = "/var/lib/sss/pipes/nss"
@@ -198,7 +198,7 @@ class UserDirectory:
         return None if account is None else Right(ROLES[account.role], account.tenant)
 
     def bearer(self, name: str, right: Right, token: str, expires_ms: int) -> Person:
-        """The person who comes with a token; it never gives more than its user has."""
+        """The person with this token; it never gives more than its user has."""
         limit = self.limit(name)
         rights = (right,) if limit is None else narrowed([right], limit)
         if not rights:

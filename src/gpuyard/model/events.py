@@ -26,7 +26,7 @@ class ConfigSet:
     at_ms: int
     settings: Settings
     by: str = ""
-    """The user who put them in force."""
+    """The user behind the change."""
     number: int = 0
     """The version of the configuration that they come from; 0: none, as in a simulation."""
     source: str = ""
@@ -313,7 +313,7 @@ class CheckpointSeen:
     attempt: int
     saved_at_ms: int
     by: str = ""
-    """The user who reported it; empty: the engine saw it."""
+    """The reporting user; empty: the engine saw it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class JobSpec:
     restart_cost_ms: int = 0
     """Time it needs after a restart before it makes progress again."""
     user: str = ""
-    """The user who submitted it."""
+    """The submitter, a user."""
     recipe: str = ""
     """Hash of how to run it; empty: there is none, as in a simulation."""
     retries: int = 0

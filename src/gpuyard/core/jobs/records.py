@@ -289,7 +289,7 @@ class JobRecord:
 
     @property
     def wanted_by(self) -> tuple[str, int]:
-        """The user who made the last request for an attempt, and when; an empty name: unknown."""
+        """The user behind the last request for an attempt, and when; an empty name: unknown."""
         extras = self.extras or _NO_EXTRAS
         return extras.wanted_by, extras.wanted_ms
 
@@ -306,7 +306,7 @@ class JobRecord:
 
     @property
     def moved_by(self) -> str:
-        """The user who moved it to the top."""
+        """The user behind its move to the top."""
         return (self.extras or _NO_EXTRAS).moved_by
 
     def move(self, boost: int, by: str) -> None:

@@ -36,7 +36,7 @@ class Frame:
 
     height: int
     label: str
-    """A description of the plot for readers who cannot see it."""
+    """A description of the plot for screen readers."""
     x: list[Tick]
     y: list[Tick]
     marks: list[Markup] = field(default_factory=list)

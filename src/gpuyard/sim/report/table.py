@@ -42,7 +42,7 @@ class Metric:
     better: Better
     meaning: str
     plain: str = ""
-    """What its name means, in a few words, for a reader who does not know it."""
+    """What its name means, in a few words."""
 
 
 METRICS = (
