@@ -18,8 +18,8 @@ from gpuyard.intake.native_fields import FIELDS
 from gpuyard.wire.job_fields import JOB_FIELDS
 
 NOTHING: dict[str, Any] = {
-    "chdir": "", "pool": None, "constraint": "", "nodes": "", "node": None, "exclude": None, "exclusive": False,
-    "begin": "", "deadline": "", "checkpoint": "",
+    "chdir": "", "pool": None, "cluster": None, "constraint": "", "nodes": "", "node": None, "exclude": None,
+    "exclusive": False, "begin": "", "deadline": "", "checkpoint": "",
 }  # fmt: skip
 FROM_SBATCH_ALONE = {"batch", "ranks", "slurm_commands"}
 """Fields for the shapes of Slurm's batch scripts; a person who types a command has no use for them."""
