@@ -39,6 +39,8 @@ LOOK_S = 1.0
 """How often it is looked at reasons, which change without an event, and whether somebody would still be let in."""
 TURN_S = 0.0001
 """What a look costs in the event loop, about."""
+IDLE_S = 5.0
+"""How often such a follower is looked after while nothing happens: whether its token still holds."""
 WAKES_S = 1.0
 """Between two times that a follower is told that something has happened."""
 _AFTER = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,32})?")
@@ -134,16 +136,14 @@ class _Changes:
 
     async def wake(self, pulse: AsyncNotifier, person: Person) -> AsyncIterator[bytes]:
         """The number of the last event, whenever it is another: nothing is published for that."""
-        head, renewed = self._yard.store.head, self._renewed
-        seq = await in_thread(head)
+        renewed, seq = self._renewed, await in_thread(self._yard.store.head)
         yield event("start", {"seq": seq, "wakes": True}, seq)
         quiet_s = time.monotonic()
         while not pulse.closed and renewed == self._renewed and await still(self._yard, person):
-            charge(TURN_S)
-            await rest()
-            before, seq = seq, await in_thread(head)
-            if seq != before:
-                quiet_s = time.monotonic()
+            if pulse.seq > seq:
+                charge(TURN_S)
+                await rest()
+                seq, quiet_s = pulse.seq, time.monotonic()
                 yield event("seq", {"seq": seq}, seq)
                 # However much happens, and however many readers there are: one read of a list a second.
                 await asyncio.sleep(WAKES_S)
@@ -151,7 +151,8 @@ class _Changes:
                 quiet_s = time.monotonic()
                 yield b": still here\n\n"
             else:
-                await pulse.next(LOOK_S)
+                # Nobody looks by themselves: that would cost as much as to read a short list again and again.
+                await pulse.next(IDLE_S)
 
 
 class Beat:

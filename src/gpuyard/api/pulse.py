@@ -14,6 +14,8 @@ class AsyncNotifier:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._stopping = threading.Event()
+        self.seq = 0
+        """The last event that it has seen, while somebody watches."""
         self._watchers = 0
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="yard-pulse", daemon=True)
@@ -53,13 +55,12 @@ class AsyncNotifier:
         self._news = asyncio.Event()
 
     def _run(self) -> None:
-        seq = 0
         while not self._stopping.is_set():
             self._wanted.wait()
             try:
-                grown = self._wait(seq, 0.5)
+                grown = self._wait(self.seq, 0.5)
                 if grown:
-                    seq = self._head()
+                    self.seq = self._head()
             except Exception:  # The store is away: watchers look by themselves after their timeout.
                 grown = False
                 self._stopping.wait(1.0)

@@ -258,3 +258,30 @@ def test_followers_with_the_same_sight_share_one_text(tmp_path: Any) -> None:
         assert first is reading.window.since(version, Sight())
         assert reading.window.since(version, part) is reading.window.ready(version, Sight(("a",)))
         assert listed(here.views)["rows"] == json.loads(first.text)["rows"]
+
+
+def test_a_follower_without_rows_asks_the_store_once_and_misses_nothing() -> None:
+    heads: list[int] = []
+    yard: Any = SimpleNamespace(
+        store=SimpleNamespace(head=lambda: heads.append(1) or 7),
+        doors=SimpleNamespace(when_renewed=lambda _told: None),
+        token_service=None,
+    )
+    person: Any = SimpleNamespace(token="")
+
+    class Beats:
+        """Three quiet looks, an event, and the end."""
+
+        closed, seq, looks = False, 7, 0
+
+        async def next(self, _timeout_s: float) -> None:
+            self.looks += 1
+            self.seq = 8 if self.looks == 3 else self.seq
+            self.closed = self.looks == 6
+
+    async def main() -> list[tuple[str, Any, str]]:
+        pulse: Any = Beats()
+        return events_in(b"".join([each async for each in _Changes(yard).wake(pulse, person)]))
+
+    assert [("start", 7), ("seq", 8)] == [(name, data["seq"]) for name, data, _id in asyncio.run(main())]
+    assert [1] == heads
