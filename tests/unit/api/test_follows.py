@@ -80,12 +80,12 @@ def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> No
             pass
 
         async def eve() -> None:
-            await pace.user("eve", app, None, None, sent)
+            await pace.user("eve", app, {"method": "GET"}, None, sent)
 
         follows = [asyncio.create_task(eve()) for _ in range(FOLLOWERS)]
         began_s = time.monotonic()
         while time.monotonic() - began_s < 1.5:
-            await pace.user("ann", nothing, None, None, sent)
+            await pace.user("ann", nothing, {"method": "GET"}, None, sent)
             await asyncio.sleep(0.05)
         took_s = time.monotonic() - began_s
         for task in follows:
