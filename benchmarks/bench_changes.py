@@ -43,7 +43,7 @@ _CONFIG = "version: 1\nclusters: {here: {gpus: 8 x A100-80GB, emulate: true, all
 
 def serve(data: Path, port: int, config: Path, rate: int) -> None:
     """The server, in a process of its own."""
-    from gpuyard.api.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
+    from gpuyard.api.server.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
     from gpuyard.control.fleet import Fleet  # noqa: PLC0415
     from gpuyard.control.serve import Options, clock_ms  # noqa: PLC0415
     from gpuyard.model import Node  # noqa: PLC0415
@@ -157,7 +157,7 @@ class Kept:
 
     def __init__(self, side: Side) -> None:
         from gpuyard.api.client import Client  # noqa: PLC0415
-        from gpuyard.api.replica import Replica  # noqa: PLC0415
+        from gpuyard.api.connecting.replica import Replica  # noqa: PLC0415
 
         def client() -> Client:
             return Client(f"http://127.0.0.1:{side.port}", side.token)

@@ -20,7 +20,7 @@ from time import process_time
 
 from figures import publish, table, yard
 
-from gpuyard.cli.bench_pack import bound_pct
+from gpuyard.cli.commands.bench.bench_pack import bound_pct
 from gpuyard.packing.compiled import numba_is_here
 from gpuyard.sim.packing.bound import Bound
 from gpuyard.sim.packing.lists import read_nodes, read_pods

@@ -32,7 +32,7 @@ from pathlib import Path
 import count_only
 from figures import Row, publish, table
 
-from gpuyard.cli.fleet import uniform_pool
+from gpuyard.cli.commands.foresight.fleet import uniform_pool
 from gpuyard.model import Quota, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MILLI, MINUTE_MS

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from figures import measured_on, publish, table
 
 from gpuyard.api.client import Client
-from gpuyard.engines.local.mps import Mps
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.local.gpus.mps import Mps
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import MIG_MODELS
 from hardware import settings
 from hardware.conftest import CONFIG, Hardware

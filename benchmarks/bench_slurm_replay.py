@@ -39,10 +39,10 @@ from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
-from gpuyard.engines.slurm.accounting import JobRow
-from gpuyard.engines.slurm.commands import Commands
-from gpuyard.engines.slurm.forms import models_of
-from gpuyard.engines.slurm.site import Site, from_commands, from_files, sources
+from gpuyard.engines.slurm.calls.commands import Commands
+from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.site.site import Site, from_commands, from_files, sources
+from gpuyard.engines.slurm.words.forms import models_of
 from gpuyard.model import PolicySpec
 from gpuyard.policies import registry
 from gpuyard.sim.simulate import Simulation

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Any, NamedTuple
 
-from gpuyard.cli.fleet import uniform_pool
+from gpuyard.cli.commands.foresight.fleet import uniform_pool
 from gpuyard.core import State
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.schedule.policy import Policy

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from gpuyard.cli.bench import peak_rss_mib
-from gpuyard.cli.fleet import uniform_pool
+from gpuyard.cli.commands.bench.bench import peak_rss_mib
+from gpuyard.cli.commands.foresight.fleet import uniform_pool
 from gpuyard.errors import BadInput
 from gpuyard.model import Settings
 from gpuyard.policies.registry import PRESETS, build

@@ -8,7 +8,6 @@ import ast
 import re
 import subprocess
 import tomllib
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -20,10 +19,6 @@ PACKAGE = ROOT / "src" / "gpuyard"
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 FOLDER_FILES_MAX = 20
-FOLDERS_TO_DIVIDE = {
-    PACKAGE / name for name in ("api", "cli", "cli/slurm", "control", "engines/local", "engines/slurm")
-}
-"""Folders that have more: named in a warning until somebody finds the wings in them. Take away, add none."""
 
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "util", "utils"}
 
@@ -144,23 +139,14 @@ def test_no_package_imports_itself_for_types_alone() -> None:
 
 
 def test_folders_are_small_enough_to_know_them() -> None:
-    """Elsewhere a warning: a folder is divided where there is an idea to divide it by."""
     files = [
         *modules(),
         *(ROOT / "tests" / "harness").rglob("*.py"),
         *(ROOT / "tests" / "rigs").rglob("*.py"),
     ]
     counts = Counter(path.parent for path in files)
-    large = {folder: n for folder, n in sorted(counts.items()) if n > FOLDER_FILES_MAX}
-    elsewhere = [f"{at(folder)} ({n})" for folder, n in large.items() if folder in FOLDERS_TO_DIVIDE]
 
-    if elsewhere:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.warn(f"over {FOLDER_FILES_MAX} files: {', '.join(elsewhere)}", stacklevel=1)
-    assert [] == [
-        f"{at(folder)}: {n} files" for folder, n in large.items() if folder not in FOLDERS_TO_DIVIDE
-    ]
+    assert [] == [f"{at(folder)}: {n} files" for folder, n in sorted(counts.items()) if n > FOLDER_FILES_MAX]
 
 
 def test_module_names_say_what_is_inside() -> None:

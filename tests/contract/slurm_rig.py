@@ -6,8 +6,8 @@ from pathlib import Path
 
 from contract.rigs import GPUS, Program, pids_of, recipe_of, seen_lines
 from gpuyard.engines.contract import Recipe
-from gpuyard.engines.slurm.client import CommandClient
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.client import CommandClient
+from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
 from rigs.slurm.cluster import SlurmCluster

@@ -10,7 +10,7 @@ import pytest
 
 from contract.rigs import EPOCH, SEVERAL_NODES, LocalRig, Program, ended, launch, look, until, until_alive
 from gpuyard.engines.contract import Answer, Launch, Part, Phase, Recipe, Report, StopRequest
-from gpuyard.engines.local.mps import THROUGH
+from gpuyard.engines.local.gpus.mps import THROUGH
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice
 

@@ -15,8 +15,8 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until_alive
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
-from gpuyard.engines.local import processes
 from gpuyard.engines.local.client import Spawner
+from gpuyard.engines.machine import processes
 from gpuyard.model import Outcome
 
 LONG = Program(run_ms=60_000)

@@ -7,10 +7,10 @@ import pytest
 from contract.rigs import EPOCH, Program, ended, launch, until_alive
 from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, StopRequest
-from gpuyard.engines.slurm.client import CommandClient
-from gpuyard.engines.slurm.commands import OutOfReach
+from gpuyard.engines.slurm.calls.client import CommandClient
+from gpuyard.engines.slurm.calls.commands import OutOfReach
+from gpuyard.engines.slurm.calls.rest import RestClient
 from gpuyard.engines.slurm.engine import SlurmEngine
-from gpuyard.engines.slurm.rest import RestClient
 from gpuyard.model import Outcome
 
 pytestmark = pytest.mark.slurm

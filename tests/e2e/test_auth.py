@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.tokens import LOOK_S
+from gpuyard.control.access.tokens import LOOK_S
 from rigs.certificates import make_certificate
 from rigs.kills import Server
 from rigs.teams import CONFIG

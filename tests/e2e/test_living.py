@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuyard.cli import history
-from gpuyard.control.queue_rows import QUEUE_COLUMNS
+from gpuyard.cli.commands.jobs import history
+from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS
 from gpuyard.reports.nodes import REPORT as NODES
 
 from .conftest import Box

@@ -10,14 +10,14 @@ from pathlib import Path
 import jwt
 import pytest
 
-from gpuyard.cli import oidc as flow
+from gpuyard.cli.commands.people import oidc as flow
 from gpuyard.config.values import Account, Oidc
-from gpuyard.control import oidc as server
-from gpuyard.control.oidc import Provider
-from gpuyard.control.people import UserDirectory
+from gpuyard.control.access import oidc as server
+from gpuyard.control.access.oidc import Provider
+from gpuyard.control.access.people import UserDirectory
+from gpuyard.control.access.rights import Right, Role
+from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
-from gpuyard.control.rights import Right, Role
-from gpuyard.control.tokens import Unknown
 from rigs.oidc_browser import browse
 from rigs.teams import CONFIG, ME
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.local.mps_faults import NOTICE_MS
+from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS
 
 from .conftest import Box, until
 

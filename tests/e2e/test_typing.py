@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpuyard.cli.commands import ALIASES
 from gpuyard.cli.completing import offered
+from gpuyard.cli.line.commands import ALIASES
 
 from .conftest import Box, terminal_of
 

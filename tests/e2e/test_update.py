@@ -39,7 +39,10 @@ CHANGED = CONFIG.replace("limit: 6", "limit: 5")
 
 CUT = """
 import sys, time
-from gpuyard.control.books import Books
+try:
+    from gpuyard.control.replica.books import Books
+except ImportError:  # an earlier release
+    from gpuyard.control.books import Books
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     now_ms = int(time.time() * 1000)
@@ -49,7 +52,10 @@ with open_store(sys.argv[1]) as store:
 
 DUMP = """
 import json, sys
-from gpuyard.control.books import Books, dump
+try:
+    from gpuyard.control.replica.books import Books, dump
+except ImportError:  # an earlier release
+    from gpuyard.control.books import Books, dump
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     books = Books(store)

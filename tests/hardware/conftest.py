@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.local import nvml
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.machine import nvml
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MIG_MODELS
 from hardware import guard, put_back, settings

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpuyard.engines.local import persistence
-from gpuyard.engines.local.mig import Slices
-from gpuyard.engines.local.mig_nvml import NvmlCutter
-from gpuyard.engines.local.mps import Mps
+from gpuyard.engines.local.gpus import persistence
+from gpuyard.engines.local.gpus.mig import Slices
+from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
+from gpuyard.engines.local.gpus.mps import Mps
 from gpuyard.model.mig import MIG_MODELS
 
 DOWN_S = 120

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gpuyard.api.client import Client
-from gpuyard.engines.local import persistence
-from gpuyard.engines.local.mig_nvml import NvmlCutter, same_geometry
+from gpuyard.engines.local.gpus import persistence
+from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter, same_geometry
 
 from .conftest import Hardware
 

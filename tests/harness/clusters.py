@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.loop import Sighting, Step
+from gpuyard.control.loop.loop import Sighting, Step
 from gpuyard.engines.contract import Answer, Launch, NodeReport, Phase, Reply, Report, StopRequest, Transient
 from gpuyard.store import StoreFull
 from gpuyard.testing import SimEngine

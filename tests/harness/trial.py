@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from gpuyard.control.books import Books
-from gpuyard.control.loop import Controller
+from gpuyard.control.loop.loop import Controller
+from gpuyard.control.replica.books import Books
 from gpuyard.core.explain.admission import never
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale

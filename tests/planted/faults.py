@@ -103,14 +103,14 @@ FAULTS = [
     ),
     Planted(
         "one key for all attempts",
-        "control/attempt_keys.py",
+        "control/replica/attempt_keys.py",
         '    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"\n',
         '    return f"{yard}-{submitted_ms:x}-{job_id}-1"\n',
         LOOP,
     ),
     Planted(
         "a start is assumed to have worked",
-        "control/act.py",
+        "control/loop/act.py",
         "        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:\n"
         '            if pace.due("start", key, now_ms):\n',
         "        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:\n"
@@ -119,28 +119,28 @@ FAULTS = [
     ),
     Planted(
         "orphans are never stopped",
-        "control/act.py",
+        "control/loop/act.py",
         "            halts.append(StopRequest(key, Outcome.CANCELLED, 0))\n",
         "            pass\n",
         LOOP,
     ),
     Planted(
         "unknown is read as success",
-        "control/observe.py",
+        "control/loop/observe.py",
         "        events.append(AttemptUnknown(now_ms, job_id, attempt))\n",
         "        events.append(AttemptEnded(now_ms, job_id, attempt, Outcome.COMPLETED))\n",
         SEEDS,
     ),
     Planted(
         "unknown is taken for gone at once",
-        "control/loop.py",
+        "control/loop/loop.py",
         "            if key in seen.barred:\n",
         "            if key in seen.barred or record.phase is AttemptState.UNKNOWN:\n",
         SEEDS,
     ),
     Planted(
         "an unsure stop is taken for done",
-        "control/driving.py",
+        "control/loop/driving.py",
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer is not Answer.REFUSED:\n",
         SEEDS,
@@ -154,7 +154,7 @@ FAULTS = [
     ),
     Planted(
         "a failed write stays in the books",
-        "control/books.py",
+        "control/replica/books.py",
         "                    self._wrong = True\n",
         "                    pass\n",
         "tests/unit/control/test_books.py",
@@ -175,21 +175,21 @@ FAULTS = [
     ),
     Planted(
         "a key may be claimed twice",
-        "engines/local/supervisor.py",
+        "engines/local/attempt/supervisor.py",
         "        if not files.create(files.CLAIM, claim, durable=False):\n",
         "        files.create(files.CLAIM, claim, durable=False)\n        if False:\n",
         CONTRACT,
     ),
     Planted(
         "a reused pid is taken for the supervisor",
-        "engines/local/processes.py",
+        "engines/machine/processes.py",
         "stat is not None and stat.ticks == identity.ticks and not _gone",
         "stat is not None and not _gone",
         CONTRACT,
     ),
     Planted(
         "another boot is not noticed",
-        "engines/local/processes.py",
+        "engines/machine/processes.py",
         "    if identity.boot != boot or identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
         "    if identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
         CONTRACT,
@@ -204,7 +204,7 @@ FAULTS = [
     ),
     Planted(
         "a stop that was told is taken for a stop that is over",
-        "control/driving.py",
+        "control/loop/driving.py",
         "            if reply.answer is Answer.BARRED:\n",
         "            if reply.answer in (Answer.BARRED, Answer.DONE):\n",
         LOOP,

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from gpuyard.api.replica import Replica
-from gpuyard.control.plain_views import node_view
-from gpuyard.control.queue_list import Filter, QueueList
-from gpuyard.control.reading.judged import Judged
+from gpuyard.api.connecting.replica import Replica
+from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.nodes import NodesReading
+from gpuyard.control.reading.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, Publisher
 from gpuyard.control.reading.rows import told
-from gpuyard.control.rights import ALL, Sight
+from gpuyard.control.replica.judged import Judged
+from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load
 from gpuyard.core.state.dump import dump
 from gpuyard.model import After, AfterKind, Event, Job, JobSubmitted, Plan, PolicySpec

@@ -12,7 +12,7 @@ from gpuyard.config.slurm.exporting import Wishes, export
 from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
-from gpuyard.engines.slurm import site
+from gpuyard.engines.slurm.site import site
 from rigs.slurm.policy import StandIn, said, site_texts
 
 MODELS = ("H100", "A100-80GB", "T4", "L40S", "V100")

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from gpuyard.control.people import is_person
+from gpuyard.control.access.people import is_person
 
 _PASSWD = Path("/etc/passwd")
 _CLONE_NEWNS = 0x00020000

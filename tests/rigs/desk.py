@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuyard.control.books import Books, Draft
-from gpuyard.control.committer import Committer
-from gpuyard.control.desk import Desk
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
-from gpuyard.control.queue_list import EVERYTHING, Filter
-from gpuyard.control.reading.judged import Judged
-from gpuyard.control.views import Views
-from gpuyard.control.wishes import Asked, Wish
+from gpuyard.control.access.people import Person
+from gpuyard.control.commands.desk import Desk
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.wishes import Asked, Wish
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.judged import Judged
+from gpuyard.control.views.queue_list import EVERYTHING, Filter
+from gpuyard.control.views.views import Views
 from gpuyard.core import decide
 from gpuyard.model import (
     AttemptEnded,

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuyard.api.app import build
-from gpuyard.api.peers import PEER
-from gpuyard.api.serving import gate_of
-from gpuyard.control.people import Person
-from gpuyard.control.rights import EVERYTHING, Right, Role
+from gpuyard.api.edge.peers import PEER
+from gpuyard.api.server.app import build
+from gpuyard.api.server.serving import gate_of
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import EVERYTHING, Right, Role
+from gpuyard.control.access.tokens import Asked
 from gpuyard.control.serve import Options, Yard
-from gpuyard.control.tokens import Asked
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
 from rigs.described import Description

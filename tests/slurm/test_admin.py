@@ -14,10 +14,10 @@ from types import ModuleType
 import pytest
 
 from gpuyard.config.reading import load, loads
-from gpuyard.engines.slurm.accounting import JobRow
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
-from gpuyard.engines.slurm.site import from_commands
+from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.site.site import from_commands
 from rigs.slurm.cluster import SlurmCluster
 from rigs.slurm.policy import said
 

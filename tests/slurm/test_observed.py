@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from e2e.conftest import Box
-from gpuyard.engines.slurm.accounting import read_jobs
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import key_of
-from gpuyard.engines.slurm.site import answer, sources
+from gpuyard.engines.slurm.site.accounting import read_jobs
+from gpuyard.engines.slurm.site.site import answer, sources
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.xdist_group("slurm-admin")

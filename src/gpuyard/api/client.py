@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gpuyard.api.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
-from gpuyard.api.surroundings import environment, here, umask
+from gpuyard.api.connecting.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
+from gpuyard.api.connecting.surroundings import environment, here, umask
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import API
 

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from gpuyard.cli.commands import ENTRIES, HELP, resolved
-from gpuyard.cli.complaints import ended
+from gpuyard.cli.line.commands import ENTRIES, HELP, resolved
+from gpuyard.cli.line.complaints import ended
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(words: list[str]) -> int:
     first, *rest = words or [""]
     if first in ENTRIES and first != "slurm":
-        from gpuyard.cli.reading import called
+        from gpuyard.cli.line.reading import called
 
         return called(f"yard {first}", first, ENTRIES[first], rest)
     if first == "slurm":
@@ -39,10 +39,10 @@ def _run(words: list[str]) -> int:
         print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
         return 0
     if not first or first in HELP:
-        from gpuyard.cli.help import page, print_page
+        from gpuyard.cli.line.help import page, print_page
 
         return print_page(page(), asked=bool(first))
-    from gpuyard.cli.reading import unknown_command, unknown_option
+    from gpuyard.cli.line.reading import unknown_command, unknown_option
 
     if first.startswith("-"):
         raise unknown_option("yard", first.partition("=")[0], ["--version"])

@@ -7,7 +7,7 @@ answer there is nothing to offer.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuyard.cli.commands import ENTRIES, resolved, sections
+from gpuyard.cli.line.commands import ENTRIES, resolved, sections
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -134,7 +134,7 @@ def _pieces(name: str, rest: list[str]) -> tuple[list[Piece], list[str]] | list[
             return []
         rest = rest[rest.index(word) + 1 :]
         name, entry = word, entry.below[word]
-    from gpuyard.cli.reading import Parameter, parameters
+    from gpuyard.cli.line.reading import Parameter, parameters
 
     found = []
     for each in parameters(entry.function(name)):

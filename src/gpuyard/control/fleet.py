@@ -20,17 +20,17 @@ from gpuyard.config.values import (
 )
 from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine, Permanent
-from gpuyard.engines.local import nvml
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here, Pretended
 from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.machine import nvml
 from gpuyard.engines.registry import Context, EngineKind, kind_of
-from gpuyard.engines.slurm.client import Client, CommandClient
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.client import Client, CommandClient
+from gpuyard.engines.slurm.calls.commands import Commands
+from gpuyard.engines.slurm.calls.rest import RestClient
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import Site
 from gpuyard.engines.slurm.observed import ObservedSlurm
-from gpuyard.engines.slurm.rest import RestClient
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS

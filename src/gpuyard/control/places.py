@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from gpuyard.errors import YardError
 
 if TYPE_CHECKING:
-    from gpuyard.engines.local.processes import Identity
+    from gpuyard.engines.machine.processes import Identity
 
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
@@ -284,7 +284,7 @@ class Instance:
 
     def write(self, note: dict[str, object]) -> None:
         """Tell others about this server."""
-        from gpuyard.engines.local import processes  # noqa: PLC0415 (few commands need it)
+        from gpuyard.engines.machine import processes  # noqa: PLC0415 (few commands need it)
 
         pid, ticks, boot = processes.myself(processes.boot_id())
         content = json.dumps({"pid": pid, "ticks": ticks, "boot": boot, **note}).encode().ljust(_NOTE_BYTES)
@@ -322,14 +322,14 @@ class Instance:
         """Tell the server to end: that process, and none that got its number later. Whether it was there."""
         import signal  # noqa: PLC0415
 
-        from gpuyard.engines.local import processes  # noqa: PLC0415
+        from gpuyard.engines.machine import processes  # noqa: PLC0415
 
         server = self._server()
         return server is not None and processes.signal_to(server, signal.SIGTERM, server.boot)
 
     def _server(self) -> "Identity | None":
         """The process that wrote the note, while it lives."""
-        from gpuyard.engines.local import processes  # noqa: PLC0415
+        from gpuyard.engines.machine import processes  # noqa: PLC0415
 
         note = self.note()
         pid, ticks, boot = note.get("pid"), note.get("ticks"), note.get("boot")

@@ -1,12 +1,12 @@
 """What a report may read of a yard. Nothing here changes anything."""
 
-from gpuyard.control.audit import audit
-from gpuyard.control.configs import Configurations
-from gpuyard.control.labels import row_label
+from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
+from gpuyard.control.replica.labels import row_label
 from gpuyard.control.serve import Yard
-from gpuyard.control.signals import gpus_view
-from gpuyard.control.views import Views
+from gpuyard.control.views.audit import audit
+from gpuyard.control.views.signals import gpus_view
+from gpuyard.control.views.views import Views
 from gpuyard.store import Store
 from gpuyard.wire.replies.fleet import GpusReply
 from gpuyard.wire.replies.people import AuditLine

@@ -19,30 +19,30 @@ from typing import Any, cast
 
 from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
-from gpuyard.control.attempt_keys import attempt_key, key_of
-from gpuyard.control.books import Books
+from gpuyard.control.access.doors import Doors
+from gpuyard.control.access.oidc import Provider
+from gpuyard.control.access.people import person
+from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
-from gpuyard.control.committer import Committer
-from gpuyard.control.configs import Configurations, StartFile
-from gpuyard.control.desk import Desk
-from gpuyard.control.doors import Doors
+from gpuyard.control.commands.configs import Configurations, StartFile
+from gpuyard.control.commands.desk import Desk
 from gpuyard.control.fleet import Fleet, chosen
-from gpuyard.control.foresight.follower import Follower
-from gpuyard.control.foresight.thought import Beside
-from gpuyard.control.leading import Leader
-from gpuyard.control.memory import Witness, open_memory
-from gpuyard.control.node_names import numbers_named
-from gpuyard.control.oidc import Provider
-from gpuyard.control.people import person
+from gpuyard.control.loop.leading import Leader
+from gpuyard.control.loop.memory import Witness, open_memory
+from gpuyard.control.loop.several import SeveralEngines
 from gpuyard.control.places import PORT, DataDir
-from gpuyard.control.projections.filling import Filler
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
-from gpuyard.control.reserve import Reserve
-from gpuyard.control.retention import Pruner
-from gpuyard.control.several import SeveralEngines
-from gpuyard.control.tokens import TokenService
-from gpuyard.control.views import Views
+from gpuyard.control.replica.attempt_keys import attempt_key, key_of
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.follower import Follower
+from gpuyard.control.replica.node_names import numbers_named
+from gpuyard.control.replica.thought import Beside
+from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.reserve import Reserve
+from gpuyard.control.upkeep.retention import Pruner
+from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
 from gpuyard.engines.contract import Engine, EngineError, Phase
@@ -97,7 +97,7 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_QUESTIONS = ("gpuyard.control.views", "gpuyard.control.foresight.oracle")
+_QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
 
 

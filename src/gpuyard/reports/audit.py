@@ -8,8 +8,8 @@ from gpuyard.reports.table import Column, Table, clock
 from gpuyard.wire.endpoints import AUDIT
 
 if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
-    from gpuyard.control.rights import Sight
     from gpuyard.wire.replies.people import AuditReply
 
 

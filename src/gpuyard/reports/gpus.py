@@ -8,8 +8,8 @@ from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import GPUS
 
 if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
-    from gpuyard.control.rights import Sight
     from gpuyard.wire.replies.fleet import GpusReply
 
 

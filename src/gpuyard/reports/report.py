@@ -7,8 +7,8 @@ from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Endpoint
 
 if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
-    from gpuyard.control.rights import Sight
 
 R = TypeVar("R")
 Build = Callable[["Readings", Mapping[str, Any], "Sight"], Table]

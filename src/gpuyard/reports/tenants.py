@@ -9,8 +9,8 @@ from gpuyard.reports.table import Column, Row, Table, number
 from gpuyard.wire.endpoints import TENANTS
 
 if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
-    from gpuyard.control.rights import Sight
     from gpuyard.wire.replies.tenants import TenantsReply
 
 

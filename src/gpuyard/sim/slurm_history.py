@@ -8,7 +8,7 @@ Jobs that never ran and, unless requested, jobs without GPUs are left out and co
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.engines.slurm.accounting import JobRow
+from gpuyard.engines.slurm.site.accounting import JobRow
 from gpuyard.errors import BadInput
 from gpuyard.model import JobSpec
 from gpuyard.sim.trace import Trace

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
-from gpuyard.control.books import Books, Draft
-from gpuyard.control.loop import Controller, Step
+from gpuyard.control.loop.loop import Controller, Step
+from gpuyard.control.replica.books import Books, Draft
 from gpuyard.engines.contract import Engine, Recipe
 from gpuyard.model import (
     Ask,

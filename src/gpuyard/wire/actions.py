@@ -1,4 +1,4 @@
-"""What an endpoint does, which decides which people may ask it (`control/rights.py`)."""
+"""What an endpoint does, which decides which people may ask it (`control/access/rights.py`)."""
 
 from enum import Enum
 

@@ -1,7 +1,8 @@
 """The endpoints of the API, in one table: how each is asked, what it does, what it takes and what it answers.
 
-The server makes its routes and the description of the API from it (`api/routes.py`), the client its calls
-(`api/client.py`); `replies/` has the forms of the answers, `api/schemas.py` those of the bodies, both by their names.
+The server makes its routes and the description of the API from it (`api/edge/routes.py`), the client its calls
+(`api/client.py`); `replies/` has the forms of the answers, `api/messages/schemas.py` those of the bodies, both by their
+names.
 """
 
 from collections.abc import Mapping

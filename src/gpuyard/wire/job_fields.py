@@ -1,7 +1,7 @@
 """The fields of a job, in one table: what each holds, within which bounds, and the option of `yard submit` for it.
 
-The body of a submission (`api/schemas.py`) takes bounds, defaults and texts from here, native YAML (`intake`) its keys
-and how they are read, and the command line its bounds. A field that is added here is taken in all three.
+The body of a submission (`api/messages/schemas.py`) takes bounds, defaults and texts from here, native YAML (`intake`)
+its keys and how they are read, and the command line its bounds. A field that is added here is taken in all three.
 """
 
 from enum import Enum

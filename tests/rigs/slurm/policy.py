@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuyard.config import Config
 from gpuyard.config.slurm.exporting_accounts import people
-from gpuyard.engines.slurm.forms import duration_text
+from gpuyard.engines.slurm.words.forms import duration_text
 from gpuyard.model import CATALOGUE, Tenant
 from gpuyard.model.units import MILLI
 
@@ -176,7 +176,7 @@ def site_texts(files: dict[str, str], cluster: str) -> dict[str, str]:
 
 
 def _node_lines(line: str, homes: dict[str, str]) -> list[str]:
-    from gpuyard.engines.slurm.forms import hosts  # noqa: PLC0415
+    from gpuyard.engines.slurm.words.forms import hosts  # noqa: PLC0415
 
     words = dict(word.split("=", 1) for word in line.split())
     features = words.get("Feature", "(null)")

@@ -4,12 +4,12 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuyard.control.books import Books
-from gpuyard.control.slurm_watch import FIRST_MS, SlurmObserver
-from gpuyard.engines.slurm.accounting import JobRow, Jobs
-from gpuyard.engines.slurm.commands import OutOfReach
-from gpuyard.engines.slurm.forms import tres
-from gpuyard.engines.slurm.site import Site, read
+from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
+from gpuyard.control.replica.books import Books
+from gpuyard.engines.slurm.calls.commands import OutOfReach
+from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
+from gpuyard.engines.slurm.site.site import Site, read
+from gpuyard.engines.slurm.words.forms import tres
 from gpuyard.model import ConfigSet, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import open_store

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api import bodies
-from gpuyard.api.bodies import KEYS_MAX, object_of
-from gpuyard.api.problems import Problem
-from gpuyard.api.schemas import JobRequest, ManyRequest, checked
+from gpuyard.api.messages import bodies
+from gpuyard.api.messages.bodies import KEYS_MAX, object_of
+from gpuyard.api.messages.problems import Problem
+from gpuyard.api.messages.schemas import JobRequest, ManyRequest, checked
 
 MANY = {
     "keys": b"{" + b",".join([b'"k%d":0' % n for n in range(28_000)]) + b"}",

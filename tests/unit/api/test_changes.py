@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api import changes
-from gpuyard.api.changes import Beat, _Changes
-from gpuyard.api.replica import Replica
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
+from gpuyard.api.connecting.replica import Replica
+from gpuyard.api.handlers import changes
+from gpuyard.api.handlers.changes import Beat, _Changes
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import EVERYTHING, Sight
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.reading import changes as window_module
 from gpuyard.control.reading import publisher
-from gpuyard.control.rights import EVERYTHING, Sight
 from gpuyard.model import Verb
 from rigs.desk import ROOT, Rig, granted, listed, rig
 from rigs.teams import ADMIN, ROLES, Team, team

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.client import Client, NoServer, Refused
-from gpuyard.api.fields import indices
-from gpuyard.api.finding import address as address_of
+from gpuyard.api.connecting.finding import address as address_of
+from gpuyard.api.messages.fields import indices
 from gpuyard.errors import BadInput
 
 

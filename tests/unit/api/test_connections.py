@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from gpuyard.api import connections
-from gpuyard.api.connections import Config, Crowd, PeerProtocol, look_after
+from gpuyard.api.server import connections
+from gpuyard.api.server.connections import Config, Crowd, PeerProtocol, look_after
 
 ASK = b"GET /x HTTP/1.1\r\nHost: x\r\n"
 
@@ -177,7 +177,7 @@ def test_users_of_the_machine_keep_a_part_and_descriptors_are_left() -> None:
 def test_a_server_has_more_descriptors_and_its_jobs_what_it_was_started_with() -> None:
     code = (
         "import resource, subprocess, sys, time\n"
-        "from gpuyard.engines.local import descriptors\n"
+        "from gpuyard.engines.machine import descriptors\n"
         "print(descriptors.raise_limit())\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "descriptors.give_back(child.pid)\n"

@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from gpuyard.api import client, schemas
+from gpuyard.api import client
+from gpuyard.api.messages import schemas
 from gpuyard.wire import described, endpoints
 from gpuyard.wire.endpoints import ENDPOINTS, Endpoint
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.pace import BURST_S, SHARE, Pace
-from gpuyard.api.streams import PIECE_BYTES_MAX, _Streams
-from gpuyard.control.labels import Label
-from gpuyard.control.people import Person
+from gpuyard.api.edge.pace import BURST_S, SHARE, Pace
+from gpuyard.api.handlers.streams import PIECE_BYTES_MAX, _Streams
+from gpuyard.control.access.people import Person
+from gpuyard.control.replica.labels import Label
 
 FOLLOWERS = 30
 LOOK_S = 0.002

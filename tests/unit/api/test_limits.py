@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import queue_list
+from gpuyard.control.views import queue_list
 from rigs.desk import listed
 from rigs.teams import CONFIG, Team, team
 

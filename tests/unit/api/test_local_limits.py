@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.peers import PEER
-from gpuyard.api.serving import gate_of
+from gpuyard.api.edge.peers import PEER
+from gpuyard.api.server.serving import gate_of
 from gpuyard.config.values import Access, Limits
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.api.schemas import JobRequest
+from gpuyard.api.messages.schemas import JobRequest
 
 
 @pytest.mark.parametrize(

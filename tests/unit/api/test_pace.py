@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.pace import (
+from gpuyard.api.edge.pace import (
     ALONE_AT_ONCE,
     AT_ONCE,
     BURST_S,

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.api.peers import PEER, LocalAuthenticator
+from gpuyard.api.edge.peers import PEER, LocalAuthenticator
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
-from gpuyard.control.doors import Doors
-from gpuyard.control.people import Person, UserDirectory
+from gpuyard.control.access.doors import Doors
+from gpuyard.control.access.people import Person, UserDirectory
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
 ADDED = CONFIG.replace(

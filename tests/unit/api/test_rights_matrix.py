@@ -15,11 +15,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from gpuyard.api.client import Client
-from gpuyard.api.peers import OPEN_PATHS
-from gpuyard.api.routes import ACTION
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
-from gpuyard.control.rights import EVERYTHING
+from gpuyard.api.edge.peers import OPEN_PATHS
+from gpuyard.api.edge.routes import ACTION
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import EVERYTHING
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.wire.actions import Action
 from gpuyard.wire.endpoints import DESCRIPTION
 from rigs.teams import ADMIN, CONFIG, ROLES, Answer, Team, team

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.control.tokens import LOOK_S
+from gpuyard.control.access.tokens import LOOK_S
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import StoreUnreachable
 from rigs.teams import CONFIG, ME, Team, team

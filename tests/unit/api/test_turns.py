@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gpuyard.api.problems import Problem
-from gpuyard.api.turns import ALL_WAITING_MAX, WAITING_MAX, Turns
-from gpuyard.control.people import Person
+from gpuyard.api.edge.turns import ALL_WAITING_MAX, WAITING_MAX, Turns
+from gpuyard.api.messages.problems import Problem
+from gpuyard.control.access.people import Person
 
 
 def person(number: int) -> Person:

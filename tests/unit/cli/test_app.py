@@ -13,9 +13,9 @@ import pytest
 
 import gpuyard
 from gpuyard import __version__
-from gpuyard.cli.commands import ENTRIES, Entry
-from gpuyard.cli.options import PRESETS
-from gpuyard.cli.simulate import Format
+from gpuyard.cli.commands.foresight.simulate import Format
+from gpuyard.cli.line.commands import ENTRIES, Entry
+from gpuyard.cli.line.options import PRESETS
 from gpuyard.policies import registry
 from gpuyard.sim.traces import FORMATS
 

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import pytest
 
-from gpuyard.api.calling import Refused
-from gpuyard.cli import apply
+from gpuyard.api.connecting.calling import Refused
+from gpuyard.cli.commands.config import apply
 from gpuyard.errors import YardError
 
 from .conftest import EXAMPLE, Yard

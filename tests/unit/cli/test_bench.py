@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.bench_yard import bench_yard
+from gpuyard.cli.commands.bench.bench_yard import bench_yard
 from gpuyard.sim.study import first_jobs
 from gpuyard.sim.traces import load
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli import jobfields
-from gpuyard.cli.defaults import defaults, read
-from gpuyard.cli.options import Called
+from gpuyard.cli.commands.submit import jobfields
+from gpuyard.cli.connection.defaults import defaults, read
+from gpuyard.cli.line.options import Called
 from gpuyard.errors import BadInput
 
 
@@ -75,7 +75,9 @@ def test_a_folder_of_somebody_else_holds_no_defaults(file: Path) -> None:
     """`sudo -u` keeps HOME: the command of that user is not refused for a folder that it cannot look into."""
     file.write_text("tenant: research\n", encoding="utf-8")
     file.parent.chmod(0o700)
-    program = "import os; from gpuyard.cli.defaults import defaults; os.setuid(65534); print(defaults())"
+    program = (
+        "import os; from gpuyard.cli.connection.defaults import defaults; os.setuid(65534); print(defaults())"
+    )
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli import demo
+from gpuyard.cli.commands.foresight import demo
 from gpuyard.config.reading import loads
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import never

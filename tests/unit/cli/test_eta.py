@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import pytest
 
-from gpuyard.cli import eta
+from gpuyard.cli.commands.jobs import eta
 
 from .conftest import Yard as Command
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.jobfields import _gpus
+from gpuyard.cli.commands.submit.jobfields import _gpus
 from gpuyard.errors import BadInput
 
 

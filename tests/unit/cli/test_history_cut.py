@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gpuyard.api.client import Page
-from gpuyard.cli import history
-from gpuyard.cli.options import Output
+from gpuyard.cli.commands.jobs import history
+from gpuyard.cli.line.options import Output
 
 
 class Yard:

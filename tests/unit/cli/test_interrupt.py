@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.bench_yard import bench_yard
+from gpuyard.cli.commands.bench.bench_yard import bench_yard
 from gpuyard.sim.traces import save
 
 from .conftest import environment

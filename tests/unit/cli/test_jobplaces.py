@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.jobplaces import limit_s, moment_ms, place, variables
-from gpuyard.cli.options import Option
-from gpuyard.cli.reading import Parameter, parameters
-from gpuyard.cli.submit import submit
+from gpuyard.cli.commands.submit.jobplaces import limit_s, moment_ms, place, variables
+from gpuyard.cli.commands.submit.submit import submit
+from gpuyard.cli.line.options import Option
+from gpuyard.cli.line.reading import Parameter, parameters
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 from gpuyard.intake.native_fields import FIELDS
@@ -104,7 +104,7 @@ def test_a_deadline_that_is_over_is_refused() -> None:
 
 def test_a_time_limit_is_read_without_the_configuration() -> None:
     code = (
-        "import sys; from gpuyard.cli.jobplaces import limit_s; "
+        "import sys; from gpuyard.cli.commands.submit.jobplaces import limit_s; "
         "print(limit_s('--time', '1h30m'), *[name for name in sys.modules if name.startswith('gpuyard.')])"
     )
     seconds, *loaded = subprocess.run(

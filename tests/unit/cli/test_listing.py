@@ -2,8 +2,9 @@
 
 import pytest
 
-from gpuyard.cli import listing, progress
-from gpuyard.cli.listing import Column, Grid
+from gpuyard.cli.listings import listing
+from gpuyard.cli.listings.listing import Column, Grid
+from gpuyard.cli.terminal import progress
 
 GRID = Grid(
     [

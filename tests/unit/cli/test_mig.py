@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli import mig
-from gpuyard.cli.mig import picture
+from gpuyard.cli.commands.yard import mig
+from gpuyard.cli.commands.yard.mig import picture
 from gpuyard.errors import BadInput
 from gpuyard.model.mig import MIG_MODELS
 

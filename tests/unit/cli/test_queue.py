@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.queue import print_queue
+from gpuyard.cli.commands.jobs.queue import print_queue
 
 
 def row(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.cli.commands import ALIASES, ENTRIES, Entry
-from gpuyard.cli.complaints import Misuse
-from gpuyard.cli.options import Called, Output
-from gpuyard.cli.reading import HelpWanted, Parameter, parameters, read
+from gpuyard.cli.line.commands import ALIASES, ENTRIES, Entry
+from gpuyard.cli.line.complaints import Misuse
+from gpuyard.cli.line.options import Called, Output
+from gpuyard.cli.line.reading import HelpWanted, Parameter, parameters, read
 from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
 
 from .conftest import Yard
@@ -180,29 +180,29 @@ def test_a_variable_stands_in_for_what_is_left_out(monkeypatch: pytest.MonkeyPat
 
 def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
     names = [
-        "gpuyard.cli.defrag",
-        "gpuyard.cli.down",
-        "gpuyard.cli.eta",
-        "gpuyard.cli.history",
-        "gpuyard.cli.logs",
-        "gpuyard.cli.nodes",
-        "gpuyard.cli.prune",
-        "gpuyard.cli.queue",
-        "gpuyard.cli.reports",
+        "gpuyard.cli.commands.yard.defrag",
+        "gpuyard.cli.commands.yard.down",
+        "gpuyard.cli.commands.jobs.eta",
+        "gpuyard.cli.commands.jobs.history",
+        "gpuyard.cli.commands.jobs.logs",
+        "gpuyard.cli.commands.yard.nodes",
+        "gpuyard.cli.commands.yard.prune",
+        "gpuyard.cli.commands.jobs.queue",
+        "gpuyard.cli.commands.reports",
         "gpuyard.reports.audit",
         "gpuyard.reports.gpus",
         "gpuyard.reports.nodes",
         "gpuyard.reports.tenants",
-        "gpuyard.cli.run",
-        "gpuyard.cli.share",
-        "gpuyard.cli.show",
-        "gpuyard.cli.submit",
-        "gpuyard.cli.verbs",
-        "gpuyard.cli.why",
+        "gpuyard.cli.commands.submit.run",
+        "gpuyard.cli.commands.people.share",
+        "gpuyard.cli.commands.jobs.show",
+        "gpuyard.cli.commands.submit.submit",
+        "gpuyard.cli.commands.jobs.verbs",
+        "gpuyard.cli.commands.jobs.why",
         "gpuyard.cli.app",
-        "gpuyard.cli.tables",
-        "gpuyard.cli.complaints",
-        "gpuyard.cli.commands",
+        "gpuyard.cli.listings.tables",
+        "gpuyard.cli.line.complaints",
+        "gpuyard.cli.line.commands",
     ]
     code = f"import sys, gpuyard.api.client, {', '.join(names)}; print(*sorted(sys.modules))"
     loaded = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli import service, unit
+from gpuyard.cli.commands.yard import service, unit
 from gpuyard.errors import BadInput, YardError
 from rigs.postgres import install as install_package
 from rigs.postgres import skip_or_fail

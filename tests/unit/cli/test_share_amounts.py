@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.cli.share import _amounts
+from gpuyard.cli.commands.people.share import _amounts
 
 
 @pytest.mark.parametrize(

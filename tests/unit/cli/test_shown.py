@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuyard.cli import show
-from gpuyard.cli import shown as module
-from gpuyard.cli.shown import shown, shown_lines
-from gpuyard.cli.streams import notice
-from gpuyard.cli.tables import emit
+from gpuyard.cli.commands.jobs import show
+from gpuyard.cli.listings.tables import emit
+from gpuyard.cli.terminal import shown as module
+from gpuyard.cli.terminal.shown import shown, shown_lines
+from gpuyard.cli.terminal.streams import notice
 from gpuyard.reports.table import Column
 
 STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"

@@ -254,7 +254,7 @@ def test_an_interrupt_before_the_first_result_leaves_an_empty_comparison(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpuyard.cli.progress.Bar.begin", stop)
+    monkeypatch.setattr("gpuyard.cli.terminal.progress.Bar.begin", stop)
     done = yard(
         "simulate", "--trace", jobs, "--gpus", 8, "--policy", "fifo", "-o", output, "--report", "r.html"
     )

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gpuyard.cli.show import story
-from gpuyard.cli.tries import last_try_text, tries_table
+from gpuyard.cli.commands.jobs.show import story
+from gpuyard.cli.commands.jobs.tries import last_try_text, tries_table
 
 T = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.waiting import Waiting, span, words
+from gpuyard.cli.commands.jobs.waiting import Waiting, span, words
 
 
 class Screen(io.StringIO):

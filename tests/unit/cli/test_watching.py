@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuyard.api.client import NoServer, Refused
-from gpuyard.cli import followed, watching
-from gpuyard.cli.followed import Stream
+from gpuyard.cli.connection import followed, watching
+from gpuyard.cli.connection.followed import Stream
 
 SOON_S = 10.0
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli import why
+from gpuyard.cli.commands.jobs import why
 from gpuyard.errors import YardError
 
 FOUND = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.api.problems import Problem
-from gpuyard.api.schemas import DrainRequest, checked
+from gpuyard.api.messages.problems import Problem
+from gpuyard.api.messages.schemas import DrainRequest, checked
 from gpuyard.core.phrases import hours_counted, span
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 from gpuyard.reports.nodes import REPORT

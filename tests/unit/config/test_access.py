@@ -7,7 +7,7 @@ import pytest
 from gpuyard.config.access import ROLE_WORDS
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access, Account, Limits, Oidc
-from gpuyard.control.rights import ROLES
+from gpuyard.control.access.rights import ROLES
 from gpuyard.model.units import DAY_MS, HOUR_MS
 
 Refusals = Callable[[str], list[str]]

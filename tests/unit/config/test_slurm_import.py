@@ -11,7 +11,7 @@ from gpuyard.config.slurm.importing import classes_of, document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes, told_types
-from gpuyard.engines.slurm import site
+from gpuyard.engines.slurm.site import site
 from gpuyard.errors import BadInput
 
 RECORDED = Path(__file__).parents[1] / "engines" / "slurm_22_05"

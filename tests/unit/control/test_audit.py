@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.audit import audit
+from gpuyard.control.views.audit import audit
 from gpuyard.model import Requested, Verb
 from rigs.desk import ANA, Rig, rig
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import gpuyard.control.books as books_module
-from gpuyard.control.aside import Aside
-from gpuyard.control.books import Books, Draft
-from gpuyard.control.newjobs import NewJob, events_of
+import gpuyard.control.replica.books as books_module
+from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.replica.aside import Aside
+from gpuyard.control.replica.books import Books, Draft
 from gpuyard.core import State
 from gpuyard.core.state.dump import canonical, load
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
@@ -176,8 +176,8 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy waits for a file here, as it would take its time with many jobs: nobody else does."""
-    monkeypatch.setattr("gpuyard.control.books.BESIDE_FROM", 1)
-    monkeypatch.setattr("gpuyard.control.books.SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr("gpuyard.control.replica.books.BESIDE_FROM", 1)
+    monkeypatch.setattr("gpuyard.control.replica.books.SNAPSHOT_EVERY", 2)
     go_on = tmp_path / "go-on"
 
     def slowly(plain: Plain) -> bytes:
@@ -185,7 +185,7 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
             time.sleep(0.01)
         return packed(plain)
 
-    monkeypatch.setattr("gpuyard.control.books.packed", slowly)
+    monkeypatch.setattr("gpuyard.control.replica.books.packed", slowly)
     with closing(open_store(f"sqlite:///{tmp_path}/yard.db")) as store:
         books = Books(store)
         books.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.books import Books
 from gpuyard.control.projections import bound
+from gpuyard.control.replica.books import Books
 from gpuyard.core import State
 from gpuyard.model import Ticked
 from gpuyard.store import TRY_ROWS, TryRow, open_store

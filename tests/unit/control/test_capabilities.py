@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.control.books import Books
-from gpuyard.control.committer import Committer
-from gpuyard.control.desk import Desk
-from gpuyard.control.loop import Controller
-from gpuyard.control.newjobs import NewJob
+from gpuyard.control.commands.desk import Desk
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import CouldNever, Impossible
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.committer import Committer
 from gpuyard.core.explain.admission import never
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (

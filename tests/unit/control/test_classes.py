@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import people
-from gpuyard.control.classes import kept_classes
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
+from gpuyard.control.access import people
+from gpuyard.control.access.classes import kept_classes
+from gpuyard.control.access.people import Person
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import JobClass, Settings, Tenant
 from gpuyard.policies.registry import PRESETS

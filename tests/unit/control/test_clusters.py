@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.loop import SILENT_MS, Controller, Step
+from gpuyard.control.loop.loop import SILENT_MS, Controller, Step
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Recipe, Transient
 from gpuyard.model import AttemptState, Node

@@ -10,10 +10,10 @@ import pytest
 
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
-from gpuyard.control.books import Books
-from gpuyard.control.configs import NO_FILE, Configurations, StartFile, put_start
+from gpuyard.control.commands.configs import NO_FILE, Configurations, StartFile, put_start
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
+from gpuyard.control.replica.books import Books
 from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome

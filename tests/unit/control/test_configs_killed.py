@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.config.reading import loads
-from gpuyard.control.books import Books
+from gpuyard.control.replica.books import Books
 from gpuyard.store import open_store
 
 ONE = "version: 1\nclusters: {box: {gpus: 8 x H100, emulate: true}}\ntenants: {a: {limit: 1}}\n"
@@ -17,8 +17,8 @@ TWO = ONE.replace("limit: 1", "limit: 2")
 PROGRAM = """
 import os, signal, sys
 from gpuyard.config.reading import loads
-from gpuyard.control.books import Books
-from gpuyard.control.configs import StartFile, put_start
+from gpuyard.control.replica.books import Books
+from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.store import log, open_store, submissions
 from gpuyard.store.backend import notifier
 from gpuyard.store.tables import configs

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import people
-from gpuyard.control.crowding import Crowding
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.overview import fleet_of, overview
-from gpuyard.control.people import Person
+from gpuyard.control.access import people
+from gpuyard.control.access.people import Person
+from gpuyard.control.commands.crowding import Crowding
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible
 from gpuyard.core import State
 from gpuyard.core.state.dump import dump, load

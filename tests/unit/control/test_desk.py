@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.audit import audit
-from gpuyard.control.explained import Explained
-from gpuyard.control.labels import label_of
-from gpuyard.control.newjobs import NewJob
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.wishes import Gone
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
-from gpuyard.control.wishes import Gone
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.views.audit import audit
+from gpuyard.control.views.explained import Explained
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     Ask,
@@ -397,7 +397,7 @@ def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
             raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
 
         patch.setattr(desk.books.store, "submit", full)
-        patch.setattr("gpuyard.control.committer.WAITING_MAX", 2)
+        patch.setattr("gpuyard.control.replica.committer.WAITING_MAX", 2)
         with pytest.raises(StoreFull, match="no space left"):
             desk.submit()
     assert 1 == desk.submit()

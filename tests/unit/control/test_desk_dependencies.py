@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import dependencies
-from gpuyard.control.dependencies import Dependency
-from gpuyard.control.labels import label_of
+from gpuyard.control.commands import dependencies
+from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.refusals import Unacceptable
+from gpuyard.control.replica.labels import label_of
 from gpuyard.model import After, AfterKind, Outcome
 from gpuyard.store.codec import CODEC
 from rigs.desk import ANA, Rig, rig

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.driver_threads import DriverThreads
-from gpuyard.control.loop import Controller
+from gpuyard.control.loop.driver_threads import DriverThreads
+from gpuyard.control.loop.loop import Controller
 from gpuyard.engines.contract import NodeReport
 from gpuyard.model import Node
 from gpuyard.store import Fenced

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.explained import Explained
-from gpuyard.control.labels import label_of
+from gpuyard.control.access.rights import Sight
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.rights import Sight
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.views.explained import Explained
 from gpuyard.core import dump
 from gpuyard.model import JobHeld, JobReleased, NodeCordoned
 from gpuyard.model.units import HOUR_MS

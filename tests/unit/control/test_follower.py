@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.explained import Explained
-from gpuyard.control.foresight import follower, thought
-from gpuyard.control.foresight.follower import Follower
-from gpuyard.control.foresight.thought import Behind, Beside, Own
-from gpuyard.control.labels import label_of
+from gpuyard.control.commands.wishes import BATCH
 from gpuyard.control.refusals import Overloaded, Unacceptable
-from gpuyard.control.views import Views
-from gpuyard.control.wishes import BATCH
+from gpuyard.control.replica import follower, thought
+from gpuyard.control.replica.follower import Follower
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.thought import Behind, Beside, Own
+from gpuyard.control.views.explained import Explained
+from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.model import Verb
 from gpuyard.model.units import HOUR_MS
@@ -45,7 +45,7 @@ def importable() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def process(desk: Rig) -> Iterator[Follower]:
-    found = Follower(desk.books.store.place, ("gpuyard.control.views",))
+    found = Follower(desk.books.store.place, ("gpuyard.control.views.views",))
     yield found
     found.close()
 
@@ -137,7 +137,7 @@ def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytes
     monkeypatch.setattr(
         follower,
         "_MAIN",
-        f"import gpuyard.control.foresight.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}",
+        f"import gpuyard.control.replica.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}",
     )
     try:
         with pytest.raises(Overloaded):

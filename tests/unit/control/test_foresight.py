@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet, LiveCluster
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.foresight.answers import answer_of
-from gpuyard.control.foresight.follower import Follower
 from gpuyard.control.foresight.oracle import Foresight
-from gpuyard.control.foresight.thought import Beside
-from gpuyard.control.labels import label_of
-from gpuyard.control.newjobs import NewJob
 from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.replica.follower import Follower
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.thought import Beside
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
 from rigs.desk import ROOT, Rig, rig

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.books import Books
-from gpuyard.control.committer import Committer
-from gpuyard.control.desk import Desk
-from gpuyard.control.loop import Controller
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.partitions import Partitions, Wanted
+from gpuyard.control.commands.desk import Desk
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.partitions import Partitions, Wanted
+from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.committer import Committer
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.local import engine as local
 from gpuyard.engines.local import machine
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.mps import NoMps
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.gpus.mps import NoMps
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.policies.registry import PRESETS

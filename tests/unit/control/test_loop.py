@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN
-from gpuyard.control.books import Books
-from gpuyard.control.labels import Label
-from gpuyard.control.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
-from gpuyard.control.views import Views
+from gpuyard.control.loop.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN
+from gpuyard.control.loop.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import Label
+from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import (
     Answer,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import person
+from gpuyard.control.access.people import person
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.serve import Options, Yard
 from gpuyard.errors import BadInput
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuyard.control.node_names import number_of, numbers_named
-from gpuyard.control.observe import node_events
+from gpuyard.control.loop.observe import node_events
 from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.replica.node_names import number_of, numbers_named
 from gpuyard.core import State, apply
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import NodeReport

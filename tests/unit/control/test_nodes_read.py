@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.plain_views import View
 from gpuyard.control.reading import nodes as reading
 from gpuyard.control.reading import publisher
+from gpuyard.control.reading.plain_views import View
 from gpuyard.model import Node, NodeAdded, NodeCordoned
 from rigs.desk import Rig, rig
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.books import Books
+from gpuyard.control.replica.books import Books
 from gpuyard.core.state.dump import dump, load
 from gpuyard.store import StoreDamaged, open_store
 from rigs.dumps import differences

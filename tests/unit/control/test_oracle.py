@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.foresight.answers import answer_of
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
-from gpuyard.control.foresight.thought import Own
+from gpuyard.control.replica.thought import Own
 from gpuyard.core.explain import long_line
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.audit import audit
-from gpuyard.control.defragmenting import defrag_view
-from gpuyard.control.partitions import Partitions, Wanted
+from gpuyard.control.commands.partitions import Partitions, Wanted
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
+from gpuyard.control.views.audit import audit
+from gpuyard.control.views.defragmenting import defrag_view
 from gpuyard.engines.contract import NoMig, Transient
 from gpuyard.model import (
     AttemptConfirmed,

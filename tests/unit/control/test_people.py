@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.config.values import Account
-from gpuyard.control import people
-from gpuyard.control.people import NO_UID, Person, UserDirectory, run_as
+from gpuyard.control.access import people
+from gpuyard.control.access.people import NO_UID, Person, UserDirectory, run_as
+from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import Right, Role
 from rigs.teams import CONFIG, ME, Answer, Team, team
 
 USER, VIEWER = Right(Role.USER, "research"), Right(Role.VIEWER, "research")

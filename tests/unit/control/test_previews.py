@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.configs import Proposal
+from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight import previews
 from gpuyard.control.foresight.previews import Previews
 from gpuyard.control.refusals import Overloaded

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuyard.control.books import Books
-from gpuyard.control.newjobs import NewJob, events_of
+from gpuyard.control.commands.newjobs import NewJob, events_of
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
+from gpuyard.control.replica.books import Books
 from gpuyard.model import Ask, JobSpec, Whole
 from gpuyard.store import Submission
 from gpuyard.testing import MemoryStore

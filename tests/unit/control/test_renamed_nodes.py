@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuyard.control.observe import node_events
+from gpuyard.control.loop.observe import node_events
 from gpuyard.core import InvalidEvent, apply, decide
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import ForeignProcess, NodeReport

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import reserve
 from gpuyard.control.places import DataDir
-from gpuyard.control.reserve import FILE_BYTES, FREE_BYTES_MIN, Reserve
+from gpuyard.control.upkeep import reserve
+from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, Reserve
 from gpuyard.store import StoreFull, open_store
 
 

@@ -13,14 +13,14 @@ from subprocess import PIPE
 
 import pytest
 
-from gpuyard.control import retention
-from gpuyard.control.attempt_keys import attempt_key
-from gpuyard.control.labels import label_of
 from gpuyard.control.refusals import Removed, Unacceptable
-from gpuyard.control.retention import Place, Pruner, Tally, Wish, place_of
+from gpuyard.control.replica.attempt_keys import attempt_key
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.upkeep import retention
+from gpuyard.control.upkeep.retention import Place, Pruner, Tally, Wish, place_of
 from gpuyard.engines.contract import Leftover
-from gpuyard.engines.local import leftovers
-from gpuyard.engines.local.leftovers import REMOVED, Leftovers
+from gpuyard.engines.machine import leftovers
+from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
 from rigs.desk import Rig, rig
@@ -178,9 +178,9 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 
 KILLED = """
 import os, select, signal, sys
-from gpuyard.control.books import Books
-from gpuyard.control.retention import Pruner, Place, Tally, Wish
-from gpuyard.engines.local.leftovers import Leftovers
+from gpuyard.control.replica.books import Books
+from gpuyard.control.upkeep.retention import Pruner, Place, Tally, Wish
+from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.store import open_store
 class Folders(Leftovers):
     leftovers = Leftovers.sizes

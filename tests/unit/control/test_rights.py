@@ -5,11 +5,10 @@ import pwd
 
 import pytest
 
-from gpuyard.api.rates import Buckets, Rates
+from gpuyard.api.edge.rates import Buckets, Rates
 from gpuyard.config.values import Account, Limits
-from gpuyard.control.people import Person, RunAs, UserDirectory, run_as
-from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import (
+from gpuyard.control.access.people import Person, RunAs, UserDirectory, run_as
+from gpuyard.control.access.rights import (
     ALL,
     EVERYTHING,
     NEIGHBOUR,
@@ -22,6 +21,7 @@ from gpuyard.control.rights import (
     may_give,
     sight,
 )
+from gpuyard.control.refusals import Forbidden
 from gpuyard.wire.actions import Action
 
 RESEARCH = "research"

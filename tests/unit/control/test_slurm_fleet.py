@@ -8,8 +8,8 @@ from gpuyard.config.reading import loads
 from gpuyard.config.values import Rest, SlurmCluster
 from gpuyard.control.fleet import Fleet, chosen, client_of, slurm_engine
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.slurm.client import CommandClient
-from gpuyard.engines.slurm.rest import RestClient
+from gpuyard.engines.slurm.calls.client import CommandClient
+from gpuyard.engines.slurm.calls.rest import RestClient
 from gpuyard.errors import BadInput
 
 FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"

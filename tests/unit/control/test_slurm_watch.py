@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.explained import Explained
-from gpuyard.control.labels import label_of
+from gpuyard.control.loop.slurm_watch import LOST_MS
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.slurm_watch import LOST_MS
-from gpuyard.control.views import Views
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.views.explained import Explained
+from gpuyard.control.views.views import Views
 from gpuyard.engines.contract import Answer, Permanent, StopRequest
-from gpuyard.engines.slurm.accounting import Jobs
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
+from gpuyard.engines.slurm.site.accounting import Jobs
 from gpuyard.model import JobState, Outcome
 from rigs.desk import listed
 from rigs.slurm.world import T0_MS, Watched, World, attempt

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.config.values import Account
-from gpuyard.control import people
-from gpuyard.control.people import Person, UserDirectory
+from gpuyard.control.access import people
+from gpuyard.control.access.people import Person, UserDirectory
+from gpuyard.control.access.rights import ROLES, Right
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.rights import ROLES, Right
 from gpuyard.model import Settings, Tenant
 from gpuyard.policies.registry import PRESETS
 from rigs.desk import ANA, ROOT, Rig, rig

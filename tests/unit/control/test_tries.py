@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.books import Draft
-from gpuyard.control.explained import Explained
-from gpuyard.control.labels import label_of
-from gpuyard.control.queue_list import Filter
+from gpuyard.control.replica.books import Draft
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.views.explained import Explained
+from gpuyard.control.views.queue_list import Filter
 from gpuyard.core import State, dump, load
 from gpuyard.model import (
     AttemptEnded,

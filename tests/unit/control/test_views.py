@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.wire import encoded_array
-from gpuyard.control import queue_list, views
-from gpuyard.control.dependencies import Dependency
-from gpuyard.control.labels import label_of
+from gpuyard.api.edge.wire import encoded_array
+from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.moments import time_text
-from gpuyard.control.plain_views import View, live_job
-from gpuyard.control.queue_list import Filter
-from gpuyard.control.queue_rows import NEW_TEXT, QUEUE_COLUMNS
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
+from gpuyard.control.reading.plain_views import View, live_job
+from gpuyard.control.reading.queue_rows import NEW_TEXT, QUEUE_COLUMNS
+from gpuyard.control.reading.slurm_views import MORE_COLUMNS
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.slurm_views import MORE_COLUMNS
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.views import queue_list, views
+from gpuyard.control.views.queue_list import Filter
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission

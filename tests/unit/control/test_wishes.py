@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import wishes
-from gpuyard.control.books import Books, Draft
-from gpuyard.control.labels import Label, live, many_live
+from gpuyard.control.commands import wishes
+from gpuyard.control.commands.wishes import BATCH, FEW, Asked, Gone
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.wishes import BATCH, FEW, Asked, Gone
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.labels import Label, live, many_live
 from gpuyard.model import Verb
 from gpuyard.store import StoreFull
 from rigs.desk import ANA, ROOT, Rig, granted, rig

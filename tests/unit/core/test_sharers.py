@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from gpuyard.control.newjobs import owned
-from gpuyard.control.people import RunAs
+from gpuyard.control.access.people import RunAs
+from gpuyard.control.commands.newjobs import owned
 from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.why import why
 from gpuyard.core.state.dump import canonical, derived, dump, load

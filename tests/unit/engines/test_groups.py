@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.local import cgroups, tasks
+from gpuyard.engines.local.attempt import cgroups, tasks
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here
 from gpuyard.engines.local.machine import EmulatedGpus

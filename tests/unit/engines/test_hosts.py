@@ -5,8 +5,8 @@ import pytest
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
 from gpuyard.engines.local import machine
-from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.translate import MachineReading
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 
 POOL = """\

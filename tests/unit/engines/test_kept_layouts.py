@@ -8,12 +8,12 @@ import pytest
 from gpuyard.core.fleet.mig_geometry import Place, fit
 from gpuyard.engines.contract import Answer, Permanent, Transient
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.gpus.mig import Slices
+from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.gpus.sharing import IDLE_S, PIN_S_MAX, PINS
 from gpuyard.engines.local.hosts import Here
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.engines.local.mig import Slices
-from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.sharing import IDLE_S, PIN_S_MAX, PINS
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import Slice
 from unit.engines.test_slices import GPU, H200, ONE, THREE, TWO, WHOLE, Box, Dies, part, there
 

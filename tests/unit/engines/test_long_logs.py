@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.local import longlogs
-from gpuyard.engines.local.files import read_own
 from gpuyard.engines.local.longlogs import Cut, Trimmer, cut_of
+from gpuyard.engines.machine.files import read_own
 
 LIMIT = 1 << 18
 LINE = b"%07d\n"

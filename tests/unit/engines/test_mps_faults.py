@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
-from gpuyard.engines.local.mps import Daemon
-from gpuyard.engines.local.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, attempt_of
-from gpuyard.engines.local.mps_inquiry import FIRST_MS, MARGIN_MS
+from gpuyard.engines.local.gpus.mps import Daemon
+from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, attempt_of
+from gpuyard.engines.local.gpus.mps_inquiry import FIRST_MS, MARGIN_MS
+from gpuyard.engines.machine import files
 
 T = 1_700_000_000_000
 """When the fault was."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.accounts import Account
-from gpuyard.engines.local.mps import Mps, NoMps
-from gpuyard.engines.local.mps_inquiry import FILE, MARGIN_MS, Inquiry
-from gpuyard.engines.local.mps_log import DaemonLog
+from gpuyard.engines.local.gpus.mps import Mps, NoMps
+from gpuyard.engines.local.gpus.mps_inquiry import FILE, MARGIN_MS, Inquiry
+from gpuyard.engines.local.gpus.mps_log import DaemonLog
+from gpuyard.engines.machine.accounts import Account
 
 T = 1_700_000_000_000
 ME = Account(os.geteuid(), os.getegid(), "", "", "")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.local.mps_inquiry import FIRST_MS, MARGIN_MS, Inquiry
+from gpuyard.engines.local.gpus.mps_inquiry import FIRST_MS, MARGIN_MS, Inquiry
 
 T = 1_700_000_000_000
 TICK_MS = 5_000

@@ -12,7 +12,7 @@ from gpuyard.engines.contract import Launch, Part, Phase, Recipe
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import Here
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.engines.local.processes import boot_id
+from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import Outcome
 
 KEY = "c7tuvu3m-1a1e4413a6a-1-1"

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.local import files, outputs
+from gpuyard.engines.local import outputs
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.longlogs import NOTE
-from gpuyard.engines.local.readers import Readers
+from gpuyard.engines.machine import files
+from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.slurm.engine import SlurmEngine
 
 KEY = "y-1-1"

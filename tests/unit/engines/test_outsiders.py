@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.engines.local import persistence
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.outsiders import UNSEEN_S, Outsiders
+from gpuyard.engines.local.gpus import persistence
+from gpuyard.engines.local.gpus.outsiders import UNSEEN_S, Outsiders
+from gpuyard.engines.machine.nvml import GpuReading
 
 EXIT = {"x86_64": 60, "aarch64": 93}
 """The system call that ends one thread."""

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.engines.accounts import user_name
 from gpuyard.engines.contract import ForeignProcess, Usage
 from gpuyard.engines.local import engine as engine_module
-from gpuyard.engines.local import files, nvml, processes
-from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.machine import EmulatedGpus, emulated
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.processes import Identity
 from gpuyard.engines.local.translate import usage_of
+from gpuyard.engines.machine import files, nvml, processes
+from gpuyard.engines.machine.accounts import user_name
+from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.machine.processes import Identity
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_supervisor_imports_next_to_nothing() -> None:
     """Every module is held in memory by every running job, and costs time at the start of each."""
     code = (
-        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.spawner; "
+        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.attempt.spawner; "
         "ours = {name: module for name, module in sys.modules.items() if name.startswith('gpuyard')}; "
         "print(*[name for name in ours if not hasattr(ours[name], '__path__')], len(sys.modules))"
     )
@@ -34,16 +34,16 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
     ).stdout.split()
 
     assert {
-        "gpuyard.engines.local.cgroups",
-        "gpuyard.engines.local.files",
-        "gpuyard.engines.local.limits",
-        "gpuyard.engines.local.peeking",
-        "gpuyard.engines.local.processes",
-        "gpuyard.engines.local.room",
-        "gpuyard.engines.local.spawner",
-        "gpuyard.engines.local.supervisor",
-        "gpuyard.engines.local.tasks",
-        "gpuyard.engines.slurm.node.dispositions",
+        "gpuyard.engines.local.attempt.cgroups",
+        "gpuyard.engines.machine.files",
+        "gpuyard.engines.local.attempt.limits",
+        "gpuyard.engines.machine.peeking",
+        "gpuyard.engines.machine.processes",
+        "gpuyard.engines.local.attempt.room",
+        "gpuyard.engines.local.attempt.spawner",
+        "gpuyard.engines.local.attempt.supervisor",
+        "gpuyard.engines.local.attempt.tasks",
+        "gpuyard.engines.node.dispositions",
     } == set(found[:-1])
     assert int(found[-1]) < 100
 

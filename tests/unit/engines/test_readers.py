@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.local import readers as module
-from gpuyard.engines.local.readers import Readers
+from gpuyard.engines.machine import readers as module
+from gpuyard.engines.machine.readers import Readers
 
 ME = (os.geteuid(), os.getegid())
 

@@ -8,12 +8,12 @@ import pytest
 
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_geometry import Place
-from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Part
-from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.mps import NoMps
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.sharing import IDLE_S, Sharing
+from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.gpus.mps import NoMps
+from gpuyard.engines.local.gpus.sharing import IDLE_S, Sharing
+from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Ask, Mig
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.testing import ask, nodes, share

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.local import signals
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.local.gpus import signals
+from gpuyard.engines.machine.nvml import GpuReading
 
 READINGS = [GpuReading("GPU-a", "NVIDIA H200", 143_771), GpuReading("GPU-b", "NVIDIA H200", 143_771)]
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gpuyard.core.fleet.mig_geometry import Place
-from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Part, Permanent, Transient
-from gpuyard.engines.local.mig import Slices
-from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.mps import Mps, NoMps, caps
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.sharing import IDLE_S, Sharing
+from gpuyard.engines.local.gpus.mig import Slices
+from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.gpus.mps import Mps, NoMps, caps
+from gpuyard.engines.local.gpus.sharing import IDLE_S, Sharing
+from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import MIG_MODELS, Slice
 
 H200 = MIG_MODELS["H200"]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.slurm import site
-from gpuyard.engines.slurm.accounting import JobRow
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level, Used
 from gpuyard.engines.slurm.doctor.examine import read_used
 from gpuyard.engines.slurm.doctor.findings import findings
-from gpuyard.engines.slurm.forms import tres
+from gpuyard.engines.slurm.site import site
+from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.words.forms import tres
 
 RECORDED = Path(__file__).parent / "slurm_22_05"
 NOW_MS = 1_794_738_623_000 + 3 * 86_400_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.engines.slurm import forms
-from gpuyard.engines.slurm.forms import Gres, Unreadable
+from gpuyard.engines.slurm.words import forms
+from gpuyard.engines.slurm.words.forms import Gres, Unreadable
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpuyard.engines.slurm import accounting, site
-from gpuyard.engines.slurm.accounting import JOB_FIELDS, QUEUE_FIELDS, JobRow, new_mark, read_jobs, unmarked
-from gpuyard.engines.slurm.commands import Commands, Refusal
+from gpuyard.engines.slurm.calls.commands import Commands, Refusal
 from gpuyard.engines.slurm.doctor.examine import examine
-from gpuyard.engines.slurm.forms import Unreadable
 from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.engines.slurm.site import accounting, site
+from gpuyard.engines.slurm.site.accounting import (
+    JOB_FIELDS,
+    QUEUE_FIELDS,
+    JobRow,
+    new_mark,
+    read_jobs,
+    unmarked,
+)
+from gpuyard.engines.slurm.words.forms import Unreadable
 
 ANN = ("56", "56", "8", "ann", "nlp", "normal", "main", "RUNNING", "0:0", "100", "100", "110", "Unknown", "60",
        "00:00:00", "5", "gres/gpu=1,node=1", "gres/gpu=1,node=1", "n1", "None")  # fmt: skip

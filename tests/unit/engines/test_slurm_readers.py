@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control import slurm_events
-from gpuyard.engines.slurm import accounting, forms, site, states, translate
+from gpuyard.control.loop import slurm_events
+from gpuyard.engines.slurm.site import accounting, site
+from gpuyard.engines.slurm.words import forms, states, translate
 from gpuyard.model import Outcome
 
 RECORDED = Path(__file__).parent / "slurm_22_05"

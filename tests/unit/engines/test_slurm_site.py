@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.slurm import accounting, site
-from gpuyard.engines.slurm.accounting_json import read_jobs_json
-from gpuyard.engines.slurm.forms import Unreadable
+from gpuyard.engines.slurm.site import accounting, site
+from gpuyard.engines.slurm.site.accounting_json import read_jobs_json
+from gpuyard.engines.slurm.words.forms import Unreadable
 
 RECORDED = Path(__file__).parent / "slurm_22_05"
 

@@ -2,10 +2,7 @@
 
 import pytest
 
-from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local.nvml import GpuReading
 from gpuyard.engines.local.translate import (
     MachineReading,
     Place,
@@ -15,6 +12,9 @@ from gpuyard.engines.local.translate import (
     plan_of,
     report_of_end,
 )
+from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Outcome
 from gpuyard.model.gpu_names import model_measured
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli import convert as command
-from gpuyard.cli.convert import take
-from gpuyard.cli.reading import read
+from gpuyard.cli.commands.submit import convert as command
+from gpuyard.cli.commands.submit.convert import take
+from gpuyard.cli.line.reading import read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.schemas import JobRequest
+from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, Caller
 from gpuyard.intake.kubernetes import quantities, read_kubernetes

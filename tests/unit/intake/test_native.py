@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.api import fields
-from gpuyard.api.schemas import JobRequest
-from gpuyard.control import dependencies as control
-from gpuyard.control.labels import ARRAY_TASKS_MAX
+from gpuyard.api.messages import fields
+from gpuyard.api.messages.schemas import JobRequest
+from gpuyard.control.commands import dependencies as control
+from gpuyard.control.replica.labels import ARRAY_TASKS_MAX
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, values
 from gpuyard.intake.native import read_native, write_native

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.schemas import JobRequest
+from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.intake import PROPOSED, Caller, Form
 from gpuyard.intake.forms import form_of, read
 from gpuyard.intake.native import read_native, write_native

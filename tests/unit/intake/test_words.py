@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.cli.slurm.getopt import read
-from gpuyard.cli.slurm.sbatch import GRAMMAR
-from gpuyard.cli.slurm.stopping import Stop
+from gpuyard.cli.slurm.commands.sbatch import GRAMMAR
+from gpuyard.cli.slurm.language.getopt import read
+from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.errors import BadInput
 from gpuyard.intake.sbatch.getopt import Unreadable, options_of
 from gpuyard.intake.sbatch.words import Word, directives, split

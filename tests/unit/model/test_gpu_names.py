@@ -5,8 +5,8 @@ import pytest
 from gpuyard.config.slurm.importing import gpus_of
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
-from gpuyard.engines.slurm.site import read
-from gpuyard.engines.slurm.translate import node_of, read_nodes
+from gpuyard.engines.slurm.site.site import read
+from gpuyard.engines.slurm.words.translate import node_of, read_nodes
 from gpuyard.intake.sbatch.constraints import constraint
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import mig_profile, model_measured, model_taken, models_called

@@ -53,7 +53,7 @@ def test_it_does_not_when_told_that_all_is_done(tmp_path: Path) -> None:
 
 def test_without_the_owners_word_no_hardware_test_changes_settings_and_each_says_so(tmp_path: Path) -> None:
     (tmp_path / "a_gpu.py").write_text(
-        "from gpuyard.engines.local import nvml\nnvml.read_gpus = lambda: [object()]\n", encoding="utf-8"
+        "from gpuyard.engines.machine import nvml\nnvml.read_gpus = lambda: [object()]\n", encoding="utf-8"
     )
     kept = {name: value for name, value in os.environ.items() if name != settings.VARIABLE}
     words = [

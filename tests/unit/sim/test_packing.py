@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.bench_pack import bound_pct
+from gpuyard.cli.commands.bench.bench_pack import bound_pct
 from gpuyard.errors import BadInput
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.sim.packing.bound import Bound

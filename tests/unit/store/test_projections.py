@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from gpuyard.control.configs import StartFile
-from gpuyard.control.leading import LOG_KEPT_MS, Leader
+from gpuyard.control.commands.configs import StartFile
+from gpuyard.control.loop.leading import LOG_KEPT_MS, Leader
 from gpuyard.control.projections import Projection, Rows
-from gpuyard.control.projections.filling import CHECKPOINT_MS, Filler
 from gpuyard.control.projections.following import facts
+from gpuyard.control.upkeep.filling import CHECKPOINT_MS, Filler
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -39,7 +39,7 @@ NAME = GpuTime.name
 NOW_MS = 1_790_000_000_000
 KILLED = """
 import os, signal, sys
-from gpuyard.control.projections.filling import Filler
+from gpuyard.control.upkeep.filling import Filler
 from gpuyard.store import open_store
 from gpuyard.store.tables import following
 sys.path.insert(0, sys.argv[4])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.engines.slurm.forms import Unreadable, duration_ms, limit_ms, memory_mib, tres
+from gpuyard.engines.slurm.words.forms import Unreadable, duration_ms, limit_ms, memory_mib, tres
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.trace import Skipped

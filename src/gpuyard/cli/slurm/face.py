@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Sequence
 
-from gpuyard.cli.commands import Entry
+from gpuyard.cli.line.commands import Entry
 from gpuyard.cli.slurm.programs import INSTEAD, PROGRAMS, run_program
 
 COMMANDS = {
-    "import": Entry("slurm.importing", "Read a cluster into a yard.yaml and a trace of its jobs.", "run"),
-    "export": Entry("slurm.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"),
-    "doctor": Entry("slurm.doctor", "Look a cluster over and say what to change.", "run"),
+    "import": Entry(
+        "slurm.admin.importing", "Read a cluster into a yard.yaml and a trace of its jobs.", "run"
+    ),
+    "export": Entry("slurm.admin.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"),
+    "doctor": Entry("slurm.admin.doctor", "Look a cluster over and say what to change.", "run"),
 }
 
 HELP = """\
@@ -55,7 +57,7 @@ def run(words: Sequence[str]) -> int:
     if first in PROGRAMS or first in INSTEAD:
         return run_program(first, rest)
     if first in COMMANDS:
-        from gpuyard.cli.reading import called
+        from gpuyard.cli.line.reading import called
 
         return called(f"yard slurm {first}", first, COMMANDS[first], rest)
     if first.split("=")[0] == "--install-links":

@@ -12,7 +12,7 @@ from gpuyard.errors import BadInput, YardError
 
 def install(words: Sequence[str]) -> int:
     """Write them into the folder, and say what to put on the PATH."""
-    from gpuyard.cli.complaints import complain
+    from gpuyard.cli.line.complaints import complain
 
     try:
         if len(words) != 1 or not words[0]:

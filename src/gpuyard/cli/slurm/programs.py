@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from gpuyard.cli.shown import shown, shown_lines
-from gpuyard.cli.slurm.stopping import Stop
+from gpuyard.cli.slurm.language.stopping import Stop
+from gpuyard.cli.terminal.shown import shown, shown_lines
 from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, VERSION
 from gpuyard.errors import YardError
 
@@ -23,7 +23,7 @@ def run_program(name: str, words: Sequence[str]) -> int:
         print(f"{name}: error: a yard has no {name}: {INSTEAD[name]}", file=sys.stderr)
         return _NOT_SERVED
     try:
-        module = import_module(f"gpuyard.cli.slurm.{name}")
+        module = import_module(f"gpuyard.cli.slurm.commands.{name}")
         code = _plain(module, words)
         if code is None:
             code = int(module.run(list(words)))
@@ -42,7 +42,7 @@ def run_program(name: str, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as wrong:
-        from gpuyard.cli.streams import give_up_output
+        from gpuyard.cli.terminal.streams import give_up_output
 
         code = give_up_output()
         if not isinstance(wrong, BrokenPipeError):

@@ -7,7 +7,7 @@ only what can be seen, `app` binds the keys.
 import sys
 from typing import Annotated
 
-from gpuyard.cli.options import Option, TenantOption, UserOption
+from gpuyard.cli.line.options import Option, TenantOption, UserOption
 from gpuyard.errors import BadInput
 
 EVERY_S = 2

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpuyard.cli.shown import shown
+from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
 from gpuyard.reports.table import number, span
 

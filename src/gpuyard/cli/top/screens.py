@@ -13,8 +13,8 @@ from textual.widgets import Footer, Log, Static
 from textual.worker import get_current_worker
 
 from gpuyard.api.client import Client
-from gpuyard.cli.show import story
-from gpuyard.cli.shown import shown_lines
+from gpuyard.cli.commands.jobs.show import story
+from gpuyard.cli.terminal.shown import shown_lines
 from gpuyard.errors import YardError
 from gpuyard.wire.replies.jobs import End
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
-from gpuyard.engines.slurm.forms import duration_text
+from gpuyard.engines.slurm.words.forms import duration_text
 from gpuyard.errors import quoted
 from gpuyard.model import JobClass, Tenant
 from gpuyard.model.settings import TOTAL

@@ -15,9 +15,9 @@ from gpuyard.config.slurm.names import allowed, mended, named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
-from gpuyard.engines.slurm.accounts import Qos
-from gpuyard.engines.slurm.forms import limit_ms
-from gpuyard.engines.slurm.site import Site, SlurmNode
+from gpuyard.engines.slurm.site.accounts import Qos
+from gpuyard.engines.slurm.site.site import Site, SlurmNode
+from gpuyard.engines.slurm.words.forms import limit_ms
 from gpuyard.errors import BadInput, quoted
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import linked, mig_profile

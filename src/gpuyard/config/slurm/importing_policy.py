@@ -6,8 +6,8 @@ from gpuyard.config.quantities import PRICE_USD_MAX
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
-from gpuyard.engines.slurm.forms import Unreadable, limit_ms, whole, words
-from gpuyard.engines.slurm.site import Site
+from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, whole, words
 from gpuyard.errors import quoted
 from gpuyard.model.units import DAY_MS
 

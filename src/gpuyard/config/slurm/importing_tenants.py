@@ -10,9 +10,9 @@ from gpuyard.config.slurm.names import named, tell
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
-from gpuyard.engines.slurm.accounts import Association
-from gpuyard.engines.slurm.forms import whole
-from gpuyard.engines.slurm.site import Site
+from gpuyard.engines.slurm.site.accounts import Association
+from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.words.forms import whole
 from gpuyard.errors import quoted
 from gpuyard.model.settings import TOTAL
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gpuyard.config.slurm.names import mended
 from gpuyard.config.slurm.notes import Notes
-from gpuyard.engines.slurm.forms import models_of
+from gpuyard.engines.slurm.words.forms import models_of
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import UNTYPED, model_taken

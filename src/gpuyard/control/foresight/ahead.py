@@ -10,19 +10,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.control.books import Books
-from gpuyard.control.desk import Desk
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.commands.desk import Desk
+from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.foresight.answers import answer_of, cost_of, how_of
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
 from gpuyard.control.foresight.past import PastReader
-from gpuyard.control.foresight.thought import Behind, Beside
-from gpuyard.control.labels import Label, live
-from gpuyard.control.newjobs import NewJob
-from gpuyard.control.people import Person
 from gpuyard.control.refusals import CouldNever, Overloaded
-from gpuyard.control.rights import ALL, Sight
-from gpuyard.control.views import Views
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import Label, live
+from gpuyard.control.replica.thought import Behind, Beside
+from gpuyard.control.views.views import Views
 from gpuyard.model import JobState
 from gpuyard.sim.calibration import Given, Track
 from gpuyard.sim.forecast import quantile

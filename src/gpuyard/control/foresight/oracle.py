@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.foresight.thought import Own
+from gpuyard.control.replica.thought import Own
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.after import stuck

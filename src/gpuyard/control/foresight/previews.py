@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.control.books import Books
-from gpuyard.control.configs import Proposal
+from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.refusals import Overloaded
+from gpuyard.control.replica.books import Books
 from gpuyard.core.state.dump import dump
 from gpuyard.model.units import DAY_MS
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
-from gpuyard.control.queue_rows import masked_row
+from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.model import Model, Order
+from gpuyard.control.reading.queue_rows import masked_row
 from gpuyard.control.reading.rows import encode
-from gpuyard.control.rights import Sight
 
 IDS_MAX = 50_000
 """Ids that are kept, of all models together."""

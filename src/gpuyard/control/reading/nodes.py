@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import cast
 
-from gpuyard.control.books import Books
-from gpuyard.control.plain_views import node_view
+from gpuyard.control.reading.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, WAIT_S
+from gpuyard.control.replica.books import Books
 from gpuyard.core import State
 from gpuyard.core.fleet.nodes import DirtyNodes
 from gpuyard.model import Settings

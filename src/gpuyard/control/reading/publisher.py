@@ -15,13 +15,13 @@ from contextvars import ContextVar
 from threading import RLock
 from typing import Generic, TypeVar
 
-from gpuyard.control.books import Books
-from gpuyard.control.overview import Fleet, fleet_of
-from gpuyard.control.queue_rows import closed_text
 from gpuyard.control.reading.changes import Window
-from gpuyard.control.reading.judged import Judged
 from gpuyard.control.reading.model import Model, Order, Rows, Said, unsaid
+from gpuyard.control.reading.overview import Fleet, fleet_of
+from gpuyard.control.reading.queue_rows import closed_text
 from gpuyard.control.reading.rows import Row, row_of
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.judged import Judged
 from gpuyard.core import State
 from gpuyard.core.jobs.queue_position import in_order
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from gpuyard.control.queue_rows import QUEUE_COLUMNS, queue_row
-from gpuyard.control.slurm_views import waits_for
+from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS, queue_row
+from gpuyard.control.reading.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.jobs.records import HELD_ONLY, JobRecord
 from gpuyard.model import JobClass, JobSpec, JobState, Node

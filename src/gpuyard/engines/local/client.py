@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.fence import Fence
-from gpuyard.engines.local import descriptors, files
-from gpuyard.engines.local.peeking import Inside
-from gpuyard.engines.local.supervisor import CLAIMED, TAKEN
+from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
+from gpuyard.engines.machine import descriptors, files
+from gpuyard.engines.machine.fence import Fence
+from gpuyard.engines.machine.peeking import Inside
 
 _ANSWER_BYTES_MAX = 8192
 _END_S_MAX = 5.0
@@ -83,9 +83,7 @@ class Spawner:
         self._stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         root = str(Path(__file__).resolve().parents[3])
-        code = (
-            f"import sys; sys.path.append({root!r}); from gpuyard.engines.local.spawner import main; main()"
-        )
+        code = f"import sys; sys.path.append({root!r}); from gpuyard.engines.local.attempt.spawner import main; main()"
         with theirs, open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", code, *filter(None, [self._group])],

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.engines import accounts, slurm_commands
+from gpuyard.engines import slurm_commands
 from gpuyard.engines.contract import (
     Answer,
     EngineError,
@@ -28,30 +28,23 @@ from gpuyard.engines.contract import (
     Transient,
     Usage,
 )
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local import (
-    cgroups,
-    files,
-    machine,
-    outputs,
-    persistence,
-    processes,
-    room,
-    signals,
-    translate,
-)
+from gpuyard.engines.local import machine, outputs, translate
+from gpuyard.engines.local.attempt import cgroups, room
 from gpuyard.engines.local.client import Data, Spawner, accepted
+from gpuyard.engines.local.gpus import persistence, signals
+from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
+from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
+from gpuyard.engines.local.gpus.mps import Mps, NoMps
+from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
+from gpuyard.engines.local.gpus.outsiders import Outsiders
+from gpuyard.engines.local.gpus.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
-from gpuyard.engines.local.leftovers import Leftovers
 from gpuyard.engines.local.longlogs import Trimmer
-from gpuyard.engines.local.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.mig_nvml import NvmlCutter
-from gpuyard.engines.local.mps import Mps, NoMps
-from gpuyard.engines.local.mps_faults import Faults, attempt_of
-from gpuyard.engines.local.outsiders import Outsiders
-from gpuyard.engines.local.readers import Readers
-from gpuyard.engines.local.sharing import Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.watching import AttemptMonitor
+from gpuyard.engines.machine import accounts, files, processes
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.leftovers import Leftovers
+from gpuyard.engines.machine.readers import Readers
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import MigGeometry, Slice
 

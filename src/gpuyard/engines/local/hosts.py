@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuyard.engines.local import machine, translate
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry
 from gpuyard.model.units import GIB_MIB, MILLI

@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpuyard.engines.local import files
+from gpuyard.engines.machine import files
 
 NOTE = "cut.json"
 _HEAD_PART, _TAIL_PART = 8, 2

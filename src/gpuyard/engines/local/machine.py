@@ -6,9 +6,10 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuyard.engines.local import cgroups, nvml
-from gpuyard.engines.local.nvml import GpuReading
+from gpuyard.engines.local.attempt import cgroups
 from gpuyard.engines.local.translate import MachineReading
+from gpuyard.engines.machine import nvml
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import CATALOGUE
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local import files
 from gpuyard.engines.local.client import Data
-from gpuyard.engines.local.files import read_own
 from gpuyard.engines.local.longlogs import cut_of
-from gpuyard.engines.local.readers import Readers
+from gpuyard.engines.machine import files
+from gpuyard.engines.machine.files import read_own
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.readers import Readers
 
 
 def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> bytes:

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
-from gpuyard.engines.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.local import variables
-from gpuyard.engines.local.nvml import GpuReading
-from gpuyard.engines.local.room import SCRATCH
+from gpuyard.engines.local.attempt.room import SCRATCH
+from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
 from gpuyard.model.gpu_names import model_measured

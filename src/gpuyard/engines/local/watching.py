@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Phase, Report
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local import files, peeking, processes, translate
-from gpuyard.engines.local.cgroups import Group
+from gpuyard.engines.local import translate
+from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.client import Data
-from gpuyard.engines.local.processes import Identity
+from gpuyard.engines.machine import files, peeking, processes
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.processes import Identity
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"

@@ -18,20 +18,20 @@ from gpuyard.engines.contract import (
     Report,
     StopRequest,
 )
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local import files as whole
-from gpuyard.engines.local.files import STREAMS, read_own
-from gpuyard.engines.local.leftovers import Leftovers
+from gpuyard.engines.machine import files as whole
+from gpuyard.engines.machine.files import STREAMS, read_own
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.leftovers import Leftovers
+from gpuyard.engines.node import files
 from gpuyard.engines.slurm import fleet
-from gpuyard.engines.slurm.client import Client
-from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.calls.client import Client
+from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
 from gpuyard.engines.slurm.handing import Handing
-from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.submission import Submission
-from gpuyard.engines.slurm.translate import SlurmJob
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, Known
+from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Capability, Outcome
 
 _DONE = Reply(Answer.DONE)

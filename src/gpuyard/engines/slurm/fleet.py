@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.engines.accounts import user_name
 from gpuyard.engines.contract import ForeignProcess, NodeReport
-from gpuyard.engines.slurm.translate import (
+from gpuyard.engines.machine.accounts import user_name
+from gpuyard.engines.slurm.words.translate import (
     Partition,
     Reservation,
     SlurmJob,

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.fence import Fence
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local import files as whole
-from gpuyard.engines.slurm.node import files
+from gpuyard.engines.machine import files as whole
+from gpuyard.engines.machine.fence import Fence
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.node import files
 from gpuyard.model import Outcome
 
 ATTEMPTS, JOBS, KEPT, NEWS = "attempts", "jobs", "logs", "news"

@@ -5,16 +5,17 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from gpuyard.engines import accounts
 from gpuyard.engines.contract import Answer, EngineError, Launch, Reply
-from gpuyard.engines.slurm import fleet, submission
+from gpuyard.engines.machine import accounts
+from gpuyard.engines.node import files
+from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm import plan as plans
-from gpuyard.engines.slurm.client import Client
-from gpuyard.engines.slurm.commands import OutOfReach
+from gpuyard.engines.slurm.calls import submission
+from gpuyard.engines.slurm.calls.client import Client
+from gpuyard.engines.slurm.calls.commands import OutOfReach
+from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
-from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.submission import Submission
 from gpuyard.engines.slurm.watching import AttemptMonitor, Known
 from gpuyard.model import Outcome
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
-from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.states import outcome_of
-from gpuyard.engines.slurm.translate import SlurmJob
+from gpuyard.engines.slurm.words.states import outcome_of
+from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Outcome
 
 ENGINE_CLAIM = 0

@@ -19,7 +19,8 @@ from gpuyard.engines.contract import (
     Report,
     StopRequest,
 )
-from gpuyard.engines.slurm.accounting import (
+from gpuyard.engines.slurm.calls.commands import Commands, Refusal
+from gpuyard.engines.slurm.site.accounting import (
     JobRow,
     Jobs,
     new_mark,
@@ -28,9 +29,8 @@ from gpuyard.engines.slurm.accounting import (
     read_queue,
     unmarked,
 )
-from gpuyard.engines.slurm.commands import Commands, Refusal
-from gpuyard.engines.slurm.forms import Unreadable
-from gpuyard.engines.slurm.site import Site, history_words, marked_words, read
+from gpuyard.engines.slurm.site.site import Site, history_words, marked_words, read
+from gpuyard.engines.slurm.words.forms import Unreadable
 from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.engines.accounts import Account
 from gpuyard.engines.contract import Launch, Phase, Report
-from gpuyard.engines.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
+from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.patterns import appends, expand
-from gpuyard.engines.slurm.submission import LOOSE_VARIABLES
-from gpuyard.engines.slurm.translate import SlurmNode
+from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
+from gpuyard.engines.slurm.words.translate import SlurmNode
 from gpuyard.model import Outcome
 from gpuyard.model.units import MILLI
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Permanent, Phase, Report
-from gpuyard.engines.launches import flaw_of_key
-from gpuyard.engines.local.files import read_own
-from gpuyard.engines.local.readers import Readers
+from gpuyard.engines.machine.files import read_own
+from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.readers import Readers
+from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
-from gpuyard.engines.slurm.client import Client, Queue, Reach
-from gpuyard.engines.slurm.commands import OutOfReach, Refusal
+from gpuyard.engines.slurm.calls.client import Client, Queue, Reach
+from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
 from gpuyard.engines.slurm.judge import Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
-from gpuyard.engines.slurm.node import files
-from gpuyard.engines.slurm.states import outcome_of
-from gpuyard.engines.slurm.translate import SlurmJob, by_comment
+from gpuyard.engines.slurm.words.states import outcome_of
+from gpuyard.engines.slurm.words.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S

@@ -2,7 +2,7 @@
 
 import re
 
-from gpuyard.engines.slurm import hosts
+from gpuyard.engines.slurm.words import hosts
 from gpuyard.errors import quoted
 
 HOSTS_MAX = 10_000

@@ -7,7 +7,7 @@ so far, because without the longest jobs the past would look idle.
 
 from dataclasses import dataclass
 
-from gpuyard.engines.slurm.forms import Tres, Unreadable, duration_ms, limit_ms, tres
+from gpuyard.engines.slurm.words.forms import Tres, Unreadable, duration_ms, limit_ms, tres
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.cells import RowError, instant_ms, name, seconds_ms, tenant

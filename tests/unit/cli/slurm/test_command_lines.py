@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gpuyard.cli.slurm.getopt import Grammar, options, read
-from gpuyard.cli.slurm.stopping import Stop
+from gpuyard.cli.slurm.language.getopt import Grammar, options, read
+from gpuyard.cli.slurm.language.stopping import Stop
 
 GRAMMAR = Grammar(
     "squeue", options("format,o= long,l noheader,h jobs,j? sort,S= start states,t= users=:user user,u=")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuyard.cli.slurm.columns import Cell, Field, Parsable, cell_lines, long_format, short_format
-from gpuyard.cli.slurm.ids import Wanted, split_ids, wanted_id
-from gpuyard.cli.slurm.jobs import size
-from gpuyard.cli.slurm.times import full_span, short_span
+from gpuyard.cli.slurm.language.columns import Cell, Field, Parsable, cell_lines, long_format, short_format
+from gpuyard.cli.slurm.language.ids import Wanted, split_ids, wanted_id
+from gpuyard.cli.slurm.language.jobs import size
+from gpuyard.cli.slurm.language.times import full_span, short_span
 from gpuyard.engines.hostnames import folded, indices_folded
 
 FIELDS = {

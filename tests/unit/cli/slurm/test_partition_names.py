@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.cli.slurm.jobs import SlurmJob, of_view
-from gpuyard.cli.slurm.pools import Pools
+from gpuyard.cli.slurm.language.jobs import SlurmJob, of_view
+from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.engines.partition_names import listed, named
 
 ONE_POOL = {"gpu": ["local"], "short": ["local"]}

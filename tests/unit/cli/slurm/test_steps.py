@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.slurm.getopt import read
-from gpuyard.cli.slurm.srun import GRAMMAR
+from gpuyard.cli.slurm.commands.srun import GRAMMAR
+from gpuyard.cli.slurm.language.getopt import read
 from gpuyard.cli.slurm.steps.asks import read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import bound
 from gpuyard.cli.slurm.steps.grants import Held, Never, RoomNode, grant

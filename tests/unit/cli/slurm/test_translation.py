@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.slurm import squeue_fields
+from gpuyard.cli.slurm.commands.folding import as_gang, on_one_node
+from gpuyard.cli.slurm.commands.sshare import rows_of
 from gpuyard.cli.slurm.face import run
-from gpuyard.cli.slurm.folding import as_gang, on_one_node
-from gpuyard.cli.slurm.jobs import SlurmJob, fold_arrays, of_queue
-from gpuyard.cli.slurm.pools import Pools
-from gpuyard.cli.slurm.sacct_fields import CELLS, Line, exit_code, state
-from gpuyard.cli.slurm.sshare import rows_of
-from gpuyard.cli.slurm.words import REASONS, reason
-from gpuyard.control.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
-from gpuyard.control.slurm_views import MORE_COLUMNS
+from gpuyard.cli.slurm.language import squeue_fields
+from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue
+from gpuyard.cli.slurm.language.pools import Pools
+from gpuyard.cli.slurm.language.sacct_fields import CELLS, Line, exit_code, state
+from gpuyard.cli.slurm.language.words import REASONS, reason
+from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS, REASON_TEXTS
+from gpuyard.control.reading.slurm_views import MORE_COLUMNS
 from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake
 from gpuyard.intake.sbatch import read_sbatch
@@ -252,7 +252,8 @@ def test_without_a_yard_it_is_said(
 
 def test_squeue_imports_nothing_that_takes_time() -> None:
     code = (
-        "import sys, gpuyard.cli.app, gpuyard.cli.slurm.face, gpuyard.cli.slurm.squeue; print(*sys.modules)"
+        "import sys, gpuyard.cli.app, gpuyard.cli.slurm.face, gpuyard.cli.slurm.commands.squeue; "
+        "print(*sys.modules)"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

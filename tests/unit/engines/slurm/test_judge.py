@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.engines.contract import Phase
 from gpuyard.engines.slurm.judge import DOOM_MS, Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
-from gpuyard.engines.slurm.translate import SlurmJob
+from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Outcome
 
 NOW = 1_000_000

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.slurm import node
-from gpuyard.engines.slurm.node import files, head, spread
-from gpuyard.engines.slurm.node.head import Head
+from gpuyard.engines import node
+from gpuyard.engines.node import files, head, spread
+from gpuyard.engines.node.head import Head
 
 FILES = sorted(Path(node.__file__).parent.glob("*.py"))
 
@@ -54,7 +54,7 @@ def test_a_task_heeds_every_signal_whatever_its_node_ignores() -> None:
     code = (
         "import os, signal\n"
         "for number in signal.valid_signals() - {9, 19}: signal.signal(number, signal.SIG_IGN)\n"
-        "from gpuyard.engines.slurm.node.dispositions import reset\n"
+        "from gpuyard.engines.node.dispositions import reset\n"
         "reset()\n"
         "os.execvp('grep', ['grep', 'SigIgn', '/proc/self/status'])\n"
     )

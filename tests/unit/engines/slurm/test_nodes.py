@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gpuyard.engines.slurm.fleet import ForeignUse, NodeBackoff, Site, notes, reports, scene_of, window
-from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob, SlurmNode
+from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
 
 SITE = Site("hpc", gpu_types={"a100": "A100-80GB"})
 

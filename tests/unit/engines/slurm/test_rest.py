@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.slurm.client import CommandClient
-from gpuyard.engines.slurm.commands import Commands, OutOfReach
-from gpuyard.engines.slurm.rest import RestClient, RestRefusal
-from gpuyard.engines.slurm.submission import Group, Submission
+from gpuyard.engines.slurm.calls.client import CommandClient
+from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach
+from gpuyard.engines.slurm.calls.rest import RestClient, RestRefusal
+from gpuyard.engines.slurm.calls.submission import Group, Submission
 
 DESCRIPTION = {
     "paths": {f"/slurm/v0.0.{number}/jobs/": {} for number in (39, 40)},

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.engines.slurm import rest_rows
-from gpuyard.engines.slurm.translate import Partition, Reservation, SlurmJob
+from gpuyard.engines.slurm.calls import rest_rows
+from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob
 
 OLD_JOB = {
     "comment": "y-1-1@ab",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.engines.slurm.hosts import expand
-from gpuyard.engines.slurm.states import LIVES, WAITS, outcome_of
-from gpuyard.engines.slurm.translate import (
+from gpuyard.engines.slurm.words.hosts import expand
+from gpuyard.engines.slurm.words.states import LIVES, WAITS, outcome_of
+from gpuyard.engines.slurm.words.translate import (
     Partition,
     Reservation,
     SlurmJob,

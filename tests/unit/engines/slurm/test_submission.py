@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.engines.contract import Launch, Part, Recipe
-from gpuyard.engines.slurm import submission
-from gpuyard.engines.slurm.submission import Group, Submission, amounts, groups_of, minutes_of
-from gpuyard.engines.slurm.translate import Partition, SlurmNode
+from gpuyard.engines.slurm.calls import submission
+from gpuyard.engines.slurm.calls.submission import Group, Submission, amounts, groups_of, minutes_of
+from gpuyard.engines.slurm.words.translate import Partition, SlurmNode
 
 PARTITIONS = [Partition("gpu", ("n1", "n2", "n3"), True, True, 60)]
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Answer, Phase, Report
-from gpuyard.engines.slurm.client import CommandClient, Queue
-from gpuyard.engines.slurm.commands import Commands, OutOfReach, Refusal
+from gpuyard.engines.slurm.calls.client import CommandClient, Queue
+from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
+from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import NodeBackoff, Site
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
 from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.judge import Traces
-from gpuyard.engines.slurm.submission import Submission
-from gpuyard.engines.slurm.translate import SlurmJob, read_past
 from gpuyard.engines.slurm.watching import AttemptMonitor, Known
+from gpuyard.engines.slurm.words.translate import SlurmJob, read_past
 from gpuyard.model import Outcome
 
 SUBMITTED_S = 1_000

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gpuyard.cli.slurm.getopt import Read
-from gpuyard.cli.slurm.stopping import Stop, error
+from gpuyard.cli.slurm.language.getopt import Read
+from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.intake.sbatch import amounts
 from gpuyard.intake.sbatch import gpus as gpu_amounts
 from gpuyard.intake.sbatch.hostlists import expand

@@ -15,8 +15,8 @@ from typing import Any
 
 from gpuyard.cli.slurm.steps.asks import Ask, no_step
 from gpuyard.cli.slurm.steps.grants import Held, NodeGrant, RoomNode, grant, room_nodes
-from gpuyard.engines.local import files, processes
-from gpuyard.engines.local.room import LEDGER, ROOM
+from gpuyard.engines.local.attempt.room import LEDGER, ROOM
+from gpuyard.engines.machine import files, processes
 
 _LOCK = "lock"
 

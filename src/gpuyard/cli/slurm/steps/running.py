@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from gpuyard.cli.slurm.steps.environments import TaskPlan
 from gpuyard.engines.hostnames import indices_folded
-from gpuyard.engines.slurm.node import dispositions
+from gpuyard.engines.node import dispositions
 
 _PR_SET_PDEATHSIG = 1
 _FORWARDED = tuple(

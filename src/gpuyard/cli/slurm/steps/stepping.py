@@ -5,14 +5,14 @@ import sys
 import time
 from collections.abc import Mapping
 
-from gpuyard.cli.slurm.getopt import Read
+from gpuyard.cli.slurm.language.getopt import Read
+from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.steps import programs
 from gpuyard.cli.slurm.steps.asks import Ask, no_step, read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
 from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
 from gpuyard.cli.slurm.steps.ledger import Ledger, pause
 from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
-from gpuyard.cli.slurm.stopping import Stop, error
 from gpuyard.engines import patterns
 from gpuyard.intake.sbatch.amounts import minutes
 from gpuyard.intake.sbatch.exports import export

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpuyard.engines.slurm.accounting import JobRow
-from gpuyard.engines.slurm.forms import given, matching
-from gpuyard.engines.slurm.site import Site
+from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.words.forms import given, matching
 
 
 class Level(Enum):

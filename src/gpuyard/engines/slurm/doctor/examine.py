@@ -11,11 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuyard.engines.contract import EngineError, Transient
-from gpuyard.engines.slurm.accounting import Row, Rows, new_mark, queue_words, read_queue, unmarked
-from gpuyard.engines.slurm.commands import Commands
+from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Used
-from gpuyard.engines.slurm.forms import Unreadable, given, memory_mib, settings, table, tres, whole, words
-from gpuyard.engines.slurm.site import Source, answer, read, sources
+from gpuyard.engines.slurm.site.accounting import Row, Rows, new_mark, queue_words, read_queue, unmarked
+from gpuyard.engines.slurm.site.site import Source, answer, read, sources
+from gpuyard.engines.slurm.words.forms import (
+    Unreadable,
+    given,
+    memory_mib,
+    settings,
+    table,
+    tres,
+    whole,
+    words,
+)
 
 QUICK_S = 20.0
 """How long one command may take: without its controller Slurm lets commands wait long."""
@@ -170,7 +179,7 @@ def _munge(commands: Commands, found: Evidence) -> str | None:
 
 def _gpus_here() -> int | None:
     # The local engine knows how to ask the driver; only where there is one.
-    from gpuyard.engines.local import nvml  # noqa: PLC0415
+    from gpuyard.engines.machine import nvml  # noqa: PLC0415
 
     try:
         return len(nvml.read_gpus()) or None

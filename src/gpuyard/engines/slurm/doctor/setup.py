@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
-from gpuyard.engines.slurm.forms import Unreadable, limit_ms, words
+from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, words
 from gpuyard.model.units import DAY_MS, MINUTE_MS
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE

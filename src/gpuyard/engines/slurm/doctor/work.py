@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
-from gpuyard.engines.slurm.forms import words
+from gpuyard.engines.slurm.words.forms import words
 from gpuyard.model.units import DAY_MS, HOUR_MS
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE

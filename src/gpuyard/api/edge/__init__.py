@@ -1,0 +1,1 @@
+"""What every request passes: the gate, rates, turns, and how a route is added."""

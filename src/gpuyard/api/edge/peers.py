@@ -1,0 +1,242 @@
+"""Identifies the asker: by the kernel for a Unix socket, by a token for TCP.
+
+A thin layer below the API: the kernel is asked once for each connection (`connections.py`), a door turns its answer,
+or the token, into a person, and the gate lets them in with their name on the request, or answers 401, 403 or 429.
+"""
+
+import hmac
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol
+
+from gpuyard.api.edge.origins import Origins
+from gpuyard.api.edge.pace import Pace, in_thread
+from gpuyard.api.edge.rates import Rates
+from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.control.access.people import Person, person
+from gpuyard.control.access.tokens import TokenService, Unknown
+from gpuyard.control.refusals import Forbidden
+from gpuyard.errors import YardError
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC
+
+PEER = "gpuyard.peer"
+PERSON = "gpuyard.person"
+LOGIN_PATH = LOGIN_OIDC.path
+
+OPEN_PATHS = frozenset({DESCRIPTION, *(each.path for each in ENDPOINTS if each.action is Action.ANYBODY)})
+"""Paths that any client may ask for that can reach the server."""
+
+_PEERS_MAX = 1024
+_known = lru_cache(maxsize=_PEERS_MAX)(person)
+
+
+def peer_of(connection: Any) -> tuple[int, int] | None:
+    """User and group of the process at the other end of a Unix socket; None: it is another kind of socket."""
+    if connection is None or connection.family != socket.AF_UNIX:
+        return None
+    # Event loops hand out stand-ins with little more than a file number.
+    with socket.socket(fileno=os.dup(connection.fileno())) as real:
+        found = real.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _pid, uid, gid = struct.unpack("3i", found)
+    return uid, gid
+
+
+class Authenticator(Protocol):
+    """How people are known."""
+
+    def known(self, scope: Any) -> Person | Problem | None:
+        """The asker, or why they are not let in; None: they have to be looked up."""
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """The same, from the store."""
+
+
+class LocalAuthenticator:
+    """Without `--auth`: users of this machine, and the holder of the one token, who acts as its owner."""
+
+    def __init__(
+        self, token: str, owner: tuple[int, int], placed: Callable[[Person], Person] = lambda person: person
+    ) -> None:
+        """`placed` gives a user the tenants that are theirs."""
+        self._token = token.encode()
+        self._owner = owner
+        self._placed = placed
+
+    def known(self, scope: Any) -> Person | Problem | None:
+        """By the socket or the token."""
+        peer = scope.get(PEER) or self._by_token(scope["headers"])
+        if peer is None:
+            return _nobody(
+                "the request does not say who asks, or its token is not this yard's",
+                "Set YARD_TOKEN to what is in the file `token` of its data folder (in HTTP: `Authorization: Bearer`).",
+            )
+        person = _known(*peer)
+        if os.geteuid() != 0 and not person.admin:
+            return Problem(
+                403,
+                f"this yard is {_known(os.geteuid(), os.getegid()).name}'s own",
+                "Start one with `yard up -d`.",
+            )
+        return self._placed(person)
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """Nothing has to be."""
+        raise NotImplementedError
+
+    def _by_token(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, int] | None:
+        token = _bearer(headers)
+        return self._owner if token is not None and hmac.compare_digest(token, self._token) else None
+
+
+class TokenAuthenticator:
+    """With `--auth`: tokens, and over the socket users of this machine that yard.yaml lists."""
+
+    def __init__(self, token_service: TokenService) -> None:
+        self._token_service = token_service
+        self._known: dict[tuple[int, int], Person | Problem] = {}
+
+    def forget(self) -> None:
+        """Others may be let in from now on."""
+        self._known = {}
+
+    def known(self, scope: Any) -> Person | Problem | None:
+        """A token looked up a moment ago, or the socket."""
+        token = _bearer(scope["headers"])
+        if token is not None:
+            return self._token_service.remembered(token.decode("latin-1"))
+        peer = scope.get(PEER)
+        if peer is not None:
+            found = self._known.get(peer)
+            if found is None:
+                if len(self._known) >= _PEERS_MAX:
+                    self._known = {}
+                found = self._known[peer] = self._peer(*peer)
+            return found
+        return _nobody(
+            "the request does not say who asks",
+            "Log in with `yard login`, or send `Authorization: Bearer` and a token.",
+        )
+
+    def _peer(self, uid: int, gid: int) -> Person | Problem:
+        try:
+            return self._token_service.directory.local(uid, gid)
+        except Forbidden as error:
+            return Problem(403, error.message, error.hint)
+
+    async def looked_up(self, scope: Any) -> Person | Problem:
+        """The token, as the store has it now. If the store does not answer, the request is refused."""
+        text = (_bearer(scope["headers"]) or b"").decode("latin-1")
+        try:
+            return await in_thread(self._token_service.bearer, text)
+        except Unknown as error:
+            return _nobody(
+                error.message, error.hint or "Log in with `yard login`.", 'Bearer error="invalid_token"'
+            )
+        except YardError as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            return problem
+
+
+class AuthMiddleware:
+    """Lets known people in, with their name on the request."""
+
+    def __init__(
+        self,
+        app: Any,
+        door: Authenticator,
+        quick: Mapping[tuple[str, str], Any] | None = None,
+        rates: Rates | None = None,
+        origins: Origins | None = None,
+    ) -> None:
+        self._app = app
+        self._origins = origins or Origins()
+        self._door = door
+        self._rates = rates
+        self._pace = Pace()
+        self._quick = quick or {}
+        """Applications that bypass routing, by method and path: for requests so frequent that routing costs."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request, or the server's start and stop."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if PEER not in scope:
+            foreign = self._origins.refusal(scope["headers"])
+            if foreign is not None:
+                await self._pace.stranger(_address(scope), foreign.response(), scope, receive, send)
+                return
+        found = self._door.known(scope)
+        if scope["path"] in OPEN_PATHS:
+            await self._open(scope, found, receive, send)
+            return
+        if found is None:
+            found = await self._door.looked_up(scope)
+        if isinstance(found, Problem):
+            await self._pace.stranger(_address(scope), found.response(), scope, receive, send)
+            return
+        scope[PERSON] = found
+        app = self._quick.get((scope["method"], scope["path"])) or self._app
+        if found.admin:
+            self._pace.heard("")
+            await app(scope, receive, send)
+            return
+        if self._rates is None:
+            await self._pace.user(found.name, app, scope, receive, send)
+            return
+        refusal = self._rates.enter(found.name, scope["method"])
+        if refusal is not None:
+            await refusal.response()(scope, receive, send)
+            return
+        try:
+            await self._pace.user(found.name, app, scope, receive, send)
+        finally:
+            self._rates.leave(found.name)
+
+    async def _open(self, scope: Any, found: Person | Problem | None, receive: Any, send: Any) -> None:
+        if isinstance(found, Person):
+            scope[PERSON] = found
+        if self._rates is not None and scope["path"] == LOGIN_PATH:
+            refusal = self._rates.login(_address(scope))
+            if refusal is not None:
+                await refusal.response()(scope, receive, send)
+                return
+        if isinstance(found, Person) and found.admin:
+            await self._app(scope, receive, send)
+        else:
+            await self._pace.stranger(_address(scope), self._app, scope, receive, send)
+
+
+def _address(scope: Any) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _bearer(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return token.strip()
+    return None
+
+
+def _nobody(detail: str, hint: str, challenge: str = "Bearer") -> Problem:
+    return Problem(401, detail, hint, headers={"WWW-Authenticate": challenge})
+
+
+def asker(scope: Any) -> Person:
+    """The asker."""
+    person: Person = scope[PERSON]
+    return person
+
+
+def asker_if_known(scope: Any) -> Person | None:
+    """The asker, on a path that needs no login."""
+    return scope.get(PERSON)

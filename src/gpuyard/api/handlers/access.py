@@ -1,0 +1,112 @@
+"""People over HTTP: the asker, their tokens, and login."""
+
+import asyncio
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import answer
+from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
+from gpuyard.api.messages.schemas import OidcLogin, TokenRequest, checked, sent
+from gpuyard.control.access.people import NO_UID, Person
+from gpuyard.control.access.tokens import Asked, TokenService, token_view
+from gpuyard.control.commands.newjobs import home_of
+from gpuyard.control.refusals import Impossible
+from gpuyard.control.serve import Yard
+from gpuyard.model.units import DAY_MS
+from gpuyard.store import TokenRow
+from gpuyard.wire import endpoints
+
+
+def handlers(yard: Yard) -> Handlers:
+    """Tokens and login."""
+    api = _People(yard)
+    return {
+        endpoints.ME: api.me,
+        endpoints.TOKENS: api.tokens,
+        endpoints.MAKE_TOKEN: api.make,
+        endpoints.REVOKE: api.revoke,
+        endpoints.UNBIND: api.unbind,
+        endpoints.LOGIN_WAYS: api.ways,
+        endpoints.LOGIN_OIDC: api.login,
+    }
+
+
+class _People:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    @property
+    def _token_service(self) -> TokenService:
+        if self._yard.token_service is None:
+            raise Impossible(
+                "this yard knows people by the machine's users, and has no tokens",
+                "Start it with `yard up --auth`.",
+            )
+        return self._yard.token_service
+
+    async def me(self, request: Request) -> Response:
+        """The asker, as the yard sees them."""
+        person = asker(request.scope)
+        return answer(
+            {
+                "user": person.name,
+                "runs_as": None if person.uid == NO_UID else person.login or person.name,
+                "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
+                "home": await in_thread(self._home, person),
+                "token": person.token or None,
+                "expires_ms": person.expires_ms or None,
+                "auth": self._yard.token_service is not None,
+            }
+        )
+
+    def _home(self, person: Person) -> str:
+        with self._yard.books.lock:
+            self._yard.books.catch_up()
+            return home_of(person, self._yard.books.state)
+
+    async def tokens(self, request: Request) -> Response:
+        """Your own tokens, and those of the tenants that you administer."""
+        found = await in_thread(self._token_service.list, asker(request.scope))
+        return answer({"tokens": found})
+
+    async def make(self, request: Request) -> Response:
+        """The secret is in this answer and nowhere else."""
+        wanted = await sent(TokenRequest, request, required=True)
+        lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
+        asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
+        future = await in_thread(self._token_service.make, asker(request.scope), asked)
+        return _told(*await asyncio.wrap_future(future))
+
+    async def revoke(self, request: Request, id: str) -> Response:
+        """The token is not accepted any more, nor are those that were made with it."""
+        return answer(await asyncio.wrap_future(self._token_service.revoke(asker(request.scope), id)))
+
+    async def unbind(self, request: Request, user: str) -> Response:
+        """The next login with the name binds it."""
+        return answer(await asyncio.wrap_future(self._token_service.unbind(asker(request.scope), user)))
+
+    async def ways(self) -> Response:
+        """Whether a login is needed, and the identity provider, if there is one."""
+        oidc = self._yard.oidc
+        return answer(
+            {"auth": self._yard.token_service is not None, "oidc": oidc.described() if oidc else None}
+        )
+
+    async def login(self, request: Request) -> Response:
+        """Good once for each login."""
+        oidc = self._yard.oidc
+        if oidc is None:
+            raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
+        wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
+        vouched = await in_thread(oidc.vouched, wanted.id_token, wanted.nonce)
+        future = self._token_service.login(*vouched, wanted.nonce, oidc.session_ms)
+        return _told(*await asyncio.wrap_future(future))
+
+
+def _told(row: TokenRow, secret: str) -> Response:
+    return answer({**token_view(row), "secret": secret}, 201, {"Cache-Control": "no-store"})

@@ -1,0 +1,195 @@
+"""`GET /changes`: the rows of the queue as they change, for every user that may list it, as server-sent events.
+
+One task has the next model published, a few times a second at most, and only while somebody follows. A follower is its
+own loop over `control.reading.changes`: it is told what it lacks when it can take more, so that none of them holds
+anything back for another.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+from anyio import to_thread
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import charge, in_thread, rest
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.pulse import AsyncNotifier
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import number_of
+from gpuyard.api.handlers.streams import QUIET_S, event, events, still
+from gpuyard.api.messages.problems import Problem
+from gpuyard.control.access.people import Person
+from gpuyard.control.reading.model import Model
+from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS
+from gpuyard.control.serve import Yard
+from gpuyard.errors import YardError
+from gpuyard.wire import endpoints
+
+_log = logging.getLogger(__name__)
+
+APART_S = 0.2
+"""Between two models that are published for followers, however much happens."""
+ORDER_S = 1.0
+"""Between two orders that a follower is told: they are long."""
+LOOK_S = 1.0
+"""How often it is looked at reasons, which change without an event, and whether somebody would still be let in."""
+TURN_S = 0.0001
+"""What a look costs in the event loop, about."""
+IDLE_S = 5.0
+"""How often such a follower is looked after while nothing happens: whether its token still holds."""
+WAKES_S = 1.0
+"""Between two times that a follower is told that something has happened."""
+_AFTER = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,32})?")
+
+
+def handlers(yard: Yard) -> Handlers:
+    """What changes in the queue."""
+    return {endpoints.CHANGES: _Changes(yard).changes}
+
+
+class _Changes:
+    """The handler."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._beat: Beat | None = None
+        self._renewed = 0
+        """How often rights may have changed: each follower then connects again and is checked again."""
+        yard.doors.when_renewed(self._renew)
+
+    def _renew(self, _access: object) -> None:
+        self._renewed += 1
+
+    async def changes(self, request: Request) -> Response:
+        """Rows of the queue as they change, from `after` on (or `Last-Event-ID`); left out: from now on.
+
+        `start` tells where the stream stands. `rows` has rows as in the queue, without places in line, and the ids of
+        jobs that have ended (`gone`). `order` has the ids of those that wait and that are set aside, a run of ids as
+        its first and last; a job that comes waits behind them until the next `order`. `again`: more has changed than
+        is kept; read the list again, and pass over rows whose `seq` is below its own.
+
+        With `rows=0` a follower is told `seq` whenever the log has grown, at most once a second, and `start` says so
+        (`wakes`): for lists that are read again then.
+        """
+        after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
+        if after and not _AFTER.fullmatch(after):
+            raise Problem(
+                422, f"after is {after[:40]!r}, and no place in this stream", "Give `seq` of a list."
+            )
+        pulse: AsyncNotifier = request.app.state.pulse
+        if not number_of("rows", request.query_params.get("rows", "1"), 0, 1):
+            return events(self.wake(pulse, asker(request.scope)))
+        if self._beat is None or self._beat.pulse is not pulse:
+            reading = self._yard.views.reading
+            self._beat = Beat(pulse, lambda: reading.latest(spoken=True))
+        return events(self.follow(self._beat, asker(request.scope), after))
+
+    async def follow(self, beat: "Beat", person: Person, after: str) -> AsyncIterator[bytes]:
+        """What one follower is told."""
+        window, sight, renewed = self._yard.views.reading.window, person.sight, self._renewed
+        await in_thread(self._yard.views.reading.latest)
+        version, model, on = window.start(after)
+        ordered, ordered_s, looked_s = 0, float("-inf"), time.monotonic()
+        yield event(
+            "start",
+            {"seq": model.seq, "run": window.run, "columns": QUEUE_COLUMNS},
+            f"{model.seq}-{window.run}",
+        )
+        if not on:
+            yield event("again", {"seq": model.seq})
+        beat.followers += 1
+        quiet_s = time.monotonic()
+        try:
+            while not beat.pulse.closed and renewed == self._renewed:
+                now_s = time.monotonic()
+                if now_s - looked_s >= LOOK_S:
+                    looked_s = now_s
+                    if not await still(self._yard, person):
+                        return
+                charge(TURN_S)
+                await rest()
+                told = window.ready(version, sight) or await in_thread(window.since, version, sight)
+                if told is None:
+                    version, model, _on = window.start("")
+                    yield event("again", {"seq": model.seq})
+                    ordered, quiet_s = 0, now_s
+                else:
+                    version = told.version
+                    if told.text:
+                        yield event("rows", told.text, f"{told.seq}-{window.run}")
+                        quiet_s = now_s
+                if now_s - ordered_s >= ORDER_S:
+                    ordered_s = now_s
+                    ordered, _seq, text = window.order(ordered)
+                    if text:
+                        yield event("order", text)
+                if now_s - quiet_s > QUIET_S:
+                    quiet_s = now_s
+                    yield b": still here\n\n"
+                await beat.next(version, LOOK_S)
+        finally:
+            beat.followers -= 1
+
+    async def wake(self, pulse: AsyncNotifier, person: Person) -> AsyncIterator[bytes]:
+        """The number of the last event, whenever it is another: nothing is published for that."""
+        renewed, seq = self._renewed, await in_thread(self._yard.store.head)
+        yield event("start", {"seq": seq, "wakes": True}, seq)
+        quiet_s = time.monotonic()
+        while not pulse.closed and renewed == self._renewed and await still(self._yard, person):
+            if pulse.seq > seq:
+                charge(TURN_S)
+                await rest()
+                seq, quiet_s = pulse.seq, time.monotonic()
+                yield event("seq", {"seq": seq}, seq)
+                # However much happens, and however many readers there are: one read of a list a second.
+                await asyncio.sleep(WAKES_S)
+            elif time.monotonic() - quiet_s > QUIET_S:
+                quiet_s = time.monotonic()
+                yield b": still here\n\n"
+            else:
+                # Nobody looks by themselves: that would cost as much as to read a short list again and again.
+                await pulse.next(IDLE_S)
+
+
+class Beat:
+    """Has models published while somebody follows, and tells all followers of each. Used in one event loop."""
+
+    def __init__(self, pulse: AsyncNotifier, publish: Callable[[], Model]) -> None:
+        self.pulse = pulse
+        self._publish = publish
+        self.followers = 0
+        self._version = 0
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def next(self, version: int, timeout_s: float) -> None:
+        """Come back when there is a model after this one, at the latest after the timeout."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        if self._version > version:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), timeout_s)
+
+    async def _run(self) -> None:
+        while self.followers and not self.pulse.closed:
+            began_s = time.monotonic()
+            try:
+                model = await to_thread.run_sync(self._publish)
+            except YardError as error:
+                # The store is away: followers wait until it is back.
+                _log.warning("nothing was published for followers: %s", error.message)
+                await asyncio.sleep(LOOK_S)
+                continue
+            if model.version > self._version:
+                self._version = model.version
+                self._news.set()
+                self._news = asyncio.Event()
+            await asyncio.sleep(max(0.0, APART_S - (time.monotonic() - began_s)))
+            await self.pulse.next(LOOK_S)
+        self._news.set()
+        self._news = asyncio.Event()

@@ -1,0 +1,150 @@
+"""The configuration over HTTP: what is in force, its versions, a difference, a preview, apply and rollback.
+
+All of it is for administrators of the whole yard: a configuration shows what every tenant may use.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import answer, encoded, limit_of, number_of
+from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.messages.schemas import ConfigRequest, sent
+from gpuyard.config import ConfigError
+from gpuyard.control.commands.configs import Proposal
+from gpuyard.control.foresight.previews import Line, Previews
+from gpuyard.control.serve import Yard
+from gpuyard.errors import BadInput
+from gpuyard.wire import endpoints
+
+_log = logging.getLogger(__name__)
+
+
+def handlers(yard: Yard) -> Handlers:
+    """Routes of the configuration."""
+    api = _Configs(yard)
+    return {
+        endpoints.CONFIG: api.live,
+        endpoints.APPLY: api.apply,
+        endpoints.VERSIONS: api.versions,
+        endpoints.CONFIG_VERSION: api.version,
+        endpoints.DIFF: api.diff,
+        endpoints.PREVIEW: api.preview,
+        endpoints.ROLLBACK: api.rollback,
+    }
+
+
+class _Configs:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._configs = yard.configs
+        self._previews = Previews(yard.books, yard.now_ms, in_thread)
+
+    async def live(self, request: Request) -> Response:
+        """The version in force, with its text."""
+        return answer(await in_thread(self._configs.shown))
+
+    async def versions(self, request: Request) -> Response:
+        """The author of each version, and when and how it was put in force."""
+        most = limit_of(request.query_params)
+        return answer({"versions": await in_thread(self._configs.versions, most)})
+
+    async def version(self, request: Request, version: str) -> Response:
+        """One of them."""
+        number = number_of("version", version, 1, 1 << 53)
+        return answer(await in_thread(self._configs.shown, number))
+
+    async def diff(self, request: Request) -> Response:
+        """Compared with the configuration in force, and whether anything is against it."""
+        proposal = await self._proposal(await sent(ConfigRequest, request))
+        return answer(await in_thread(self._configs.difference, proposal))
+
+    async def apply(self, request: Request) -> Response:
+        """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
+        wanted = await sent(ConfigRequest, request)
+        if wanted.yaml is None:
+            raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
+        return await self._put(request, wanted)
+
+    async def rollback(self, request: Request) -> Response:
+        """Back to `version`; left out: the one before the present one."""
+        wanted = await sent(ConfigRequest, request)
+        if wanted.yaml is not None:
+            raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
+        return await self._put(request, wanted)
+
+    async def _put(self, request: Request, wanted: ConfigRequest) -> Response:
+        proposal = await self._proposal(wanted)
+        done = self._configs.apply(asker(request.scope), proposal, wanted.against)
+        version = await asyncio.wrap_future(done)
+        # This server uses them from now on; the other servers of the yard follow within a second.
+        await in_thread(self._yard.doors.look)
+        return answer(version)
+
+    async def _proposal(self, wanted: ConfigRequest) -> Proposal:
+        if wanted.yaml is not None and wanted.version is not None:
+            raise Problem(422, "give a 'yaml' or a 'version', not both")
+        try:
+            if wanted.yaml is not None:
+                return await in_thread(self._configs.proposal, wanted.yaml, wanted.name)
+            return await in_thread(self._configs.earlier, wanted.version)
+        except ConfigError as error:
+            raise _not_usable(error) from None
+        except BadInput as error:
+            raise Problem(422, error.message, error.hint, kind="unacceptable") from None
+
+    async def preview(self, request: Request) -> Response:
+        """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
+        wanted = await sent(ConfigRequest, request)
+        proposal = await self._proposal(wanted)
+        difference = await in_thread(self._configs.difference, proposal)
+        changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
+        lines = self._previews.run(proposal, changed, wanted.days)
+        # Compute the first line before the answer begins: a refusal is then an answer of its own.
+        first = await anext(lines)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return StreamingResponse(
+                _events(first, lines), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            )
+        found: Any = first.get("preview")
+        async for line in lines:
+            found = line.get("preview", found)
+        return answer(found)
+
+
+async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[bytes]:
+    yield _event(first)
+    try:
+        async for line in lines:
+            yield _event(line)
+    except Exception as error:
+        # The answer has begun: an error is now an event in it.
+        problem = problem_of(error)
+        if problem is None:
+            _log.error("a preview failed", exc_info=error)
+            problem = Problem(500, "the preview failed: a defect of the yard; its log has the details")
+        yield _event({"error": {"detail": problem.detail, "hint": problem.hint}})
+
+
+def _event(line: Line) -> bytes:
+    for name, data in line.items():
+        return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+    return b": still at it\n\n"
+
+
+def _not_usable(error: ConfigError) -> Problem:
+    """Every problem of the file with its place."""
+    errors = [
+        {"field": f"{problem.place.line}:{problem.place.column}", "detail": problem.text}
+        for problem in error.problems[:50]
+    ]
+    return Problem(422, error.message, error.hint, kind="configuration", errors=errors)

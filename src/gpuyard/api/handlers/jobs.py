@@ -1,0 +1,239 @@
+"""Jobs over HTTP: submit, show, act on."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import ARRAY_IDS, JOB_S, charge, in_thread, rest
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handler, Handlers
+from gpuyard.api.edge.turns import Turns
+from gpuyard.api.edge.wire import answer, cursor_of, encoded_array, filter_of, id_cursor, limit_of
+from gpuyard.api.handlers.discretion import discreet, listed
+from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
+from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import MOVES
+from gpuyard.control.commands.wishes import FEW, Asked, Gone, Wish
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.replica.labels import label_of
+from gpuyard.control.serve import Yard
+from gpuyard.control.views.used import taken, used
+from gpuyard.engines.contract import HasUsage, Usage
+from gpuyard.errors import YardError
+from gpuyard.model import Verb
+from gpuyard.store import Idempotency
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import KEY_LENGTH_MAX
+
+PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
+"""Pause between two batches of one request: as long as the batch took, within these."""
+LOOKED_UP = 200
+"""Ended jobs that one thread looks up before other requests have their turn."""
+T = TypeVar("T")
+
+
+def handlers(yard: Yard, thought: Turns) -> Handlers:
+    """Everything under /jobs."""
+    api = Jobs(yard, thought)
+    found: dict[endpoints.Endpoint, Handler] = {
+        endpoints.SUBMIT: api.submit,
+        endpoints.JOBS: api.page,
+        endpoints.JOB: api.show,
+        endpoints.RECIPE: api.recipe,
+        endpoints.CANCEL: api.cancel,
+        endpoints.CHECKPOINT: api.checkpoint,
+    }
+    for verb in Verb:
+        action = Action.MOVE_JOB if verb in MOVES else Action.ACT_ON_JOB
+        found[endpoints.ASK_MANY.for_verb(verb.value, action)] = api.many(verb)
+        found[endpoints.ASK.for_verb(verb.value, action)] = api.ask(verb)
+    return found
+
+
+class Jobs:
+    """Handlers. Calls that wait for the books or the disk do so in another thread or by a future."""
+
+    def __init__(self, yard: Yard, thought: Turns) -> None:
+        self._yard = yard
+        self._thought = thought
+        self._turns = Turns("requests about many jobs", at_once=2)
+
+    async def submit(self, request: Request) -> Response:
+        """Accept a job. When this answers 201 the job is on disk and will not be lost."""
+        person = asker(request.scope)
+        body = await bytes_of(request)
+        new = checked(JobRequest, object_of(body)).new_job()
+        key = _key(request, person, body)
+        if new.ids > ARRAY_IDS:
+            # Large arrays of one user go in one by one: lists and starts of other users wait for each.
+            await rest()
+        charge(JOB_S * new.ids)
+        if new.dependencies:
+            await in_thread(self._yard.desk.read_up)
+        accepted = await asyncio.wrap_future(self._yard.desk.submit(person, new, key))
+        replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
+        location = f"/api/v1/jobs/{accepted.first_id}"
+        return answer(accepted.reply, 201, {"Location": location, **replayed})
+
+    async def show(self, request: Request, id: str, explain: bool = True) -> Response:
+        """A job, live or ended; for a waiting job, everything that is in its way."""
+        person = asker(request.scope)
+        async with self._thought.of(person) if explain else nullcontext():
+            view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
+        if view.get("array"):
+            body = await in_thread(encoded_array, discreet(person, view))
+            return Response(body, media_type="application/json")
+        view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
+        view["used"] |= await in_thread(taken, view, self._usage(view))
+        return answer(discreet(person, view))
+
+    def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
+        """What an attempt of a job used, as far as the engine knows."""
+        engine = self._yard.engine
+        if not isinstance(engine, HasUsage):
+            return lambda _attempt: Usage()
+        job_id, submitted_ms = view["id"], view["submitted_ms"]
+        return lambda attempt: engine.usage(self._yard.log_key(job_id, attempt, submitted_ms))
+
+    async def recipe(self, request: Request, id: str) -> Response:
+        """For its owner and administrators: arguments and variables hold secrets."""
+        person = asker(request.scope)
+        view, found = await in_thread(self._yard.views.recipe, label_of(id), person.sight)
+        if not person.may(Action.READ_JOB, view["tenant"], view["user"]):
+            raise Forbidden(
+                f"job {view['label']} is {view['user']}'s",
+                "Only its owner, an admin of its tenant and root may see what it runs.",
+            )
+        return answer(found)
+
+    async def page(self, request: Request) -> Response:
+        """A page of jobs. `state` may be given several times or as a list with commas."""
+        query = request.query_params
+        person = asker(request.scope)
+        wanted, before = filter_of(query, person.sight), cursor_of(query)
+        found, more = await in_thread(self._yard.views.jobs, wanted, before, limit_of(query))
+        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
+
+    async def cancel(self, request: Request, id: str) -> Response:
+        """Cancel a job, or all live tasks of an array."""
+        return await self._ask(request, Verb.CANCEL, id)
+
+    async def checkpoint(self, request: Request, id: str) -> Response:
+        """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
+        said = await sent(CheckpointRequest, request)
+        asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
+        return answer(await self._or_ended(asker(request.scope), asked, id), 202)
+
+    def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
+        """The handler of one verb."""
+
+        async def handler(request: Request, id: str) -> Response:
+            return await self._ask(request, verb, id)
+
+        return handler
+
+    def many(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
+        """The handler of one verb for many jobs: an answer for each, in their order."""
+
+        async def handler(request: Request) -> Response:
+            wanted = checked(ManyRequest, object_of(await bytes_of(request)))
+            person = asker(request.scope)
+            asked = await self._wish(person, verb, [str(each) for each in wanted.ids])
+            return answer({"results": [_result(each, verb) for each in asked]})
+
+        return handler
+
+    async def _ask(self, request: Request, verb: Verb, text: str) -> Response:
+        (asked,) = await self._wish(asker(request.scope), verb, [text])
+        if asked.error is not None:
+            raise asked.error
+        return answer(_done(asked, verb), 202)
+
+    async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[Asked]:
+        """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
+        wish = self._yard.desk.wish(person, verb, texts)
+        if len(texts) <= FEW:
+            await self._write(wish)
+        if not wish.finished:
+            async with self._turns.of(person):
+                if len(texts) > FEW:
+                    await self._look_up(wish)
+                while not wish.finished:
+                    began_s = time.monotonic()
+                    await self._write(wish)
+                    # Others have their turn in the pause.
+                    await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, time.monotonic() - began_s)))
+        await self._tell_ended(person, [each for each in wish.asked if isinstance(each.error, Gone)])
+        return wish.asked
+
+    async def _look_up(self, wish: Wish) -> None:
+        try:
+            await in_thread(self._yard.desk.look_up, wish)
+        except YardError as error:
+            wish.give_up(error)
+
+    async def _write(self, wish: Wish) -> None:
+        try:
+            wish.enter(await asyncio.wrap_future(self._yard.desk.grant(wish)))
+        except YardError as error:
+            wish.give_up(error)
+
+    async def _tell_ended(self, person: Person, gone: list[Asked]) -> None:
+        """Jobs that have ended, or never were: the history knows."""
+        for first in range(0, len(gone), LOOKED_UP):
+            some = gone[first : first + LOOKED_UP]
+            labels = [each.label for each in some if each.label is not None]
+            found = await in_thread(self._yard.views.ends, labels, person.sight)
+            for each in some:
+                assert each.label is not None
+                each.error = found[each.label]
+
+    async def _or_ended(self, person: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
+        try:
+            return await asyncio.wrap_future(asked)
+        except Gone:
+            label = label_of(text)
+            raise (await in_thread(self._yard.views.ends, [label], person.sight))[label] from None
+
+
+def _done(asked: Asked, verb: Verb) -> dict[str, Any]:
+    assert asked.label is not None
+    return {"id": asked.label.id, "label": str(asked.label), "verb": verb.value, "jobs": asked.jobs}
+
+
+def _result(asked: Asked, verb: Verb) -> dict[str, Any]:
+    """One of many answers."""
+    if asked.error is None:
+        return {**_done(asked, verb), "status": 202}
+    problem = problem_of(asked.error)
+    if problem is None:
+        raise asked.error
+    done = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
+    return {
+        "label": asked.text,
+        "status": problem.status,
+        "detail": problem.detail + done,
+        "hint": problem.hint,
+    }
+
+
+def _key(request: Request, person: Person, body: bytes) -> Idempotency | None:
+    key = said_in(request.scope, b"idempotency-key")
+    if key is None:
+        return None
+    if not key.strip() or len(key) > KEY_LENGTH_MAX or not key.isascii() or not key.isprintable():
+        raise Problem(
+            400,
+            f"the Idempotency-Key must be 1 to {KEY_LENGTH_MAX} printable ASCII characters",
+            "A random UUID is a good one.",
+        )
+    return Idempotency(person.key, key, hashlib.sha256(body).hexdigest())

@@ -1,0 +1,129 @@
+"""Everything else that can be looked at, and nodes in and out of use."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from gpuyard.api.edge.pace import at_leisure, in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import (
+    answer,
+    bytes_of_text,
+    cursor_of,
+    encoded,
+    filter_of,
+    id_cursor,
+    limit_of,
+    number_of,
+)
+from gpuyard.api.handlers.discretion import listed
+from gpuyard.api.messages.problems import Problem
+from gpuyard.api.messages.schemas import DrainRequest, sent
+from gpuyard.control.serve import Yard
+from gpuyard.control.views.queue_list import QueueList
+from gpuyard.control.views.used import used_in_all
+from gpuyard.control.views.views import ENDED_STATES
+from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import QUEUE_MAX
+from gpuyard.wire.job_fields import TIME_MS_MAX
+
+
+def handlers(yard: Yard) -> Handlers:
+    """Queue, history, and the state for an administrator."""
+    api = _Lists(yard)
+    return {
+        endpoints.QUEUE: api.queue,
+        endpoints.HISTORY: api.history,
+        endpoints.OVERVIEW: api.overview,
+        endpoints.SNAPSHOT: api.snapshot,
+        endpoints.DRAIN: api.drain,
+        endpoints.RESUME: api.resume,
+    }
+
+
+class _Lists:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    async def queue(self, request: Request) -> Response:
+        """Rows under `columns`: ten thousand jobs in one answer, for a listing. `wide=1`: with more columns."""
+        query = request.query_params
+        wanted = filter_of(query, asker(request.scope).sight)
+        most = limit_of(query, QUEUE_MAX, QUEUE_MAX)
+        wide = number_of("wide", query.get("wide", "0"), 0, 1) == 1
+
+        def begun() -> tuple[Iterator[bytes], bytes | None]:
+            found = self._yard.views.queue(wanted, most, wide=wide)
+            pieces = _pieces(found)
+            return pieces, b"".join(pieces) if found.short else None
+
+        pieces, body = await in_thread(begun)
+        if body is not None:
+            return Response(body, media_type="application/json")
+        return StreamingResponse(_paced(pieces), media_type="application/json")
+
+    async def history(self, request: Request) -> Response:
+        """A page of ended jobs. `since_ms`: those that ended from then on."""
+        query = request.query_params
+        person = asker(request.scope)
+        wanted, before = filter_of(query, person.sight), cursor_of(query)
+        if wanted.states and not wanted.states <= ENDED_STATES:
+            wanted = replace(wanted, states=wanted.states & ENDED_STATES)
+            if not wanted.states:
+                raise Problem(
+                    422, "jobs in that state have not ended", "`/queue` and `/jobs` list live ones."
+                )
+        since = query.get("since_ms")
+        since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
+        most = limit_of(query)
+        found, more = await in_thread(self._yard.views.history, wanted, since_ms, before, most)
+        for view in found:
+            view["used"] = used_in_all(view, self._yard.price_of_node)
+        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
+
+    async def overview(self, request: Request) -> Response:
+        """For a screen that is drawn again and again."""
+        sight = asker(request.scope).sight
+
+        def made() -> bytes:
+            return encoded(self._yard.views.overview(sight))
+
+        return Response(await in_thread(made), media_type="application/json")
+
+    async def drain(self, request: Request, name: str) -> Response:
+        """What runs there goes on."""
+        wanted = await sent(DrainRequest, request)
+        why = wanted.why or f"drained by {asker(request.scope).name}"
+        return answer(await asyncio.wrap_future(self._yard.desk.drain(asker(request.scope), name, why)))
+
+    async def resume(self, request: Request, name: str) -> Response:
+        """Take a node back into use."""
+        return answer(await asyncio.wrap_future(self._yard.desk.resume(asker(request.scope), name)))
+
+    async def snapshot(self, request: Request) -> Response:
+        """For administrators: it holds everybody's jobs."""
+
+        def made() -> bytes:
+            return encoded(self._yard.snapshot())
+
+        return Response(await in_thread(made), media_type="application/json")
+
+
+def _pieces(found: QueueList) -> Iterator[bytes]:
+    """A list as it goes over the wire, piece by piece."""
+    yield encoded({**found.head, "rows": []}).removesuffix(b"]}")
+    for rows in found.pieces():
+        yield bytes_of_text(rows)
+    yield b"]}"
+
+
+async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same, made by another thread, no faster than the reader may have it."""
+    while (piece := await at_leisure(next, pieces, None)) is not None:
+        yield piece

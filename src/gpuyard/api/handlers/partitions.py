@@ -1,0 +1,64 @@
+"""GPUs over HTTP: how they are cut, what a layout would do, pins; and what moving jobs would free."""
+
+import asyncio
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import answer, number_of
+from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, sent
+from gpuyard.control.commands.partitions import Partitions
+from gpuyard.control.serve import Yard
+from gpuyard.control.views.defragmenting import MOVES_MAX, defrag_view
+from gpuyard.wire import endpoints
+
+
+def handlers(yard: Yard) -> Handlers:
+    """`/mig`, `/nodes/{name}/mig` and `/defrag`."""
+    api = _Partitions(yard)
+    return {
+        endpoints.MIG: api.view,
+        endpoints.MIG_PLAN: api.plan,
+        endpoints.MIG_PIN: api.pin,
+        endpoints.MIG_RELEASE: api.release,
+        endpoints.DEFRAG: api.defrag,
+    }
+
+
+class _Partitions:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._partitions = Partitions(yard.books, yard.committer, yard.engine, yard.now_ms)
+
+    async def view(self, request: Request) -> Response:
+        """Every node that can be cut, with its slices and what it is pinned to."""
+        return answer(await in_thread(self._partitions.view))
+
+    async def plan(self, request: Request) -> Response:
+        """GPU by GPU, with the reason where a layout is impossible. Nothing is changed."""
+        wanted = await sent(MigPlanRequest, request)
+        asked = [each.wanted() for each in wanted.layouts]
+        sight = asker(request.scope).sight
+        return answer(await in_thread(self._partitions.plan, wanted.node, asked, sight))
+
+    async def pin(self, request: Request, name: str) -> Response:
+        """All GPUs that are named, or none. It is in the log when this answers; `/mig` says when it is made."""
+        wanted = await sent(PinRequest, request, required=True)
+        asked = [each.wanted() for each in wanted.layouts]
+        return answer(await asyncio.wrap_future(self._partitions.pin(asker(request.scope), name, asked)))
+
+    async def release(self, request: Request, name: str) -> Response:
+        """Slices stay until they are idle and in the way, or have rested for a minute."""
+        wanted = await sent(ReleaseRequest, request)
+        gpus = None if wanted.gpus is None else tuple(wanted.gpus)
+        return answer(await asyncio.wrap_future(self._partitions.release(asker(request.scope), name, gpus)))
+
+    async def defrag(self, request: Request) -> Response:
+        """A plan; nothing is moved."""
+        said = request.query_params.get("moves")
+        most = MOVES_MAX if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
+        return answer(await in_thread(defrag_view, self._yard.books, self._yard.now_ms, most))

@@ -1,0 +1,50 @@
+"""The upkeep of the store over HTTP: removing what is too old, and filling projections again."""
+
+import logging
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import answer
+from gpuyard.api.messages.schemas import PruneRequest, sent
+from gpuyard.control.serve import Yard
+from gpuyard.control.upkeep.retention import Place, Wish, place_of
+from gpuyard.model.units import SECOND_MS
+from gpuyard.wire import endpoints
+
+_log = logging.getLogger(__name__)
+
+
+def handlers(yard: Yard) -> Handlers:
+    """`/prune`, `/projections`."""
+
+    async def prune(request: Request) -> Response:
+        """Live jobs keep everything, and files that jobs named themselves are never touched."""
+        asked = await sent(PruneRequest, request)
+        older_ms = None if asked.older_than_s is None else asked.older_than_s * SECOND_MS
+        wish = Wish(asker(request.scope).name, older_ms, asked.dry_run)
+        place = Place() if asked.next is None else place_of(asked.next)
+        tally, rest = await in_thread(yard.keeper.some, wish, place)
+        removed = {kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()}
+        return answer(
+            {"removed": removed, "dry_run": wish.dry_run, "next": None if rest is None else str(rest)}
+        )
+
+    async def projections(_request: Request) -> Response:
+        """Projections that follow the log; tables that are written with each event need no filling."""
+        return answer({"projections": await in_thread(yard.projections.status)})
+
+    async def rebuild(request: Request, name: str) -> Response:
+        """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
+        await in_thread(yard.projections.rebuild, name)
+        _log.info("%s has projection %s filled again", asker(request.scope).name, name)
+        found = await in_thread(yard.projections.status)
+        return answer(next(each for each in found if each["name"] == name), 202)
+
+    return {
+        endpoints.PROJECTIONS: projections,
+        endpoints.REBUILD: rebuild,
+        endpoints.PRUNE: prune,
+    }

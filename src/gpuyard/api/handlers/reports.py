@@ -1,0 +1,66 @@
+"""Reports over HTTP: each is built beside the event loop, its parameters checked as its endpoint describes them."""
+
+from typing import Any
+
+from fastapi import Request, Response
+from starlette.datastructures import QueryParams
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handler, Handlers
+from gpuyard.api.edge.wire import cursor_of, encoded, id_cursor, limit_of, number_of
+from gpuyard.api.messages.problems import Problem
+from gpuyard.control.readings import Readings
+from gpuyard.control.serve import Yard
+from gpuyard.reports.registry import reports
+from gpuyard.reports.report import Report
+from gpuyard.wire.endpoints import CURSOR, Endpoint
+
+_NUMBER_MAX = (1 << 53) - 1
+_TEXT_MAX = 4096
+
+
+def handlers(yard: Yard) -> Handlers:
+    """All reports that there are."""
+    readings = Readings(yard)
+    return {each.endpoint: _handler(each, readings) for each in reports()}
+
+
+def _handler(report: Report[Any], readings: Readings) -> Handler:
+    async def handler(request: Request) -> Response:
+        sight = asker(request.scope).sight
+        values = values_of(report.endpoint, request.query_params)
+
+        def made() -> bytes:
+            table = report.build(readings, values, sight)
+            paged = {"next_cursor": id_cursor(table.more)} if CURSOR in report.endpoint.parameters else {}
+            return encoded({report.rows: table.rows, **table.head, **paged})
+
+        return Response(await in_thread(made), media_type="application/json")
+
+    handler.__doc__, handler.__name__ = report.build.__doc__, report.name
+    return handler
+
+
+def values_of(endpoint: Endpoint, query: QueryParams) -> dict[str, Any]:
+    """The parameters of a query by name, each within its bounds; one that is left out is empty or None."""
+    found: dict[str, Any] = {}
+    for each in endpoint.parameters:
+        name, schema = each["name"], each["schema"]
+        text = query.get(name)
+        if each is CURSOR:
+            found[name] = cursor_of(query)
+        elif name == "limit":
+            found[name] = limit_of(query, schema["maximum"])
+        elif schema["type"] == "integer":
+            most = schema.get("maximum", _NUMBER_MAX)
+            found[name] = None if text is None else number_of(name, text, schema.get("minimum", 0), most)
+        elif schema["type"] == "boolean":
+            found[name] = (text or "").lower() in ("1", "true", "yes")
+        else:
+            found[name] = text or ""
+            if len(found[name]) > schema.get("maxLength", _TEXT_MAX) or "\0" in found[name]:
+                raise Problem(422, f"{name!r} is too long, or holds a NUL character")
+            if "enum" in schema and found[name] and found[name] not in schema["enum"]:
+                raise Problem(422, f"{name!r} must be one of {', '.join(schema['enum'])}")
+    return found

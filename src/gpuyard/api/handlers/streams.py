@@ -1,0 +1,238 @@
+"""What goes on over time: logs as they are written, events as they are logged, both as server-sent events.
+
+Bytes of a log need not be text: a piece that is UTF-8 goes as `text`, any other as `base64`.
+"""
+
+import base64
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from anyio import CapacityLimiter
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+
+from gpuyard.api.edge.pace import charge, in_thread, rest
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.pulse import AsyncNotifier
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.wire import encoded, number_of
+from gpuyard.api.messages.problems import Problem
+from gpuyard.control.access.people import Person
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.replica.labels import Label, label_of
+from gpuyard.control.serve import Yard
+from gpuyard.engines.contract import Leftover, TruncatesLogs
+from gpuyard.model import JobState
+from gpuyard.model.serialise import to_plain
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import READ_BYTES_MAX
+
+PIECE_BYTES_MAX = 64 * 1024
+READS_PER_OWNER_MAX = 4
+"""How many reads of one user's logs may go on at a time."""
+LOOK_S_MIN = 0.05
+LOOK_S_MAX = 1.0
+"""A log that stands still is looked at less and less often."""
+TURN_S = 0.0003
+"""What a look costs in the event loop, about."""
+QUIET_S = 15.0
+"""After so long without news a comment is sent, so that a dead connection is noticed."""
+STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
+"""How often a job that waits is told how it stands: less and less often."""
+EVENTS_MAX = 500
+
+
+def handlers(yard: Yard) -> Handlers:
+    """Logs and events."""
+    api = _Streams(yard)
+    return {endpoints.LOGS: api.logs, endpoints.LOG_EVENTS: api.events}
+
+
+class _Streams:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._gates: dict[str, CapacityLimiter] = {}
+
+    async def logs(self, request: Request, id: str) -> Response:
+        """What the current attempt wrote, from `offset` on; with `follow=true` as events until the job ends."""
+        query = request.query_params
+        label = label_of(id)
+        stream = query.get("stream", "stdout")
+        if stream not in ("stdout", "stderr"):
+            raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
+        person = asker(request.scope)
+        job_id, attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, person.sight)
+        if not person.may(Action.READ_JOB, tenant, owner):
+            raise Forbidden(
+                f"job {label} is {owner}'s",
+                "Only its owner, an admin of its tenant and root may read its logs.",
+            )
+        attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
+        offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        view = await in_thread(self._yard.views.job, Label(job_id), brief=True)
+        self._yard.views.check_kept(view, Leftover.LOGS.value)
+        if _said_yes(query.get("follow", "")):
+            pulse: AsyncNotifier = request.app.state.pulse
+            stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
+            place = (stream, max(attempt, 1), offset)
+            return events(self._follow(pulse, person, label, owner, place, stands))
+        limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
+        gate = self._gate(owner)
+        _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
+        return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
+
+    def _gate(self, owner: str) -> CapacityLimiter:
+        """A file that its owner named may hang its reader: that holds up the owner's readers and nobody else's."""
+        return self._gates.setdefault(owner, CapacityLimiter(READS_PER_OWNER_MAX))
+
+    def _look(
+        self, label: Label, attempt: int, stream: str, offset: int, limit: int
+    ) -> tuple[dict[str, Any], bytes, int]:
+        """How a job stands; what it wrote from an offset on, or that this is left out; and where to read on."""
+        # Asked before reading: what was written before the end is then read before the end is told.
+        view = self._yard.views.job(label, brief=True)
+        if attempt < 1:
+            return view, b"", offset
+        engine = self._yard.engine
+        key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
+        if isinstance(engine, TruncatesLogs) and (after := engine.log_from(key, stream, offset)) > offset:
+            return view, left_out(after - offset), after
+        piece = engine.log(key, stream, offset, limit)
+        return view, piece, offset + len(piece)
+
+    async def _follow(
+        self,
+        pulse: AsyncNotifier,
+        person: Person,
+        label: Label,
+        owner: str,
+        place: tuple[str, int, int],
+        stands: "Standing | None" = None,
+    ) -> AsyncIterator[bytes]:
+        """Pieces as they come, attempt after attempt, and at last how the job ended."""
+        stream, attempt, offset = place
+        look_s, quiet_s = LOOK_S_MIN, 0.0
+        while not pulse.closed and await still(self._yard, person):
+            charge(TURN_S)
+            await rest()
+            view, piece, after = await in_thread(
+                self._look, label, attempt, stream, offset, PIECE_BYTES_MAX, among=self._gate(owner)
+            )
+            told = await stands.news(view) if stands is not None else None
+            if told:
+                yield event("standing", told)
+            if piece:
+                # Counted from its end: words in place of what is left out are shorter than that.
+                yield event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
+                full, offset, look_s = after - offset >= PIECE_BYTES_MAX, after, LOOK_S_MIN
+                if full or view["attempts"] > attempt or view["ended_ms"] is not None:
+                    continue
+            elif view["attempts"] > attempt:
+                attempt, offset = attempt + 1, 0
+                yield event("attempt", {"attempt": attempt})
+                continue
+            elif view["ended_ms"] is not None:
+                keys = ("id", "label", "state", "exit_code", "reason", "attempts")
+                yield event("end", {key: view[key] for key in keys})
+                return
+            await pulse.next(look_s)
+            quiet_s += look_s
+            look_s = min(LOOK_S_MAX, 1.5 * look_s)
+            if quiet_s > QUIET_S:
+                quiet_s = 0.0
+                yield b": still here\n\n"
+
+    async def events(self, request: Request) -> Response:
+        """Events of the log from `after` on (or `Last-Event-ID`); left out: from now on. For administrators."""
+        store = self._yard.store
+        text = request.headers.get("last-event-id") or request.query_params.get("after")
+        after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
+        return events(self._watch(request.app.state.pulse, asker(request.scope), after))
+
+    async def _watch(self, pulse: AsyncNotifier, person: Person, after: int) -> AsyncIterator[bytes]:
+        store = self._yard.store
+        yield b": watching\n\n"
+        while not pulse.closed and await still(self._yard, person):
+            new = await in_thread(store.read, after, EVENTS_MAX)
+            for seq, found in new:
+                after = seq
+                kind = type(found).__name__
+                yield event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
+            if not new:
+                await pulse.next(QUIET_S if not person.token else LOOK_S_MAX)
+                yield b": still here\n\n"
+
+
+class Standing:
+    """What a follower is told of a job besides what it writes: why it waits, and where it runs.
+
+    A job that starts at once is not said to wait. Asking is cheap, yet not free: a job that waits long is asked about
+    less often.
+    """
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._state = ""
+        self._pause_s = STANDING_S_MIN
+        self._next_s = time.monotonic() + STANDING_S_MIN
+
+    async def news(self, view: dict[str, Any]) -> dict[str, Any] | None:
+        """What there is to tell now; None: nothing new."""
+        state, before = view["state"], self._state
+        self._state = state
+        if state == JobState.PENDING.value:
+            now_s = time.monotonic()
+            if before and before != state:
+                # It waits again, after it ran.
+                self._pause_s, self._next_s = STANDING_S_MIN, now_s
+            if now_s < self._next_s:
+                return None
+            self._next_s = now_s + self._pause_s
+            self._pause_s = min(STANDING_S_MAX, 1.5 * self._pause_s)
+            return await in_thread(self._yard.views.standing, view["id"])
+        if state == before or view["ended_ms"] is not None:
+            return None
+        return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
+
+
+async def still(yard: Yard, person: Person) -> bool:
+    """Whether they would still be let in: a revoked token ends what goes on with it."""
+    token_service = yard.token_service
+    return token_service is None or not person.token or await in_thread(token_service.holds, person)
+
+
+def _said_yes(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes")
+
+
+def left_out(size: int) -> bytes:
+    """A line in place of what a log no longer has."""
+    return f"[yard: {size / 2**20:,.1f} MiB are left out here: the log is longer than log_limit]\n".encode()
+
+
+def _piece(piece: bytes) -> dict[str, str]:
+    try:
+        return {"text": piece.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(piece).decode()}
+
+
+def event(name: str, data: Any, number: int | str = "") -> bytes:
+    """A server-sent event; `data` is a value, or JSON already."""
+    # One line, whatever is in it: JSON escapes line breaks.
+    head = f"id: {number}\n" if number != "" else ""
+    text = data if isinstance(data, bytes) else encoded(data)
+    return f"{head}event: {name}\ndata: ".encode() + text + b"\n\n"
+
+
+def events(content: AsyncIterator[bytes]) -> StreamingResponse:
+    """Events as an answer, as they come."""
+    return StreamingResponse(
+        content,
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )

@@ -1,0 +1,1 @@
+"""What goes over the wire: bodies, the fields in them, and problems."""

@@ -1,0 +1,152 @@
+"""Fields of jobs on the wire: what a text, a path or an environment may hold, and what lists of them mean."""
+
+import re
+from itertools import pairwise
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from gpuyard.control.replica.labels import ARRAY_TASKS_MAX
+from gpuyard.errors import quoted
+
+SCRIPT_BYTES_MAX = 1024 * 1024
+ENV_BYTES_MAX = 256 * 1024
+COMMAND_BYTES_MAX = 256 * 1024
+WORD_BYTES_MAX = 128 * 1024 - 1
+"""Linux takes no longer argument or variable."""
+ENV_NAMES_MAX = 10_000
+PATH_MAX = 4096
+NAME_MAX = 128
+
+_NAME = re.compile(r"[^\W_][\w .:+=@,-]*")
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+
+
+def _name(text: str) -> str:
+    if text and not _NAME.fullmatch(text):
+        raise ValueError(
+            "may hold letters, digits, spaces and . _ : + = @ , - and begins with a letter or a digit"
+        )
+    return text
+
+
+def tenant_path(text: str) -> str:
+    """A path of the tree of tenants."""
+    if text and not all(_SEGMENT.fullmatch(part) for part in text.split("/")):
+        raise ValueError("is a path such as org/team/user, each part of letters, digits, '.', '_' and '-'")
+    return text
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    if len(text.encode()) > WORD_BYTES_MAX:
+        raise ValueError(f"is longer than {WORD_BYTES_MAX} bytes")
+    return text
+
+
+def _folder(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise ValueError("must be an absolute path")
+    return _word(text)
+
+
+def _script(text: str) -> str:
+    if len(text.encode()) > SCRIPT_BYTES_MAX:
+        raise ValueError(f"is longer than {SCRIPT_BYTES_MAX // 1024} KiB; put it into a file and run that")
+    if "\0" in text:
+        raise ValueError("holds a NUL character: it is no text")
+    if text and not text.startswith("#!"):
+        raise ValueError("must begin with a line such as #!/bin/bash that says what runs it")
+    return text
+
+
+def _env(env: dict[str, str]) -> dict[str, str]:
+    total = 0
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise ValueError(f"{quoted(name)} cannot be a variable: empty, or with '=' or NUL in it")
+        total += len(name.encode()) + len(value.encode()) + 2
+    if total > ENV_BYTES_MAX:
+        raise ValueError(f"is larger than {ENV_BYTES_MAX // 1024} KiB")
+    return env
+
+
+def _command(words: list[str]) -> list[str]:
+    if sum(len(word.encode()) + 1 for word in words) > COMMAND_BYTES_MAX:
+        raise ValueError(f"is longer than {COMMAND_BYTES_MAX // 1024} KiB")
+    return words
+
+
+_READ_SCRIPTS = frozenset(
+    {"python", "bash", "sh", "dash", "zsh", "Rscript", "julia", "perl", "ruby", "node", "lua", "torchrun",
+     "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "env", "nohup", "time", "uv", "conda"}
+)  # fmt: skip
+"""Programs that run the script named after them; Python of any version is one of them."""
+_SCRIPT = re.compile(r"(?:.*/)?([^/]+)\.(?:py|sh|bash|sbatch|slurm|R|jl|pl|rb|js|lua)")
+
+
+def script_of(words: list[str]) -> str:
+    """The script that a command line runs, without its suffix: `train` for `python3 -u train.py`; or empty."""
+    program = words[0].rpartition("/")[2]
+    if program.rstrip("0123456789.") not in _READ_SCRIPTS:
+        found = _SCRIPT.fullmatch(words[0])
+        return found[1] if found else ""
+    module = ""
+    for before, word in pairwise(words):
+        if before == "-c":
+            break
+        found = _SCRIPT.fullmatch(word)
+        if found:
+            return found[1]
+        module = module or (word if before == "-m" else "")
+    return module
+
+
+def indices(text: str) -> tuple[int, ...]:
+    """The indices of an array: `0-9`, `1,3,5`, `0-100:10`."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = _INDICES.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"is written as 0-9, 1,3,5 or 0-100:10, not {quoted(text)}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        step = int(match[3] or 1)
+        if last < first or step == 0:
+            instead = f"{last}-{first}" if last < first else f"{first}-{last}"
+            raise ValueError(f"has a range that goes nowhere: {quoted(part)}; write {instead}")
+        if (last - first) // step + 1 + len(found) > ARRAY_TASKS_MAX:
+            raise ValueError(f"has more than {ARRAY_TASKS_MAX:,} tasks; split it into several arrays")
+        found.update(dict.fromkeys(range(first, last + 1, step)))
+    return tuple(sorted(found))
+
+
+def features(text: str) -> tuple[tuple[str, ...], ...]:
+    """Features that nodes must have: of each group, one will do. `a&b` is two groups, `a|b` is one."""
+    words = text.strip()
+    if not words:
+        return ()
+    if words.startswith("[") and words.endswith("]"):
+        words = words[1:-1]
+    groups = re.split("[&,]", words)
+    if len(groups) > 1 and "|" in words:
+        raise ValueError(f"joins features by & or by |, not by both: {quoted(text)}")
+    found = tuple([tuple([word.strip() for word in group.split("|")]) for group in groups])
+    if not all(_SEGMENT.fullmatch(word) for group in found for word in group):
+        raise ValueError(f"is written as nvme, 'nvme&ib' or 'rack1|rack2', not {quoted(text)}")
+    return found
+
+
+Name = Annotated[str, Field(max_length=NAME_MAX), AfterValidator(_name)]
+Tenant = Annotated[str, Field(max_length=512), AfterValidator(tenant_path)]
+Klass = Annotated[str, Field(max_length=63), AfterValidator(tenant_path)]
+Word = Annotated[str, AfterValidator(_word)]
+Command = Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)]
+Script = Annotated[str, AfterValidator(_script)]
+Env = Annotated[dict[str, Word], Field(max_length=ENV_NAMES_MAX), AfterValidator(_env)]
+ShortNames = list[Annotated[str, Field(min_length=1, max_length=63)]]
+NodeNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=10_000)]
+Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]
+Folder = Annotated[Path, AfterValidator(_folder)]
+Id = Annotated[str, Field(max_length=40)] | Annotated[int, Field(ge=1, lt=1 << 63)]

@@ -1,0 +1,404 @@
+"""Jobs on the wire: every field with its bounds, and nothing besides them.
+
+Types are strict (`"8"` is no number, `true` is not 1), unknown fields are refused with the name that was meant,
+and texts that will become names are held to characters that mean nothing to a shell, a path or a terminal.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from fastapi import Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gpuyard.api.messages.bodies import bytes_of, object_of
+from gpuyard.api.messages.fields import (
+    NAME_MAX,
+    PATH_MAX,
+    Command,
+    Env,
+    Folder,
+    Id,
+    Klass,
+    Name,
+    NodeNames,
+    Path,
+    Script,
+    ShortNames,
+    Tenant,
+    Word,
+    features,
+    indices,
+    script_of,
+    tenant_path,
+)
+from gpuyard.api.messages.problems import Problem
+from gpuyard.config.access import ROLE_WORDS
+from gpuyard.control.commands.dependencies import KINDS, SINGLETON, Dependency
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.partitions import Wanted
+from gpuyard.control.replica.labels import label_of
+from gpuyard.errors import remedy
+from gpuyard.model import AfterKind, Isolation
+from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.wire.job_fields import DELAY_S_MAX, JOB_FIELDS, TIME_MS_MAX
+
+_ERRORS_SHOWN_MAX = 10
+_FIELDS_MAX = 100
+"""Unknown fields beyond this number are not looked at one by one."""
+CONFIG_MAX = 1 << 20
+PREVIEW_DAYS = 7
+PREVIEW_DAYS_MAX = 365
+DAYS_MAX = 3660
+"""Of a token."""
+_USER = r"^[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}$"
+
+
+def _of(name: str, **more: Any) -> Any:
+    """A field of a job as the table has it."""
+    says = JOB_FIELDS[name]
+    examples = list(says.examples) or None
+    return Field(says.default, ge=says.least, le=says.most, description=says.text, examples=examples, **more)
+
+
+class DependencyRequest(BaseModel):
+    """Another job, and what has to become of it first."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    kind: Annotated[str, Field(pattern="^(" + "|".join(KINDS) + ")$")] = Field(
+        "afterok", description=f"One of {', '.join(KINDS)}."
+    )
+    job: Id | None = Field(None, description="Its id, as 17 or 12_3. Left out only for singleton.")
+    delay_s: int = Field(0, ge=0, le=DELAY_S_MAX, description="For after: how long after its start.")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if (self.job is None) != (self.kind == SINGLETON):
+            raise ValueError("every kind but 'singleton' names a 'job', and that one names none")
+        if self.delay_s and self.kind != AfterKind.STARTED.value:
+            raise ValueError("a 'delay_s' is counted from a start: it needs the kind 'after'")
+        return self
+
+    def dependency(self) -> Dependency:
+        """The same in the units of the control plane."""
+        job = None if self.job is None else label_of(str(self.job))
+        return Dependency(self.kind, job, self.delay_s * SECOND_MS)
+
+
+class JobRequest(BaseModel):
+    """A job to run: a command or a script, what it needs, and how it is to be treated."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    command: Command = _of("command")
+    script: Script = _of("script")
+    name: Name = _of("name")
+    tenant: Tenant = _of("tenant")
+    klass: Klass = _of("class", alias="class")
+    gpus: int = _of("gpus")
+    gpu_milli: int = _of("gpu_milli")
+    mig: str = _of("mig", max_length=63)
+    gpu_memory_mib: int = _of("gpu_memory_mib")
+    isolation: Literal["", "strict", "shared", "any"] = _of("isolation")
+    gpu_models: Annotated[ShortNames, Field(max_length=20)] = _of("gpu_models")
+    tasks: int = _of("tasks")
+    cpus: float | None = _of("cpus", allow_inf_nan=False)
+    memory_mib: int = _of("memory_mib")
+    time_limit_s: int | None = _of("time_limit_s")
+    begin_ms: int = _of("begin_ms")
+    deadline_ms: int = _of("deadline_ms")
+    array: Annotated[str, Field(max_length=1000)] | None = _of("array")
+    env: Env = _of("env")
+    cwd: Folder = _of("cwd")
+    umask: int = _of("umask")
+    stdout: Path = _of("stdout")
+    stderr: Path = _of("stderr")
+    open_mode: Literal["", "append", "truncate"] = _of("open_mode")
+    warn_signal: int = _of("warn_signal")
+    warn_s: int = _of("warn_s")
+    warn_shell: bool = _of("warn_shell")
+    checkpoint_s: int = _of("checkpoint_s")
+    retries: int = _of("retries")
+    requeue: bool = _of("requeue")
+    hold: bool = _of("hold")
+    pools: Annotated[ShortNames, Field(max_length=100)] = _of("pools")
+    clusters: Annotated[ShortNames, Field(max_length=100)] = _of("clusters")
+    nodes_max: int = _of("nodes_max")
+    nodes_min: int = _of("nodes_min")
+    on_nodes: NodeNames = _of("on_nodes")
+    not_nodes: NodeNames = _of("not_nodes")
+    constraint: str = _of("constraint", max_length=1000)
+    exclusive: bool = _of("exclusive")
+    batch: bool = _of("batch")
+    ranks: int = _of("ranks")
+    dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = _of("dependencies")
+    dependencies_any: bool = _of("dependencies_any")
+    slurm_commands: bool = _of("slurm_commands")
+    array_limit: int = _of("array_limit")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if not self.script and (not self.command or not self.command[0]):
+            raise ValueError("there is nothing to run: give a 'command' or a 'script'")
+        if self.cpus and abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
+            raise ValueError("'cpus' is finer than a thousandth of a core")
+        if self.warn_s and not self.warn_signal:
+            raise ValueError("'warn_s' needs a 'warn_signal'")
+        if self.warn_shell and not self.warn_signal:
+            raise ValueError("'warn_shell' needs a 'warn_signal'")
+        if self.tasks < self.nodes_min:
+            tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
+            raise ValueError(f"{self.nodes_min} nodes need as many tasks, and it has {tasks}")
+        if self.nodes_max and self.nodes_max < self.nodes_min:
+            raise ValueError("'nodes_max' is less than 'nodes_min'")
+        kinds = [self.gpu_milli, self.mig, self.gpu_memory_mib]
+        if sum(map(bool, kinds)) > 1:
+            raise ValueError("'gpu_milli', 'mig' and 'gpu_memory_mib' exclude each other")
+        if (self.gpu_milli or self.gpu_memory_mib) and self.gpus > 1:
+            raise ValueError("a part of a GPU is of one GPU: leave 'gpus' out")
+        if any(kinds) and (self.tasks > 1 or self.exclusive):
+            raise ValueError("a part of a GPU is for one task on a shared node")
+        if self.isolation and not self.gpu_memory_mib:
+            raise ValueError("'isolation' needs 'gpu_memory_mib'")
+        if self.exclusive and self.tasks > max(1, self.nodes_min) and not self.batch:
+            raise ValueError("'exclusive' gives a task a whole node: set 'nodes_min' to 'tasks', or 'batch'")
+        return self
+
+    def new_job(self) -> NewJob:
+        """The job, in the units of the control plane."""
+        # All at once: most of the fields are the same there.
+        found = dict(self.__dict__)
+        cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
+        for name in ("command", "gpu_models", "pools", "clusters", "on_nodes", "not_nodes"):
+            found[name] = tuple(found[name])
+        found |= {
+            "name": self.name or self._made_name(),
+            "isolation": Isolation(self.isolation or "any"),
+            "cpu_milli": None if cpus is None else round(cpus * MILLI),
+            "limit_ms": (limit_s or 0) * SECOND_MS,
+            "array": None if array is None else _array(array),
+            "features": _features(constraint),
+            "dependencies": tuple([each.dependency() for each in self.dependencies]),
+        }
+        return NewJob(**found)
+
+    def _made_name(self) -> str:
+        """From the script that a program is to run, else from the program's own name, as far as it can be one."""
+        word = "script" if self.script else script_of(self.command) or self.command[0].rpartition("/")[2]
+        return (
+            "".join([char for char in word if char.isalnum() or char in "._-"]).lstrip("._-")[:NAME_MAX]
+            or "job"
+        )
+
+
+def _array(text: str) -> tuple[int, ...]:
+    try:
+        return indices(text)
+    except ValueError as error:
+        raise Problem(422, f"'array' {error}", kind="unacceptable") from None
+
+
+def _features(text: str) -> tuple[tuple[str, ...], ...]:
+    try:
+        return features(text)
+    except ValueError as error:
+        raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
+
+
+class DrainRequest(BaseModel):
+    """Why a node is taken out of use."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    why: Annotated[Word, Field(max_length=500)] = ""
+
+
+class CheckpointRequest(BaseModel):
+    """A job has saved its work."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    saved_at_ms: int | None = Field(None, ge=0, le=TIME_MS_MAX, description="When. Left out: now.")
+
+
+class ManyRequest(BaseModel):
+    """Jobs of which the same is asked."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    ids: Annotated[
+        list[Id],
+        Field(min_length=1, max_length=20_000),
+    ]
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def checked(kind: type[T], value: dict[str, Any]) -> T:
+    """The value as this model, or a problem that names every field that is wrong."""
+    unread = 0
+    if len(value) > _FIELDS_MAX:
+        # Far more fields than a request has: to find a fault in each of them takes time.
+        known = set(_fields(kind))
+        strange = [name for name in value if name not in known]
+        unread = len(strange[_FIELDS_MAX:])
+        value = {name: value[name] for name in value if name in known} | dict.fromkeys(strange[:_FIELDS_MAX])
+    try:
+        return kind.model_validate(value)
+    except ValidationError as invalid:
+        found = invalid.errors(include_url=False, include_input=False)
+        errors = [_error(kind, error) for error in found[:_ERRORS_SHOWN_MAX]]
+        detail = "; ".join([f"{e['field']}: {e['detail']}" if e["field"] else e["detail"] for e in errors])
+        if len(found) > _ERRORS_SHOWN_MAX:
+            detail += f"; and {len(found) + unread - _ERRORS_SHOWN_MAX} more"
+        unknown = any(error["type"] == "extra_forbidden" for error in found)
+        hint = f"Known fields: {', '.join(_fields(kind))}." if unknown else ""
+        raise Problem(422, detail, hint, kind="unacceptable", errors=errors) from None
+
+
+async def sent(kind: type[T], request: Request, *, required: bool = False) -> T:
+    """The body of a request as this model; an empty one is an empty object, unless one is required."""
+    body = await bytes_of(request)
+    return checked(kind, object_of(body) if body or required else {})
+
+
+def _fields(kind: type[BaseModel]) -> list[str]:
+    return [each.alias or name for name, each in kind.model_fields.items()]
+
+
+_CHOICE = re.compile(r"\^\(([a-z|]+)\)\$")
+"""A pattern that is only a choice of words."""
+_WORDING = (
+    ("Value error, ", ""),
+    ("should be '', ", "should be "),
+    ("Input should", "it should"),
+    ("String should", "it should"),
+    ("List should", "it should"),
+    ("Dictionary should", "it should"),
+    ("Value should", "it should"),
+    ("after validation, not", "and has"),
+)
+"""The words of a library, and ours for them."""
+
+
+def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
+    place = [str(part) for part in error["loc"]]
+    field = ".".join(place)
+    if len(field) > 80:
+        field = field[:79] + "…"
+    detail = str(error["msg"])
+    if error["type"] == "extra_forbidden":
+        meant = remedy(place[-1], _fields(kind), "fields")
+        detail = f"unknown field; {meant}" if meant.startswith("did you mean") else "unknown field"
+    elif error["type"] == "string_pattern_mismatch":
+        choice = _CHOICE.fullmatch(error["ctx"]["pattern"])
+        detail = f"it should be one of {choice[1].replace('|', ', ')}" if choice else detail
+    elif error["type"] == "too_long" and error["ctx"]["field_type"] == "Value":
+        # A text that went through a check of ours first.
+        most, has = error["ctx"]["max_length"], error["ctx"]["actual_length"]
+        detail = f"it should have at most {most} characters and has {has}"
+    for theirs, ours in _WORDING:
+        detail = detail.replace(theirs, ours)
+    return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}
+
+
+class ConfigRequest(BaseModel):
+    """A configuration: the text of a yard.yaml, or the number of an earlier version."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    yaml: str | None = Field(None, max_length=CONFIG_MAX, description="The text of a yard.yaml.")
+    name: str = Field("yard.yaml", max_length=PATH_MAX, description="The file's name, for messages.")
+    version: int | None = Field(None, ge=1, lt=1 << 53, description="Instead of a text: an earlier version.")
+    against: int | None = Field(
+        None, ge=0, lt=1 << 53, description="The version that was looked at; refused if another is in force."
+    )
+    days: int = Field(
+        PREVIEW_DAYS, ge=1, le=PREVIEW_DAYS_MAX, description="Preview: how many days of history."
+    )
+
+
+class TokenRequest(BaseModel):
+    """A token to be made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    user: Annotated[str, Field(pattern=_USER)] = Field(description="The user that the token is for.")
+    role: Annotated[str, Field(json_schema_extra={"enum": ROLE_WORDS})] | None = Field(
+        None, description="Left out: what the user has in yard.yaml, else user."
+    )
+    tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] | None = Field(
+        None, description="Where the role holds; empty: the whole yard. Left out: where the user's own does."
+    )
+    days: int | None = Field(None, ge=1, le=DAYS_MAX, description="Left out: as yard.yaml says.")
+    note: Annotated[Word, Field(max_length=200)] = Field("", description="What it is for.")
+
+
+class OidcLogin(BaseModel):
+    """What the identity provider says about a person."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id_token: Annotated[str, Field(min_length=1, max_length=64_000)]
+    nonce: Annotated[str, Field(min_length=16, max_length=200)]
+
+
+_GPUS_MAX = 1024
+Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=_GPUS_MAX)]], Field(min_length=1, max_length=_GPUS_MAX)]
+
+
+class LayoutRequest(BaseModel):
+    """A layout for some GPUs of a node."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    layout: str = Field(description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
+    gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
+
+    def wanted(self) -> Wanted:
+        """The request in the control plane's form."""
+        return Wanted(self.layout, None if self.gpus is None else tuple(self.gpus))
+
+
+Layouts = Annotated[list[LayoutRequest], Field(max_length=_GPUS_MAX)]
+
+
+class MigPlanRequest(BaseModel):
+    """Layouts to be judged."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    node: str = Field("", max_length=253, description="Needed with layouts.")
+    layouts: Layouts = Field([], description="None: what the queue leads to.")
+
+
+class PinRequest(BaseModel):
+    """Layouts that GPUs are to keep."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    layouts: Layouts = Field(min_length=1)
+
+
+class ReleaseRequest(BaseModel):
+    """GPUs that are to be cut by demand again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    gpus: Gpus | None = Field(None, description="Left out: all of the node.")
+
+
+class PruneRequest(BaseModel):
+    """What is to go."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    older_than_s: int | None = Field(
+        None,
+        ge=0,
+        le=NO_LIMIT_MS // SECOND_MS,
+        description="Of jobs that ended so long ago. Left out: as long ago as `retention` in yard.yaml says.",
+    )
+    dry_run: bool = Field(False, description="Only count what would go.")
+    next: str | None = Field(None, max_length=100, description="From the reply before; left out: begin.")

@@ -1,0 +1,1 @@
+"""The server process: sockets, the application, its log."""

@@ -1,0 +1,144 @@
+"""The application: routes under /api/v1, health outside it, and one form for everything that goes wrong."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from gpuyard import __version__
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker_if_known
+from gpuyard.api.edge.pulse import AsyncNotifier
+from gpuyard.api.edge.routes import Handlers, serve
+from gpuyard.api.edge.turns import Turns
+from gpuyard.api.edge.wire import answer
+from gpuyard.api.handlers import (
+    access,
+    changes,
+    configs,
+    foresight,
+    jobs,
+    lists,
+    partitions,
+    pruning,
+    reports,
+    streams,
+    why,
+)
+from gpuyard.api.handlers.front import front_of
+from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.control.serve import Yard
+from gpuyard.engines.contract import EngineError
+from gpuyard.errors import YardError
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+
+_log = logging.getLogger(__name__)
+
+
+def build(yard: Yard) -> FastAPI:
+    """The API of one yard. The asker is identified before it (`peers.AuthMiddleware`)."""
+
+    # One line for all requests that take long to compute.
+    turns = Turns("questions that take thought", at_once=2)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.pulse = AsyncNotifier(yard.store.wait, yard.store.head)
+        yield
+        app.state.pulse.close()
+
+    app = FastAPI(
+        title="gpuyard",
+        version=__version__,
+        description="Submit jobs to shared GPUs, see where they stand and why, act on them.",
+        openapi_url=endpoints.DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    serve(
+        app,
+        {
+            **streams.handlers(yard),
+            **changes.handlers(yard),
+            **foresight.handlers(yard, turns),
+            **jobs.handlers(yard, turns),
+            **lists.handlers(yard),
+            **partitions.handlers(yard),
+            **configs.handlers(yard),
+            **pruning.handlers(yard),
+            **why.handlers(yard, turns),
+            **access.handlers(yard),
+            **reports.handlers(yard),
+            **_health(yard),
+            endpoints.FRONT: front_of(yard),
+        },
+    )
+    for kind in (Problem, YardError, EngineError, Exception):
+        app.add_exception_handler(kind, _explained)
+    app.add_exception_handler(HTTPException, _not_served)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    return app
+
+
+def quick(yard: Yard) -> dict[tuple[str, str], Any]:
+    """Routes that bypass the framework's layers: submissions, which clients send by the thousand."""
+    submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
+
+    async def submission(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await submit(request)
+        except Exception as error:
+            response = await _explained(request, error)
+        await response(scope, receive, send)
+
+    return {(endpoints.SUBMIT.method, endpoints.SUBMIT.path): submission}
+
+
+def _health(yard: Yard) -> Handlers:
+    async def healthz() -> Response:
+        """The process is there."""
+        return answer({"ok": True})
+
+    async def readyz(request: Request) -> Response:
+        """It can do its work; if not, why."""
+        ready, how = await in_thread(yard.readiness)
+        person = asker_if_known(request.scope)
+        if yard.token_service is not None and (person is None or not person.may(Action.SEE_ALL, "")):
+            # Where the store is and what troubles it is not for every client that can reach the port.
+            how = {name: how[name] for name in ("ready", "role")}
+        return answer(how, 200 if ready else 503)
+
+    async def version() -> Response:
+        """Which release this is, and which yard."""
+        return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
+
+    return {endpoints.HEALTH: healthz, endpoints.READY: readyz, endpoints.VERSION: version}
+
+
+async def _explained(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem is None:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        problem = Problem(500, "this is a defect of the yard; its log has the details", "Please report it.")
+    return problem.response()
+
+
+async def _not_served(request: Request, error: Any) -> Response:
+    text = {
+        404: f"there is nothing at {request.url.path[:200]}",
+        405: f"{request.method} is not for {request.url.path[:200]}",
+    }.get(error.status_code, str(error.detail))
+    hint = f"{endpoints.DESCRIPTION} lists what there is."
+    return Problem(error.status_code, text, hint, headers=error.headers).response()
+
+
+async def _not_understood(_request: Request, error: Any) -> Response:
+    said = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()[:10]]
+    return Problem(422, "; ".join(said), kind="unacceptable").response()

@@ -1,0 +1,172 @@
+"""Limits for a connection before its user is known: bytes of a head, time, and how many there are.
+
+uvicorn limits none of these for the parser that is used here: a head without an end would fill the memory, and idle
+connections would use up the descriptors that the loop and other requests need.
+"""
+
+import asyncio
+import math
+import os
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gpuyard.api.edge.peers import PEER, peer_of
+
+HEAD_BYTES_MAX = 64 * 1024
+"""Bytes of a head, besides the last read of it."""
+HEADERS_MAX = 100
+HEAD_S = 20.0
+BODY_S = 60.0
+LOOK_S = 2.0
+"""How often to look for connections that are out of time."""
+RESERVE = 512
+"""Descriptors for the loop, the store and the engine."""
+ALONE_MAX = 512
+"""Connections of one user of this machine, or from one address."""
+
+
+class Crowd:
+    """The connections of one server, counted."""
+
+    def __init__(self, descriptors: int) -> None:
+        self._in_all_max = max(64, descriptors - RESERVE)
+        # A quarter is reserved for the users of this machine.
+        self._remote_max = self._in_all_max * 3 // 4
+        self._alone_max = min(ALONE_MAX, self._in_all_max // 2)
+        self._from: dict[str, int] = {}
+        self._local = self._remote = 0
+
+    def enter(self, whence: str, *, local: bool, bound: bool) -> str:
+        """Count a connection, or say why it is one too many. `bound`: whether its user is held to their share."""
+        mine = self._from.get(whence, 0)
+        if bound and mine >= self._alone_max:
+            return f"{whence} has {mine} connections already"
+        if self._local + self._remote >= self._in_all_max or (not local and self._remote >= self._remote_max):
+            return "the yard has as many connections as it can serve"
+        self._from[whence] = mine + 1
+        self._local += local
+        self._remote += not local
+        return ""
+
+    def leave(self, whence: str, *, local: bool) -> None:
+        """It is closed."""
+        left = self._from[whence] - 1
+        if left:
+            self._from[whence] = left
+        else:
+            del self._from[whence]
+        self._local -= local
+        self._remote -= not local
+
+
+class Config(uvicorn.Config):
+    """uvicorn's settings, and the connections that there are."""
+
+    crowd: Crowd
+
+
+class TooMuch(Exception):
+    """The head of a request has no end in sight."""
+
+
+class PeerProtocol(HttpToolsProtocol):
+    """HTTP within bounds, with the user at the other end of a Unix socket in the scope of every request."""
+
+    config: Config
+    _peer: tuple[int, int] | None = None
+    _whence = ""
+    _closed = False
+    _until_s = math.inf
+    """When what has begun to come must have come."""
+    _unread = 0
+    """Bytes since the parser last produced anything."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Ask the kernel for the user at the other end, once, and count the connection."""
+        super().connection_made(transport)
+        self._until_s = self.loop.time() + HEAD_S
+        self._peer = peer_of(transport.get_extra_info("socket"))
+        if self._peer is None:
+            whence, bound = self.client[0] if self.client else "?", True
+        else:
+            whence, bound = f"user {self._peer[0]}", self._peer[0] not in (0, os.geteuid())
+        refusal = self.config.crowd.enter(whence, local=self._peer is not None, bound=bound)
+        if refusal:
+            self._refuse("503 Service Unavailable", refusal)
+        else:
+            self._whence = whence
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it no longer."""
+        if self._whence:
+            self.config.crowd.leave(self._whence, local=self._peer is not None)
+            self._whence = ""
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless too many bytes have led to nothing."""
+        if self._closed:
+            return
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > HEAD_BYTES_MAX:
+            self._refuse("431 Request Header Fields Too Large", "the head of the request is too long")
+
+    def on_message_begin(self) -> None:
+        """A request: its scope is new, and its time runs."""
+        super().on_message_begin()
+        self._unread = 0
+        self._until_s = self.loop.time() + HEAD_S
+        if self._peer is not None:
+            scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+            scope[PEER] = self._peer
+
+    def on_headers_complete(self) -> None:
+        """The head is there; the body may take longer."""
+        if len(self.headers) > HEADERS_MAX:
+            # The parser makes a 400 of it.
+            raise TooMuch
+        self._unread = 0
+        self._until_s += BODY_S
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._unread = 0
+        self._until_s = math.inf
+        super().on_message_complete()
+
+    def check_time(self, now_s: float) -> None:
+        """Close it if its time is up."""
+        if now_s > self._until_s:
+            self._refuse("408 Request Timeout", "the request did not come in time")
+
+    def _refuse(self, status: str, why: str) -> None:
+        if self._closed or self.transport.is_closing():
+            return
+        self._closed = True
+        answered: Any = self.cycle
+        if answered is None or answered.response_complete or not answered.response_started:
+            text = why.encode("ascii", "replace")
+            head = (
+                f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {len(text)}"
+            )
+            self.transport.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + text)
+        self.transport.close()
+
+
+async def look_after(connections: set[Any]) -> None:
+    """Close connections that are out of time, for as long as the server runs."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        now_s = loop.time()
+        for connection in list(connections):
+            connection.check_time(now_s)

@@ -1,0 +1,330 @@
+"""The server process: sockets, HTTP and signals around a `Yard`, in the foreground or in the background."""
+
+import asyncio
+import contextlib
+import errno
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from gpuyard.api.edge.origins import Origins
+from gpuyard.api.edge.peers import Authenticator, AuthMiddleware, LocalAuthenticator, TokenAuthenticator
+from gpuyard.api.edge.rates import Rates
+from gpuyard.api.server.app import build, quick
+from gpuyard.api.server.connections import Config, Crowd, PeerProtocol, look_after
+from gpuyard.api.server.server_log import ServerLog
+from gpuyard.config.values import Access
+from gpuyard.control.places import DataDir
+from gpuyard.control.serve import Options, Yard, check_address
+from gpuyard.control.service_manager import ServiceManager
+from gpuyard.engines.machine import descriptors
+from gpuyard.errors import BadInput, YardError
+
+_log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+HANDSHAKE_S = 10
+PORTS_TRIED = 100
+"""From the usual port on, if none was asked for."""
+SWITCH_S = 0.001
+"""The loop decides in one thread while requests are served in another: they take turns more often than by default."""
+
+
+def serve(options: Options, ready: Callable[[Yard], None]) -> None:
+    """Run until a signal ends it. `ready` is called once connections are accepted."""
+    sys.setswitchinterval(SWITCH_S)
+    _heed_signals()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
+        signal.signal(number, lambda *_: None)
+    manager = ServiceManager()
+    check_address(options)
+    tls = _tls(options)
+    # Before the port: a second `yard up` says that the yard runs, not that its port is taken.
+    DataDir(options.data).instance(options.port, options.shared).check_free()
+    listener = _listener(options)
+    with contextlib.closing(listener):
+        port = listener.getsockname()[1]
+        taken = options.port if options.any_port and port != options.port else 0
+        options = replace(options, port=port, port_taken=taken)
+        yard = Yard(options)
+        with contextlib.closing(yard):
+            yard.instance.write({"port": options.port, "store": yard.store.place})
+            path = yard.instance.socket
+            with contextlib.closing(_unix(path)) as local:
+                yard.start()
+                _tidy()
+
+                def started() -> None:
+                    ready(yard)
+                    manager.tell("READY=1")
+
+                _Server(yard, started, listener, tls).run(sockets=[local])
+                manager.tell("STOPPING=1")
+                _log.info("stops; jobs go on")
+
+
+def _heed_signals() -> None:
+    """Heed the signals that a server needs, however it was started: the ends of its children, and those that end it.
+
+    Others stay as they are: `nohup yard up` is to outlive its terminal.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _tidy() -> None:
+    """Keep what is there now: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which lets watchers go when it stops and says when it has started."""
+
+    def __init__(
+        self, yard: Yard, started: Callable[[], None], tcp: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
+        app = build(yard)
+        gate = gate_of(yard, app)
+        config = Config(
+            gate,
+            http=PeerProtocol,
+            ws="none",
+            loop="uvloop",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=3,
+        )
+        config.crowd = Crowd(descriptors.raise_limit())
+        super().__init__(config)
+        self._looks: asyncio.Task[None] | None = None
+        self._app_state = app.state
+        self._started = started
+        self._tcp = tcp
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as usual for the socket, then the port with TLS or without, then call `ready`."""
+        await super().startup(sockets)
+        if self.started:
+            loop = asyncio.get_running_loop()
+            listening = await loop.create_server(
+                self._protocol,
+                sock=self._tcp,
+                ssl=self._tls,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
+            )
+            self._looks = loop.create_task(look_after(self.server_state.connections))
+            self.servers.append(listening)
+            self._started()
+
+    def _protocol(self) -> PeerProtocol:
+        return PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """End streams first, which would keep the server from ending."""
+        pulse = getattr(self._app_state, "pulse", None)
+        if pulse is not None:
+            pulse.close_soon()
+        super().handle_exit(sig, frame)
+
+
+def _owner(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_uid, found.st_gid
+
+
+def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
+    """The application behind its gate and its limits: with `--auth` for tokens, else for users of this machine."""
+    if yard.token_service is None:
+        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.doors.placed)
+        local = None
+        if yard.fleet.access is not None:
+            # The limits of yard.yaml; without any, a user only waits while others ask.
+            local = Rates(yard.doors.access.limits)
+            yard.doors.when_renewed(lambda access: local.renew(access.limits))
+        # Without `--auth` it listens at this machine alone (`check_address`).
+        return AuthMiddleware(app, door, quick(yard), local, Origins(yard.options.host))
+    by_token = TokenAuthenticator(yard.token_service)
+    rates = Rates(yard.doors.access.limits)
+
+    def renewed(access: Access) -> None:
+        by_token.forget()
+        rates.renew(access.limits)
+
+    yard.doors.when_renewed(renewed)
+    return AuthMiddleware(app, by_token, quick(yard), rates)
+
+
+def _tls(options: Options) -> ssl.SSLContext | None:
+    """The certificate, read once, before anything else is done."""
+    if options.tls_cert is None or options.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(options.tls_cert, options.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput(
+            f"{options.tls_cert} and {options.tls_key} are no certificate and its key: {_tls_trouble(options, error)}",
+            "Both are PEM files, and the key has no password.",
+        ) from error
+    return context
+
+
+def _tls_trouble(options: Options, error: OSError) -> str:
+    """The file at fault, which the library's message does not name; else that message."""
+    for path in (options.tls_cert, options.tls_key):
+        if path is not None and not os.access(path, os.R_OK):
+            return f"{path} {'cannot be read' if path.exists() else 'is not there'}"
+    return str(error)
+
+
+class PortTaken(YardError):
+    """Another program listens there, or this user may not."""
+
+
+def _listener(options: Options) -> socket.socket:
+    """The port that was asked for; else the usual one or the first free one after it."""
+    ports = range(options.port, options.port + PORTS_TRIED) if options.any_port else (options.port,)
+    for port in ports:
+        try:
+            return _tcp(options.host, port)
+        except PortTaken:
+            if port == ports[-1]:
+                raise
+    raise AssertionError("there is always a port to try")
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise BadInput(f"--host {host} is no address of this machine: {error.strerror}") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        # Only listening makes a port ours for sure: two processes may bind one at the same moment.
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise BadInput(f"--host {host} is no address of this machine") from error
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise PortTaken(
+            f"port {port} cannot be used: {error.strerror}",
+            "Leave --port out, and the yard finds a free one; or choose another, or --port 0 for any.",
+        ) from error
+    return listener
+
+
+def _unix(path: Path) -> socket.socket:
+    """The socket in the data folder. The lock is ours by now, so an old one is a dead server's."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise YardError(
+            f"{path} cannot be a socket: {error.strerror or error}",
+            "Linux takes paths of up to 107 bytes: choose a shorter --data.",
+        ) from error
+    # A server of root serves every user, and the kernel identifies each.
+    os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
+    return listener
+
+
+def detach(options: Options, log: Path) -> int:
+    """Run in the background: gives the server's pid, or raises what kept it from starting."""
+    _heed_signals()
+    read, write = os.pipe()
+    if os.fork():
+        os.close(write)
+        with os.fdopen(read, "rb") as news:
+            text = news.read()
+        os.wait()
+        if not text:
+            raise YardError("the server ended before it said anything", f"Its log: {log}")
+        note = json.loads(text)
+        if note["error"]:
+            error = YardError(note["error"], note["hint"])
+            error.exit_code = note["code"]
+            raise error
+        return int(note["pid"])
+    # From here on in the child; nothing of it may reach the parent's code.
+    try:
+        os.close(read)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _to_background(log)
+        _serve_detached(options, write)
+    finally:
+        os._exit(1)
+
+
+def _to_background(log: Path) -> None:
+    os.chdir("/")
+    os.umask(0o022)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    written = ServerLog(log)
+    # Programs that rotate logs send this signal; a server without a terminal gets it from nothing else.
+    signal.signal(signal.SIGHUP, lambda *_: written.reopen())
+    start_log(written)
+
+
+def _serve_detached(options: Options, write: int) -> None:
+    def tell(pid: int, error: str = "", hint: str = "", code: int = 0) -> None:
+        with contextlib.suppress(OSError):
+            note = {"pid": pid, "error": error, "hint": hint, "code": code}
+            os.write(write, json.dumps(note).encode())
+            os.close(write)
+
+    try:
+        serve(options, lambda _yard: tell(os.getpid()))
+    except YardError as error:
+        _log.error("%s", error.message)
+        tell(0, error.message, error.hint, error.exit_code)
+        os._exit(error.exit_code)
+    except BaseException as error:
+        _log.exception("the server failed")
+        tell(0, f"the server failed: {error!r}", "Its log has the details.", 1)
+        os._exit(1)
+    logging.shutdown()
+    os._exit(0)
+
+
+def start_log(handler: "logging.StreamHandler[Any]") -> None:
+    """Log a line for each thing that happened, in UTC."""
+    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(os.environ.get("YARD_LOG", "INFO").upper())
+    # It says once more what is said here already.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""Commands about yard.yaml: check, compare, apply, go back."""

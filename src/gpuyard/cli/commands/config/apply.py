@@ -1,0 +1,136 @@
+"""`yard apply` and `yard rollback`: change the configuration of a running yard, after a look at what it would do."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpuyard.cli.commands.config.changes import (
+    FileOption,
+    previewed,
+    read,
+    show_changes,
+    show_notes,
+    show_preview,
+)
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, Option
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.wire.replies.tenants import AppliedReply
+
+DryRunOption = Annotated[bool, Option("--dry-run", help="Show it and change nothing.")]
+YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")]
+NoPreviewOption = Annotated[bool, Option("--no-preview", help="Do not simulate the recorded jobs.")]
+DaysOption = Annotated[
+    int,
+    Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate."),
+]
+
+
+def apply(
+    file: FileOption,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    no_preview: NoPreviewOption = False,
+    days: DaysOption = 7,
+) -> None:
+    """Put a yard.yaml in force while the yard runs: tenants, quotas, classes, prices, policy.
+
+    Shows what would change and, simulated on the recorded jobs, what it would have done; then asks. All of it comes
+    in force at once or nothing does, and every version is kept: `yard rollback` goes back.
+
+    \b
+    Examples:
+      yard apply -f yard.yaml --dry-run
+      yard apply -f yard.yaml --yes --no-preview
+    """
+    wanted = read(file)
+    with client() as yard:
+        _change(yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
+
+
+def rollback(
+    version: Annotated[
+        int | None,
+        Argument(
+            metavar="VERSION",
+            min=1,
+            help="As `yard config --list` numbers them. Default: the one before the present one.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    no_preview: NoPreviewOption = False,
+    days: DaysOption = 7,
+) -> None:
+    """Put an earlier version of the configuration in force again, as a new version."""
+    with client() as yard:
+        if version is None:
+            # Settle the version now, so that the one that is shown, previewed and restored is the same.
+            live: int = yard.config()["version"]
+            version = live - 1
+            if version < 1:
+                raise BadInput(
+                    "there is no version before the first", "`yard config --list` lists what there is."
+                )
+        wanted = {"version": version}
+        _change(yard, wanted, yard.rollback, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
+
+
+def _change(
+    yard: "Client",
+    wanted: Mapping[str, Any],
+    put: "Callable[..., AppliedReply]",
+    *,
+    dry_run: bool,
+    yes: bool,
+    days: int,
+) -> None:
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise BadInput("there is no terminal on which to ask", "Look with --dry-run, then give --yes.")
+    difference = yard.config_diff(**wanted)
+    against, following = difference["version"], difference["version"] + 1
+    if difference["same"]:
+        print(f"nothing would change: version {against} is in force")
+    else:
+        of = f", the settings of version {difference['restores']}" if difference["restores"] else ""
+        print(f"version {against} is in force; this would be version {following}{of}:")
+        show_changes(difference)
+    show_notes(difference["notes"])
+    if difference["obstacles"]:
+        raise _in_the_way(difference["obstacles"])
+    if days and not difference["same"]:
+        _preview(yard, wanted, days, required=dry_run or not yes)
+    if dry_run:
+        return
+    if not yes and not difference["same"]:
+        from gpuyard.cli.terminal.streams import confirmed
+
+        sys.stdout.flush()
+        if not confirmed(f"Put version {following} in force?"):
+            raise YardError("nothing was changed")
+    done = put(**wanted, against=against)
+    if done["version"] != against:
+        print(f"version {done['version']} is in force")
+
+
+def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, *, required: bool) -> None:
+    """What the change would have done. Unless `required`, a preview that fails does not stop the change."""
+    try:
+        preview = previewed(yard, wanted, days)
+    except YardError as error:
+        if required:
+            hint = f"{error.hint} Without a preview: --no-preview. Nothing was changed."
+            raise YardError(f"there is no preview: {error.message}", hint.lstrip()) from error
+        show_notes([f"there is no preview: {error.message}"])
+        return
+    print()
+    show_preview(preview)
+    show_notes(preview["notes"])
+
+
+def _in_the_way(obstacles: list[str]) -> YardError:
+    return BadInput("; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed.")

@@ -1,0 +1,128 @@
+"""A change of the configuration in words: what differs, what is against it, what it would have done."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpuyard.cli.line.options import Option
+from gpuyard.cli.terminal.streams import styled
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+FileOption = Annotated[
+    Path,
+    Option("-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.", show_default=False),
+]
+
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def read(file: Path) -> dict[str, str]:
+    """The text of a configuration as it is sent, checked here first: the file is here, and so is its editor."""
+    from gpuyard.config.reading import loads, text_of
+
+    name = "standard input" if str(file) == "-" else str(file)
+    text = sys.stdin.read() if str(file) == "-" else text_of(file)
+    loads(text, name)
+    return {"yaml": text, "name": name}
+
+
+def show_changes(difference: Mapping[str, Any]) -> None:
+    """One line for each change, signs as in a diff."""
+    rows = [
+        (
+            change["what"],
+            " ".join(filter(None, (change["kind"], change["name"]))),
+            change["key"],
+            _after(change),
+        )
+        for change in difference["changes"]
+    ]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)] if rows else []
+    for what, name, key, text in rows:
+        line = f"  {_SIGNS[what]} {name.ljust(widths[1])}  {key.ljust(widths[2])}  {text}".rstrip()
+        print(styled(line, _STYLES[what], sys.stdout))
+
+
+def _after(change: Mapping[str, Any]) -> str:
+    if change["what"] == "changed":
+        return f"{change['before']} → {change['after']}"
+    return str(change["after"] or change["before"])
+
+
+def show_notes(notes: Sequence[str]) -> None:
+    """Print what the user should know besides."""
+    from gpuyard.cli.terminal.streams import notice
+
+    for note in notes:
+        notice(note, before="note: ", style="bold")
+
+
+def previewed(yard: "Client", wanted: Mapping[str, Any], days: int) -> dict[str, Any]:
+    """The preview, with its progress on a terminal."""
+    from gpuyard.errors import YardError
+
+    said: Callable[[str], None] = _line if sys.stderr.isatty() else lambda _text: None
+    said("simulating the recorded jobs …")
+    try:
+        for name, data in yard.config_preview(**wanted, days=days):
+            if name == "progress":
+                said(f"simulating {data['side']}: {data['done']:,} of {data['jobs']:,} jobs …")
+            elif name == "error":
+                raise YardError(data["detail"], data.get("hint", ""))
+            elif name == "preview":
+                found: dict[str, Any] = data
+                return found
+    except OSError as error:
+        raise YardError(f"the connection to the yard broke: {error.strerror or error}") from error
+    finally:
+        said("")
+    raise YardError("the preview ended before it was done", "The log of the yard has the details.")
+
+
+def _line(text: str) -> None:
+    print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+
+
+def show_preview(preview: Mapping[str, Any]) -> None:
+    """The sentence, the table behind it, and how far to trust it."""
+    from gpuyard.cli.listings.tables import table
+    from gpuyard.reports.table import Column
+    from gpuyard.sim.preview_words import pair_text
+
+    print(preview["sentence"])
+    rows = [*preview["tenants"], preview["all"]]
+    if len(preview["tenants"]) and preview["jobs"]:
+        print()
+        columns = [
+            Column("TENANT", _no_cell),
+            Column("JOBS", _no_cell, right=True),
+            Column("MEAN WAIT", _no_cell),
+            Column("95 % WAIT AT MOST", _no_cell),
+        ]
+        table(
+            columns,
+            [
+                [
+                    row["tenant"],
+                    str(row["jobs"]),
+                    pair_text(*row["wait_mean_ms"]),
+                    pair_text(*row["wait_p95_ms"]),
+                ]
+                for row in rows
+            ],
+        )
+        print()
+    before, after = preview["utilisation"]
+    used = "" if before is None else f"utilisation {100 * before:.1f} → {100 * after:.1f} %, "
+    stops = "{} → {}".format(*preview["preemptions"])
+    print(
+        f"{used}preemptions {stops}; from {preview['jobs']:,} recorded jobs, {preview['live']:,} of them live"
+    )
+
+
+def _no_cell(_row: Mapping[str, Any]) -> str:
+    raise NotImplementedError("cells of this table are made beforehand")

@@ -1,0 +1,53 @@
+"""`yard config`: the configuration in force and the versions before it."""
+
+import sys
+from typing import Annotated
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, Option, OutputOption
+from gpuyard.cli.listings.listing import Output
+from gpuyard.errors import BadInput
+
+
+def config(
+    version: Annotated[
+        int | None,
+        Argument(
+            metavar="VERSION", min=1, help="Which version. Default: the one in force.", show_default=False
+        ),
+    ] = None,
+    listed: Annotated[bool, Option("-l", "--list", help="List the versions instead.")] = False,
+    limit: Annotated[
+        int,
+        Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show."),
+    ] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print the yard.yaml that is in force, or an earlier version of it.
+
+    \b
+    Examples:
+      yard config > yard.yaml
+      yard config --list
+    """
+    if listed and version is not None:
+        raise BadInput("config takes one of the two: a VERSION or --list")
+    if not listed:
+        with client() as yard:
+            sys.stdout.write(yard.config(version)["yaml"])
+        return
+    with client() as yard:
+        found = yard.config_versions(limit)
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.reports.table import Column, clock
+
+    live = found[0]["version"] if found else 0
+    columns = [
+        Column("VERSION", lambda each: str(each["version"]), right=True),
+        Column("SINCE", lambda each: clock(each["at_ms"])),
+        Column("BY", lambda each: each["by"]),
+        Column("HOW", lambda each: f"rollback to {each['restores']}" if each["restores"] else each["how"]),
+        Column("IN FORCE", lambda each: "yes" if each["version"] == live else "-"),
+        Column("TEXT", lambda each: each["hash"][:12], wide=True),
+    ]
+    emit(found, columns, output)

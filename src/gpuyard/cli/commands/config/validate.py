@@ -1,0 +1,85 @@
+"""`yard validate`: is this configuration file right, and if not, where and what to do; what it can be used for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.line.options import Argument, Option
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.config import Config
+
+
+def validate(
+    file: Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml.", show_default=False)] = None,
+    schema: Annotated[
+        bool, Option("--schema", help="Print the JSON Schema of yard.yaml, for editors.")
+    ] = False,
+) -> None:
+    """Check a yard.yaml: every mistake with its line and what to do.
+
+    Says what a right file can be used for: `yard simulate`, `yard up`. Exit code 0 if it is right, 2 if not.
+    """
+    if schema == (file is not None):
+        raise BadInput(
+            "validate takes one of the two: a FILE or --schema",
+            "For example: yard validate yard.yaml",
+        )
+    if file is None:
+        import json
+
+        from gpuyard.config.editors import json_schema
+
+        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    from gpuyard.config.reading import load
+
+    config = load(file)
+    tenants = _counted(len(config.settings.tenants), "tenant")
+    print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
+    print(f"simulate: {_simulates(config, file)}")
+    print(f"up: {_runs(config)}")
+    for note in config.notes:
+        print(f"note: {note}")
+
+
+def _simulates(config: "Config", file: Path) -> str:
+    from gpuyard.cli.commands.foresight.fleet import check_simulation
+
+    try:
+        check_simulation(config, str(file))
+    except BadInput as refusal:
+        return _no(refusal)
+    return "yes"
+
+
+def _runs(config: "Config") -> str:
+    """Whether `yard up` would take the file, by the checks of `yard up`."""
+    from gpuyard.control.fleet import chosen
+
+    try:
+        fleet = chosen(config, "")
+    except BadInput as refusal:
+        return _no(refusal)
+    return f"yes, {fleet.words()}"
+
+
+def _no(refusal: BadInput) -> str:
+    return f"no, because {refusal.message}. {refusal.hint}"
+
+
+def _fleet(config: "Config") -> str:
+    """The GPUs of its pools, and of the machine on which the yard runs."""
+    parts = []
+    if config.pools:
+        gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
+        parts.append(f"{_counted(gpus, 'GPU')} in {_counted(len(config.pools), 'pool')}")
+    for cluster in config.clusters.values():
+        if not cluster.pools:
+            machine = "the GPUs of the machine it runs on"
+            parts.append(_counted(cluster.gpus[0], "emulated GPU") if cluster.gpus else machine)
+    return " and ".join(parts)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Commands that simulate: policies on recorded jobs, and the demo."""

@@ -1,0 +1,122 @@
+"""Policies side by side, in every form: the table, the data and the report of a study."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuyard.cli.commands.foresight import report_file
+from gpuyard.cli.listings.listing import Column, Grid, Listing, Output, emit
+from gpuyard.cli.terminal.streams import aside
+from gpuyard.model.units import SECOND_MS
+from gpuyard.sim.report import human, render, terminal_table
+from gpuyard.sim.result import Result
+from gpuyard.sim.study import Study
+from gpuyard.sim.summary import summaries_of
+
+Summary = dict[str, Any]
+
+
+def publish(study: Study, seed: int, output: Output, report: Path | None) -> list[Summary]:
+    """Print the results of a study and write its report."""
+    summaries = summaries_of(study.results)
+    emit(_listing(study, seed, summaries), output)
+    sys.stdout.flush()
+    if report is not None:
+        write_report(report, study, seed, summaries)
+        aside(f"report: {report}")
+    return summaries
+
+
+def write_report(report: Path, study: Study, seed: int, summaries: Sequence[Summary]) -> None:
+    """The report as a file."""
+    trace = study.trace
+    rows: list[tuple[str, str | int]] = [
+        ("jobs", len(trace)),
+        ("GPUs", _gpus(study)),
+        ("submitted within", _span(study)),
+        ("seed", seed),
+    ]
+    if trace.skipped:
+        rows.insert(1, ("rows skipped", trace.skipped))
+    page = render(
+        study.results,
+        trace.name,
+        report_file.facts(rows),
+        command=shlex.join(["yard", *sys.argv[1:]]),
+        origin_ms=trace.origin_ms,
+        summaries=summaries,
+    )
+    report_file.write(report, page)
+
+
+def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
+    names = [result.policy for result in study.results]
+    trace = study.trace
+    document = {
+        "trace": {
+            "name": trace.name,
+            "rows": trace.rows,
+            "jobs": len(trace),
+            "skipped": trace.skipped,
+            "seed": seed,
+        },
+        "policies": dict(zip(names, summaries, strict=True)),
+    }
+
+    def records() -> Iterable[Mapping[str, Any]]:
+        for name, summary in zip(names, summaries, strict=True):
+            yield {"policy": name, **{key: value for key, value in summary.items() if key != "tenants"}}
+
+    def grids(wide: bool) -> Sequence[Grid]:
+        title = f"{trace.name}: {len(trace):,} jobs in {_span(study)} on {_gpus(study):,} GPUs"
+        found = [policy_grid(study.results, summaries, title)]
+        return [*found, tenant_grid(names, summaries)] if wide else found
+
+    return Listing(document, records, grids)
+
+
+def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: str = "") -> Grid:
+    """One row per policy; a run that was cut short says so beside its name."""
+    table = terminal_table(results, summaries)
+    names = [f"{r.policy} (interrupted)" if r.interrupted else r.policy for r in results]
+    _name, *figures = table.columns
+    columns = [Column(each.header, each.cells, each.align, each.best) for each in figures]
+    return Grid([Column("policy", names, "left"), *columns], title)
+
+
+def tenant_grid(names: Sequence[str], summaries: Sequence[Summary], title: str = "") -> Grid:
+    """One row per tenant and policy, the policies of a tenant next to each other."""
+    tenants = sorted({path for summary in summaries for path in summary["tenants"]})
+    rows = [
+        (tenant, name, summary["tenants"][tenant])
+        for tenant in tenants
+        for name, summary in zip(names, summaries, strict=True)
+        if tenant in summary["tenants"]
+    ]
+    figures = [figure for _, _, figure in rows]
+    return Grid(
+        [
+            Column("tenant", [tenant for tenant, _, _ in rows], "left"),
+            Column("policy", [name for _, name, _ in rows], "left"),
+            Column("jobs", [human.count(each["jobs"]) for each in figures]),
+            Column("wait mean", [human.duration(each["wait_s"]["mean"]) for each in figures]),
+            Column("wait p95", [human.duration(each["wait_s"]["p95"]) for each in figures]),
+            Column("GPU-hours", [human.gpu_hours(each["gpu_s"]) for each in figures]),
+            Column("cost", [human.usd(each["cost_usd"]) for each in figures]),
+            Column("share", [human.percent(each["share"]) for each in figures]),
+            Column("entitled", [human.percent(each["entitled"]) for each in figures]),
+        ],
+        title,
+        turns=False,
+    )
+
+
+def _gpus(study: Study) -> int:
+    return sum(node.gpus for pool in study.pools for node in pool.nodes)
+
+
+def _span(study: Study) -> str:
+    submit_ms = study.trace.submit_ms
+    return human.duration(submit_ms[-1] / SECOND_MS if len(submit_ms) else 0)

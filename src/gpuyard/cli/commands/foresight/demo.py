@@ -1,0 +1,195 @@
+"""`yard demo`: the shortest way to see what gpuyard is for."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpuyard.cli.line.options import Option, SeedOption
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.sim.study import Study
+
+REPORT_NAME = "yard-demo-report.html"
+
+POLICIES = ("fifo", "default")
+"""First come, first served, against classes and fair shares with guarantees."""
+
+_WIDTH = 88
+"""The width of running text, if the terminal is that wide."""
+
+_NBSP = "\u00a0"
+
+
+def demo(
+    report: Annotated[
+        Path | None,
+        Option(
+            "--report",
+            metavar="FILE",
+            help=f"Where the report goes. Default: {REPORT_NAME}, here.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        Option(
+            "--keep",
+            metavar="FOLDER",
+            help="Keep the report and the yard.yaml of the simulated week in this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    live: Annotated[
+        bool, Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
+    ] = True,
+) -> None:
+    """See a yard at work, then a week of three teams on 64 GPUs under two policies.
+
+    First a yard on this machine, in a folder that is gone afterwards: three teams want more than there is. Then a
+    simulated week, with a table, what the second policy changed, and a report with plots.
+    """
+    from gpuyard.cli.commands.foresight import caveats, comparison, report_file
+    from gpuyard.cli.listings.listing import show
+    from gpuyard.cli.terminal.progress import busy
+    from gpuyard.config.reading import loads
+    from gpuyard.sim.generate import teams_week
+    from gpuyard.sim.study import Study
+    from gpuyard.sim.summary import summaries_of
+
+    if keep is not None:
+        _make(keep)
+        report = report or keep / REPORT_NAME
+    if report is not None:
+        report_file.check(report)
+    if live:
+        from gpuyard.cli.commands.foresight.demo_yard import show_yard
+
+        show_yard(say)
+    yard = loads(_configuration(), "demo.yaml")
+    trace = teams_week(seed)
+    study = Study(trace, yard.pools, yard.settings)
+    say(
+        f"Three teams share 64 GPUs. Their week of {len(trace):,} jobs is replayed twice: first come, first "
+        "served (fifo), and by class and fair share with guarantees (default)."
+    )
+    with busy("simulating"):
+        whole = study.run([yard.policy(name) for name in POLICIES])
+    summaries = summaries_of(study.results)
+    names = [result.policy for result in study.results]
+    show([comparison.policy_grid(study.results, summaries), comparison.tenant_grid(names, summaries)])
+    print()
+    caveats.of_study(study, list(POLICIES))
+    if not whole:
+        raise KeyboardInterrupt
+    say(waits_sentence(summaries, names))
+    say(shares_sentence(summaries))
+    path = _write(report, study, seed, summaries)
+    say(f"The report, with plots: {path}")
+    _next(keep)
+
+
+def _next(keep: Path | None) -> None:
+    """Say what is kept, and what to do next."""
+    from gpuyard.cli.commands.foresight import report_file
+
+    if keep is not None:
+        config = keep / "yard.yaml"
+        report_file.write(config, _configuration())
+        say(f"Its configuration, to change and to simulate with your own jobs: {config.absolute()}")
+    say("Next, a yard of your own: `yard up -d`, and a first job: `yard run -g 1 -- echo hello`.")
+    say("Your own jobs under other policies: `yard simulate --help`.")
+
+
+def say(text: str) -> None:
+    """A paragraph, with an empty line after it. Spaces that may not break a line are printed as spaces."""
+    import textwrap
+
+    from gpuyard.cli.terminal.streams import columns
+
+    width = min(_WIDTH, columns(sys.stdout)) if sys.stdout.isatty() else _WIDTH
+    lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(lines.replace(_NBSP, " ") + "\n")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"--keep {folder}: cannot be made: {error.strerror}", "Choose another place."
+        ) from None
+
+
+def _configuration() -> str:
+    from importlib import resources
+
+    return resources.files("gpuyard.cli.commands.foresight").joinpath("demo.yaml").read_text(encoding="utf-8")
+
+
+def _write(report: Path | None, study: "Study", seed: int, summaries: Sequence[dict[str, Any]]) -> Path:
+    """Write to the path that was asked for; else here, or if that is not writable, to a directory of its own."""
+    from gpuyard.cli.commands.foresight import comparison
+
+    if report is None:
+        here = Path(REPORT_NAME)
+        report = here if os.access(".", os.W_OK) and not here.is_dir() else _elsewhere()
+    comparison.write_report(report, study, seed, summaries)
+    return report.absolute()
+
+
+def _elsewhere() -> Path:
+    import tempfile
+
+    return Path(tempfile.mkdtemp(prefix="yard-demo-")) / REPORT_NAME
+
+
+# ----------------------------------------------------------------------
+# What the second policy changed, team by team
+
+
+def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """Mean waits of each team, before and after, and every team that waits longer in any way."""
+    from gpuyard.sim.report import human
+    from gpuyard.sim.report.sentences import longer_waits
+
+    before, after = (summary["tenants"] for summary in summaries)
+    said = []
+    for team in sorted(after, key=lambda team: after[team]["wait_s"]["mean"] or 0):
+        old, new = (human.duration(each[team]["wait_s"]["mean"]) for each in (before, after))
+        said.append(_together(f"{team} {new}") + " instead of " + _together(old))
+    text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
+    longer = [_together(each) for each in longer_waits(before, after)]
+    return f"{text} Longer waits: {'; '.join(longer)}." if longer else text
+
+
+def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
+    """How far each team was from its due, before and after, and what the change cost."""
+    from gpuyard.sim.report import human
+
+    before, after = (summary["tenants"] for summary in summaries)
+    said = [f"{team} {_gap(before[team])}, now {_gap(after[team])}" for team in sorted(after)]
+    stopped = summaries[1]["preemptions"]
+    lost = human.gpu_hours(summaries[1]["destroyed_gpu_s"])
+    return (
+        f"Of the GPU time used while jobs waited, each team had more or less than its due: "
+        f"{'; '.join(said)}. The price: {stopped:,} preemptions, {lost} GPU-hours done again."
+    )
+
+
+def _gap(tenant: dict[str, Any]) -> str:
+    from gpuyard.sim.report import human
+
+    if tenant["share"] is None:
+        return "none"
+    gap = tenant["share"] - tenant["entitled"]
+    said = human.points(abs(gap))
+    return _together(f"{said} {'more' if gap > 0 else 'less'}") if not said.startswith("0 ") else "its due"
+
+
+def _together(text: str) -> str:
+    """A figure and its unit stay on one line."""
+    return text.replace(" ", _NBSP)

@@ -1,0 +1,145 @@
+"""`yard history`: jobs that have ended."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from gpuyard.cli.connection.places import client, wanted_columns
+from gpuyard.cli.line.options import (
+    ColumnsOption,
+    Option,
+    Output,
+    OutputOption,
+    StateOption,
+    TenantOption,
+    UserOption,
+    WatchOption,
+)
+
+PAGE = 1000
+SHOWN = 50
+"""How many are shown by default."""
+_USED = ("gpu_hours", "cost_usd")
+
+
+def history(
+    state: StateOption = None,
+    tenant: TenantOption = "",
+    user: UserOption = "",
+    name: Annotated[
+        str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.", show_default=False)
+    ] = "",
+    since: Annotated[
+        str,
+        Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
+    ] = "",
+    limit: Annotated[
+        int | None,
+        Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            help=f"How many to show, the newest. Default: {SHOWN}.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
+) -> None:
+    """Show jobs that have ended, the newest first."""
+    from gpuyard.cli.connection.watching import repeated
+    from gpuyard.cli.terminal.streams import notice
+
+    most = limit or SHOWN
+
+    def show() -> None:
+        since_ms = _since_ms(since) if since else None
+        found: list[Any] = []
+        cursor: str | None = None
+        with client() as yard:
+            while len(found) < most:
+                page = yard.history(
+                    states=state or [],
+                    tenant=tenant,
+                    user=user,
+                    name=name,
+                    since_ms=since_ms,
+                    limit=min(PAGE, most - len(found)),
+                    cursor=cursor,
+                )
+                found += page.jobs
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+        _print([_flat(job) for job in found], output, columns or wanted_columns("history", output))
+        if cursor is not None and limit is None and watch is None:
+            notice(f"note: these are the newest {SHOWN}, and there are more: --limit 1000000 shows them all")
+
+    repeated(show, watch)
+
+
+def _flat(job: Mapping[str, Any]) -> dict[str, Any]:
+    """One level, for every form."""
+    used = job.get("used") or {}
+    return {key: job[key] for key in job if key != "used"} | {name: used.get(name) for name in _USED}
+
+
+def fields() -> list[str]:
+    """Names of the data, for a table without rows."""
+    from gpuyard.wire.replies.jobs import ListedJob
+
+    return [*ListedJob.__annotations__, *_USED]
+
+
+def _print(found: list[Any], output: Output, wanted: str) -> None:
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.reports.table import Column, clock, number
+
+    columns = [
+        Column("ID", lambda job: job["label"]),
+        Column("NAME", lambda job: job["name"]),
+        Column("TENANT", lambda job: job["tenant"]),
+        Column("USER", lambda job: job["user"], wide=True),
+        Column("CLASS", lambda job: job["class"], wide=True),
+        Column("STATE", lambda job: job["state"]),
+        Column("EXIT", lambda job: "-" if job["exit_code"] is None else str(job["exit_code"]), right=True),
+        Column("GPUS", lambda job: number(job["gpus"]), right=True),
+        Column("WAITED", _waited, right=True),
+        Column("RAN", _ran, right=True),
+        Column("GPU-HOURS", lambda job: _known(job["gpu_hours"], "{:.2f}"), right=True, wide=True),
+        Column("COST", lambda job: _known(job["cost_usd"], "${:,.2f}"), right=True, wide=True),
+        Column("TRIES", lambda job: str(job["attempts"]), right=True, wide=True),
+        Column("PREEMPTED", lambda job: str(job["preemptions"]), right=True, wide=True),
+        Column("NODES", lambda job: ",".join(job["nodes"]) or "-", wide=True),
+        Column("ENDED", lambda job: clock(job["ended_ms"])),
+        Column("WHY", lambda job: job["reason"]),
+    ]
+    emit(found, columns, output, fields=() if found else fields(), wanted=wanted)
+
+
+def _known(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _since_ms(text: str) -> int:
+    import time
+
+    from gpuyard.durations import duration_positive_ms
+    from gpuyard.errors import BadInput
+
+    try:
+        return time.time_ns() // 1_000_000 - duration_positive_ms(text)
+    except ValueError as error:
+        raise BadInput(f"--since {error}") from None
+
+
+def _waited(job: Mapping[str, Any]) -> str:
+    from gpuyard.reports.table import span
+
+    return span(job["waited_ms"]) if job["attempts"] else "-"
+
+
+def _ran(job: Mapping[str, Any]) -> str:
+    from gpuyard.reports.table import span
+
+    return span(job["ran_ms"]) if job["attempts"] else "-"

@@ -1,0 +1,56 @@
+"""`yard logs`: what a job wrote."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import JobArgument, Option
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+
+def logs(
+    job: JobArgument,
+    follow: Annotated[bool, Option("-f", "--follow", help="Go on until the job ends.")] = False,
+    stderr: Annotated[
+        bool, Option("--stderr", help="Its errors, if they went to a file of their own.")
+    ] = False,
+    attempt: Annotated[
+        int | None,
+        Option("--attempt", metavar="N", min=1, help="Default: the last one.", show_default=False),
+    ] = None,
+    quiet: Annotated[
+        bool, Option("-q", "--quiet", help="With -f: say nothing of the wait, nor where it runs.")
+    ] = False,
+) -> None:
+    """Show what a job wrote, byte by byte as it was written."""
+    from gpuyard.cli.commands.jobs.waiting import Waiting
+
+    stream = "stderr" if stderr else "stdout"
+    out, silent = sys.stdout.buffer, True
+    with client() as yard, Waiting(quiet=quiet) as line:
+        told = None if quiet else line.told
+        pieces = (
+            yard.follow(job, stream=stream, standing=told)
+            if follow
+            else yard.log(job, stream=stream, attempt=attempt)
+        )
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                line.clear()
+                out.write(piece)
+                out.flush()
+                silent = False
+        if silent and sys.stderr.isatty():
+            _say_why(yard, job)
+
+
+def _say_why(yard: "Client", job: str) -> None:
+    """For an empty log, say whether there is more to come."""
+    from gpuyard.cli.terminal.streams import aside
+
+    found = yard.job(job, explain=False)
+    why = f": {found['reason']}" if found["reason"] else ""
+    began = "has written nothing" if found["started_ms"] else "has not begun"
+    aside(f"job {found['label']} {began}; it is {found['state']}{why}")

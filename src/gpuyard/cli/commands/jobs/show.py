@@ -1,0 +1,232 @@
+"""`yard show`: everything about one job, and why it waits."""
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption, WatchOption
+from gpuyard.cli.terminal.shown import shown, shown_lines
+
+_TASKS_SHOWN_MAX = 20
+
+
+def show(
+    job: JobArgument,
+    env: Annotated[
+        bool, Option("--env", help="Show the environment that was sent along, and nothing else.")
+    ] = False,
+    script: Annotated[
+        bool, Option("--script", help="Show the script as it was submitted, and nothing else.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+    watch: WatchOption = None,
+) -> None:
+    """Show a job, live or ended; for one that waits, everything that is in its way.
+
+    What it runs, its folder and its environment are for its owner and administrators.
+    """
+    from gpuyard.cli.connection.watching import repeated
+
+    if env or script:
+        _show_recipe(job, env, output)
+    else:
+        repeated(lambda: _show(job, output), watch)
+
+
+def _show_recipe(job: str, env: bool, output: Output) -> None:
+    with client() as yard:
+        found = yard.recipe(job)
+    if output in (Output.JSON, Output.YAML):
+        from gpuyard.cli.listings.tables import write_document
+
+        write_document(found["env"] if env else {"script": found["script"]}, output)
+    elif env and not found["env"] and (gone := (found.get("removed") or {}).get("environments")):
+        from gpuyard.errors import BadInput
+
+        told = f"the environment of job {job} was removed on {_day(gone['at_ms'])} by {gone['by']}"
+        raise BadInput(told, f"yard show {job} shows what is kept of it.")
+    elif env:
+        import shlex
+
+        for name in sorted(found["env"]):
+            print(_for_reader(f"{name}={shlex.quote(found['env'][name])}"))
+    elif found["script"]:
+        print(_for_reader(found["script"]), end="" if found["script"].endswith("\n") else "\n")
+    else:
+        from gpuyard.errors import BadInput
+
+        raise BadInput(f"job {job} runs a command, and has no script", f"yard show {job} shows the command.")
+
+
+def _for_reader(text: str) -> str:
+    """Text that a job was sent with: exact for a file or a program, and on a terminal without control sequences."""
+    if not sys.stdout.isatty():
+        return text
+    return "\t".join([shown_lines(part) for part in text.split("\t")])
+
+
+def _show(job: str, output: Output) -> None:
+    with client() as yard:
+        found = yard.job(job)
+    from gpuyard.cli.listings.tables import emit, write_document
+
+    if output in (Output.JSON, Output.YAML):
+        write_document(dict(found), output)
+    elif output is Output.CSV:
+        emit([dict(found)], [], output)
+    else:
+        for line in story(found, _width()):
+            print(line)
+
+
+def _width() -> int:
+    """The width of the terminal; 0: there is none, and lines may be of any length."""
+    import sys
+
+    if not sys.stdout.isatty():
+        return 0
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
+    """Everything about a job, line by line."""
+    from gpuyard.reports.table import clock, counted, size, span
+
+    lines: list[tuple[str, str]] = [
+        ("job", f"{job['label']}  {job['name']}"),
+        ("state", _state(job)),
+        ("tenant", f"{job['tenant']}, user {job['user']}, class {job['class']}"),
+    ]
+    if job.get("array"):
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(job["states"].items()))
+        lines.append(("tasks", f"{job['tasks']}: {counts}"))
+        return _aligned(lines) + _tasks(job["jobs"])
+    models = f" ({' or '.join(job['gpu_models'])})" if job["gpu_models"] else ""
+    asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
+    asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
+    asks += [f"{counted(job['cpus'], 'core')} a task"] if job["cpus"] else []
+    asks += [f"{size(job['memory_mib'])} a task"] if job["memory_mib"] else []
+    asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
+    lines.append(("asks for", ", ".join(asks)))
+    lines.append(("submitted", clock(job["submitted_ms"])))
+    if job.get("moved_by"):
+        lines.append(("moved", f"to the top of the line, by {job['moved_by']}"))
+    if job["started_ms"]:
+        where = " ".join(
+            f"{node}[{','.join(map(str, gpus))}]" if gpus else node
+            for node, gpus in zip(job["nodes"], job["gpu_indices"], strict=False)
+        )
+        lines.append(("started", f"{clock(job['started_ms'])} on {where}"))
+    if job["ended_ms"]:
+        ran = f", after {span(job['ended_ms'] - job['started_ms'])}" if job["started_ms"] else ""
+        lines.append(("ended", f"{clock(job['ended_ms'])}{ran}"))
+    if job.get("waited_ms") is not None:
+        lines.append(("waited", span(job["waited_ms"])))
+    lines += _runs(job) + _used(job)
+    if job["exit_code"] is not None:
+        lines.append(("exit code", str(job["exit_code"])))
+    if job["attempts"] > 1 or job["preemptions"]:
+        often = f", preempted {counted(job['preemptions'], 'time')}" if job["preemptions"] else ""
+        lines.append(("attempts", f"{job['attempts']}{often}"))
+    for what, gone in sorted((job.get("removed") or {}).items()):
+        lines.append(("removed", f"its {what.removesuffix('s')}, {_day(gone['at_ms'])}, by {gone['by']}"))
+    if job["reason"]:
+        lines.append(("why", job["reason"]))
+    for reason in job.get("why", []):
+        lines.append(("", f"{reason['by']}: {reason['text']}"))
+    if job.get("how"):
+        lines.append(("then", _then(job)))
+    told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
+    if not job.get("tries"):
+        return told
+    from gpuyard.cli.commands.jobs.tries import tries_table
+
+    return [*told, "", *tries_table(job, width)]
+
+
+def _day(ms: int) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.localtime(ms / 1000))
+
+
+def _runs(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What it runs and where it writes, where that may be seen."""
+    files = job.get("files") or {}
+    if not files.get("command") and not files.get("script"):
+        return []
+    import shlex
+
+    command = shlex.join(files["command"])
+    if files["script"]:
+        command = f"a script{' with ' if command else ''}{command}: yard show --script {job['label']}"
+    lines = [("command", command)]
+    lines += [("folder", files["cwd"])] if files["cwd"] else []
+    lines.append(("output", files["stdout"] or f"kept by the yard: yard logs {job['label']}"))
+    return lines + ([("errors", files["stderr"])] if files["stderr"] else [])
+
+
+def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What it has used so far."""
+    used = job.get("used")
+    if not used or not (job["started_ms"] or used["run_s"]):
+        return []
+    from gpuyard.reports.table import span
+
+    parts = [f"ran for {span(used['run_s'] * 1000)}"]
+    if job["gpus"]:
+        parts.append(f"{used['gpu_hours']:.2f} GPU-hours")
+        parts += [f"${used['cost_usd']:,.2f}"] if used["cost_usd"] is not None else []
+    return [("used", ", ".join(parts)), *_taken(used)]
+
+
+def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """CPU time and memory; what the engine does not know is shown as unknown."""
+    if "cpu_s" not in used:
+        return []
+    from gpuyard.reports.table import size
+
+    cpu, memory, process = used["cpu_s"], used["memory_mib"], used["process_mib"]
+    parts = ["unknown" if cpu is None else f"{cpu:,.1f} s"]
+    if memory is not None:
+        parts.append(f"at most {size(memory)} of memory")
+    elif process is not None:
+        parts.append(f"at most {size(process)} of memory in one process")
+    else:
+        parts.append("memory unknown")
+    return [("CPU time", ", ".join(parts))]
+
+
+def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
+    """The first tasks of an array."""
+    lines = []
+    for task in tasks[:_TASKS_SHOWN_MAX]:
+        # A job that failed by itself says no more than its exit code.
+        code = "" if task["exit_code"] is None else f"exit code {task['exit_code']}"
+        why = "" if task["reason"] == code else task["reason"]
+        more = "".join(f"  {text}" for text in (code, why) if text)
+        lines.append(f"  {task['label']:<12} {task['state']}{shown(more)}")
+    left = len(tasks) - _TASKS_SHOWN_MAX
+    return [*lines, f"  and {left} more"] if left > 0 else lines
+
+
+def _then(job: Mapping[str, Any]) -> str:
+    from gpuyard.reports.table import clock
+
+    expected = job.get("expected_start_ms")
+    if job["state"] == "PENDING" and expected:
+        return f"expected to start at {clock(expected)}: {job['how']}"
+    return str(job["how"])
+
+
+def _aligned(lines: list[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in lines)
+    return [f"{name:<{width}}  {shown(text)}" for name, text in lines]
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    more = job.get("attempt_state")
+    return f"{job['state']} ({more})" if more and more != job["state"] else str(job["state"])

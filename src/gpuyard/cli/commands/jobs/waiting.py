@@ -1,0 +1,126 @@
+"""The line that says what a job waits for while a user watches: `waiting: no room, 1st in line, likely within 4 min`.
+
+It goes to standard error, for standard output is the job's own. A terminal has one line, drawn again in its place; a
+file or a pipe has one when the wait begins and another when the reason changes.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
+
+from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.streams import columns, styled
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.wire.replies.jobs import End, Standing
+
+_ERASE = "\r\x1b[2K"
+_MARGIN = 3
+"""Columns left free for the ^C that a terminal echoes: a line that wraps cannot be erased."""
+PATIENCE_MS = 3_000
+"""A wait so short is not worth a line in a file."""
+_LONG_MS = 60_000
+
+
+class Waiting:
+    """Shows the state of a job; for `with`, so that the line is gone in any case."""
+
+    def __init__(self, before: str = "yard: ", *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._before = before
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self._terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._drawn = False
+        self._said = ""
+
+    def __enter__(self) -> "Waiting":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def told(self, standing: "Standing") -> None:
+        """Show news of the job."""
+        if self._quiet or not standing:
+            return
+        if standing["state"] == "PENDING":
+            self._wait(standing)
+        elif standing["state"] == "SUSPENDED":
+            self._line(f"suspended; yard continue {standing['label']} lets it go on")
+        else:
+            self.clear()
+            if self._terminal or self._said:
+                self._line(shown(f"running on {', '.join(standing.get('nodes', ())) or 'the yard'}"))
+            self._said = ""
+
+    def clear(self) -> None:
+        """Erase the line: something else is to be written there."""
+        if self._drawn:
+            self._drawn = False
+            with suppress(OSError):
+                self._stream.write(_ERASE)
+                self._stream.flush()
+
+    def _wait(self, standing: "Standing") -> None:
+        waited_ms = standing["now_ms"] - standing["submitted_ms"]
+        text = words(standing)
+        if self._terminal:
+            if waited_ms >= _LONG_MS:
+                text += f" ({span(waited_ms)} so far)"
+            most = max(20, columns(self._stream) - _MARGIN)
+            fits = text if len(text) <= most else text[: most - 1] + "…"
+            with suppress(OSError):
+                self._stream.write(f"{_ERASE}{styled(fits, 'dim', self._stream)}")
+                self._stream.flush()
+            self._drawn = True
+        elif waited_ms >= PATIENCE_MS and standing["reason"] != self._said:
+            self._line(text)
+            self._said = standing["reason"]
+
+    def _line(self, text: str) -> None:
+        self.clear()
+        with suppress(OSError):
+            print(text if self._terminal else f"{self._before}{text}", file=self._stream, flush=True)
+
+
+def words(standing: "Standing") -> str:
+    """`waiting: no room, 1st in line, likely within 4 min`."""
+    from gpuyard.reports.table import ordinal
+
+    reason, place, by_ms = standing["reason"], standing["place"], standing["starts_by_ms"]
+    parts = [] if not reason or reason.startswith("in line") else [reason]
+    parts += [] if place is None else [f"{ordinal(place)} in line"]
+    if by_ms is not None:
+        parts.append(f"likely within {span(by_ms - standing['now_ms'])}")
+    return shown(f"waiting: {', '.join(parts) or 'in line'}")
+
+
+def span(ms: int) -> str:
+    """A span of time, rounded up, in words: `40 s`, `4 min`, `3 h`, `2 days`."""
+    seconds = max(1, -(-ms // 1000))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = -(-seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = -(-minutes // 60)
+    return f"{hours} h" if hours < 48 else f"{-(-hours // 24)} days"
+
+
+def copied(
+    yard: "Client", job_id: int | str, *, before: str = "yard: ", quiet: bool = False, silent: bool = False
+) -> "End":
+    """Copy the job's output to standard output until it ends, and say what it waits for on standard error."""
+    out = sys.stdout.buffer
+    with Waiting(before, quiet=quiet) as line:
+        for item in yard.follow(job_id, standing=None if quiet else line.told):
+            if isinstance(item, bytes):
+                if not silent:
+                    line.clear()
+                    out.write(item)
+                    out.flush()
+                continue
+            return item
+    raise AssertionError("a job that is followed ends")

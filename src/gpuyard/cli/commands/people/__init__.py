@@ -1,0 +1,1 @@
+"""Commands about people and tenants: logins, tokens, shares, the audit."""

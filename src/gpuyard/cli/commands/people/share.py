@@ -1,0 +1,190 @@
+"""`yard share`: what each tenant is due, has had, uses, borrows and lends, and the arithmetic behind it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption, WatchOption
+
+Row = Mapping[str, Any]
+
+
+def share(
+    tenant: Annotated[
+        str,
+        Argument(metavar="TENANT", show_default=False, help="Only this one, with all above and below it."),
+    ] = "",
+    explain: Annotated[bool, Option("--explain", help="Print the arithmetic, line by line.")] = False,
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
+) -> None:
+    """Show the tenant tree: weights, decayed usage, guarantees, what is borrowed, lent and could be taken back."""
+    from gpuyard.cli.connection.watching import repeated
+
+    repeated(lambda: _show(tenant, explain, output, columns), watch)
+
+
+def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
+    with client() as yard:
+        found = yard.share(tenant)
+    if output in (Output.JSON, Output.YAML):
+        from gpuyard.cli.listings.tables import write_document
+
+        write_document(found, output)
+    elif explain and output is not Output.CSV:
+        _arithmetic(found)
+    else:
+        _table(found, output, wanted)
+
+
+def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.reports.caps import cap_columns
+    from gpuyard.reports.table import Column
+
+    columns = [
+        Column("TENANT", lambda row: "  " * row["depth"] + _name(row["path"])),
+        Column("WEIGHT", lambda row: str(row["weight"]), right=True),
+        Column("SHARE", lambda row: percent(row["share_ppm"]), right=True),
+        Column("HAS HAD", lambda row: percent(row["used_ppm"]), right=True),
+        Column("CHARGED", lambda row: usd(row["usage_milli_usd"] + row["current_milli_usd"]), right=True),
+        Column("OF YARD", lambda row: percent(row["yard_ppm"]), right=True, wide=True),
+        Column("GUARANTEE", lambda row: _amounts(row, "guarantee"), right=True),
+        Column("LIMIT", lambda row: _amounts(row, "limit"), right=True),
+        Column("USES", lambda row: _amounts(row, "used"), right=True),
+        Column("BORROWS", lambda row: _amounts(row, "borrowed"), right=True),
+        Column("LENDS", lambda row: _amounts(row, "lent"), right=True),
+        Column("EXPOSED", lambda row: _amounts(row, "exposure"), right=True),
+        *cap_columns(found["tenants"]),
+        Column("RUN", lambda row: str(row["running"]), right=True),
+        Column("WAIT", lambda row: str(row["waiting"]), right=True),
+    ]
+    rows = found["tenants"]
+    if output is Output.CSV:
+        rows = [
+            {name: value for name, value in row.items() if name != "amounts"} | row["amounts"]["total"]
+            for row in rows
+        ]
+    emit(rows, columns, output, wanted=wanted)
+
+
+def _name(path: str) -> str:
+    """The last part of a path. A tenant's own jobs, beside those of the tenants below it, are under a dash."""
+    name = path.rpartition("/")[2]
+    return "(its own jobs)" if name == "-" else name or "(all)"
+
+
+def _amounts(row: Row, name: str) -> str:
+    """GPUs in total, or, where only models have a quota, of each model."""
+    from gpuyard.reports.table import number
+
+    def says(amount: float | None) -> bool:
+        # No limit and a limit of nothing are opposites.
+        return amount is not None if name == "limit" else bool(amount)
+
+    total = row["amounts"]["total"][name]
+    models = {
+        model: each[name] for model, each in row["amounts"].items() if model != "total" and says(each[name])
+    }
+    if says(total) or not models or name in ("used", "borrowed"):
+        return number(total) if says(total) else "-"
+    return ",".join(f"{number(amount)} {model}" for model, amount in models.items())
+
+
+def percent(ppm: int) -> str:
+    """`41.2%`."""
+    return f"{ppm / 10_000:.1f}%"
+
+
+def usd(milli: int) -> str:
+    """Dollars of share weight: `12.40`."""
+    return f"{milli / 1000:.2f}"
+
+
+# -- the arithmetic --------------------------------------------------------------------------------------------------
+
+
+def _arithmetic(found: Mapping[str, Any]) -> None:
+    from gpuyard.reports.table import span_words
+
+    half_life, period = span_words(found["half_life_ms"]), span_words(found["period_ms"])
+    print(
+        f"Charges are decayed to a half every {half_life}, at the end of each {period}; what runs counts as if it ran "
+        "to the end of this one.\n"
+        "They count what was used, not what it costs: GPU-hours times the share weight of the GPU model, in dollars."
+    )
+    if not found["fair"]:
+        print(
+            f"Policy {found['policy']} does not order jobs by fair share: the shares below decide nothing now."
+        )
+    for row in found["tenants"]:
+        print()
+        print(row["path"] or "(the whole yard)")
+        for name, text in _lines(row, found):
+            print(f"  {name:<10} {text}")
+
+
+def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    from gpuyard.reports.table import ordinal
+
+    total = row["usage_milli_usd"] + row["current_milli_usd"]
+    charged = (
+        f"{usd(row['usage_milli_usd'])} decayed + {usd(row['current_milli_usd'])} running = {usd(total)}"
+    )
+    lines = [("charged", charged)]
+    if row["depth"]:
+        parent = row["path"].rpartition("/")[0] or "the yard"
+        of = (
+            f"of the {row['members']} members of {parent}"
+            if row["members"] > 1
+            else f"of the only member of {parent}"
+        )
+        lines = [
+            ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent(row['share_ppm'])}"),
+            *lines,
+            (
+                "has had",
+                f"{usd(total)} / {usd(row['siblings_milli_usd'])} {of} = {percent(row['used_ppm'])}",
+            ),
+        ]
+        if found["fair"]:
+            each = total / row["weight"] / 1000
+            lines.append(
+                (
+                    "order",
+                    f"{usd(total)} / weight {row['weight']} = {each:.3f}: "
+                    f"served {ordinal(row['place'])} of {row['members']}, the least first",
+                )
+            )
+    for model, amount in row["amounts"].items():
+        lines += _quota_lines(row, model, amount)
+    lines.append(("jobs", f"{row['running']} running, {row['waiting']} waiting"))
+    return lines
+
+
+def _quota_lines(row: Row, model: str, amount: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Use against guarantee and limit, of one model or in total."""
+    from gpuyard.reports.table import number
+
+    name = "GPUs" if model == "total" else model
+    uses, guarantee = number(amount["used"]), number(amount["guarantee"])
+    lines = []
+    if not row["depth"]:
+        return [(name, f"uses {uses}")]
+    limit = "" if amount["limit"] is None else f", may use {number(amount['limit'])}"
+    lines.append((name, f"uses {uses}, guaranteed {guarantee}{limit}"))
+    if amount["borrowed"]:
+        most = "as much as is free" if amount["borrow"] is None else f"at most {number(amount['borrow'])}"
+        lines.append(("", f"borrows {uses} - {guarantee} = {number(amount['borrowed'])} (may borrow {most})"))
+        lines.append(("", f"of that {number(amount['exposure'])} could be taken back right now"))
+    if amount["guarantee"] > amount["used"]:
+        idle = number(amount["guarantee"] - amount["used"])
+        lines.append(
+            (
+                "",
+                f"leaves {guarantee} - {uses} = {idle} idle: lends {number(amount['lendable'])}, "
+                f"of which others have {number(amount['lent'])}",
+            )
+        )
+    return lines

@@ -1,0 +1,130 @@
+"""`yard token`: make tokens for people and programs, list them, take them back."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, Option, OutputOption
+from gpuyard.cli.listings.listing import Output
+
+WHOLE_YARD = "/"
+
+
+def create(
+    user: Annotated[
+        str,
+        Option("--user", "-u", metavar="USER", help="The user that the token is for.", show_default=False),
+    ],
+    role: Annotated[
+        str,
+        Option(
+            "--role",
+            metavar="ROLE",
+            help="viewer, user, tenant-admin or admin. Default: what the user has in yard.yaml, else user.",
+            show_default=False,
+        ),
+    ] = "",
+    tenant: Annotated[
+        str,
+        Option(
+            "--tenant",
+            metavar="TENANT",
+            help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
+            show_default=False,
+        ),
+    ] = "",
+    days: Annotated[
+        int | None,
+        Option(
+            "--days",
+            metavar="N",
+            min=1,
+            help="How long it lasts. Default: 30; at most 90, unless yard.yaml says otherwise.",
+            show_default=False,
+        ),
+    ] = None,
+    note: Annotated[
+        str, Option("--note", metavar="NOTE", help="What the token is for.", show_default=False)
+    ] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.reports.table import clock
+
+    place = "" if tenant == WHOLE_YARD else tenant or None
+    with client() as yard:
+        made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
+    if output is Output.JSON:
+        import json
+
+        print(json.dumps(made, indent=2))
+        return
+    print(made["secret"])
+    notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}")
+
+
+def list_(output: OutputOption = Output.TABLE) -> None:
+    """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.reports.table import Column, clock
+
+    with client() as yard:
+        found = yard.tokens()
+    columns = [
+        Column("ID", lambda token: token["id"]),
+        Column("USER", lambda token: token["user"]),
+        Column("ROLE", lambda token: token["role"]),
+        Column("TENANT", lambda token: token["tenant"] or WHOLE_YARD),
+        Column("STATE", _state),
+        Column("EXPIRES", lambda token: clock(token["expires_ms"])),
+        Column("USED", lambda token: clock(token["used_ms"])),
+        Column("MADE", lambda token: clock(token["created_ms"]), wide=True),
+        Column("BY", lambda token: token["made_by"]),
+        Column("NOTE", lambda token: token["note"] or "-"),
+    ]
+    emit(found, columns, output)
+
+
+def revoke(
+    tokens: Annotated[
+        list[str],
+        Argument(metavar="ID...", help="Ids, as `yard token list` shows them.", show_default=False),
+    ],
+) -> None:
+    """Take tokens back, and with each those that were made with it. It holds at once."""
+    with client() as yard:
+        for token in tokens:
+            # A leaked token is often pasted whole.
+            name = token.split("_")[1] if token.startswith("yard_") and token.count("_") == 2 else token
+            done = yard.revoke_token(name)
+            more = len(done["revoked"]) - 1
+            with_it = f", and {more} made with it" if more > 0 else ""
+            print(f"{name} is revoked{with_it}" if done["revoked"] else f"{name} was revoked already")
+
+
+def unbind(
+    user: Annotated[
+        str, Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
+    ],
+) -> None:
+    """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
+    from gpuyard.reports.table import counted
+
+    with client() as yard:
+        ended = yard.unbind_name(user)["revoked"]
+    with_it = f"; {counted(len(ended), 'token')} revoked" if ended else ""
+    print(f"{user} is unbound{with_it}: the next login with the name binds it")
+
+
+def right_text(made: Mapping[str, Any]) -> str:
+    """`user of research`."""
+    return f"{made['role']} of {made['tenant'] or 'the whole yard'}"
+
+
+def _state(token: Any) -> str:
+    import time
+
+    if token["revoked_ms"]:
+        return "REVOKED"
+    return "EXPIRED" if token["expires_ms"] <= time.time_ns() // 1_000_000 else "VALID"

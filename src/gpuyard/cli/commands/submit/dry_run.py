@@ -1,0 +1,108 @@
+"""`yard submit --dry-run`: where, when and for how much, without submitting anything."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuyard.cli.commands.jobs.eta import by, earliest
+from gpuyard.cli.commands.submit.scripts import refuse_folder
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Output
+
+NEVER = 3
+"""Exit code where a job could never run."""
+
+
+def rehearse(jobs: Sequence[Mapping[str, Any]], output: Output) -> int:
+    """Try each job and say what would become of it; the exit code."""
+    with client() as yard:
+        if yard.here:
+            for fields in jobs:
+                refuse_folder(fields)
+        found = [yard.dry_run(fields) for fields in jobs]
+    if output in (Output.TABLE, Output.WIDE):
+        for number, each in enumerate(found):
+            if number:
+                print()
+            _tell(each)
+    else:
+        from gpuyard.cli.listings.tables import emit
+
+        emit([_flat(each) for each in found] if output is Output.CSV else found, [], output)
+    return 0 if all(each["would_run"] for each in found) else NEVER
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    if not found["would_run"]:
+        # The reason is the result here, so it goes where results go.
+        print(f"never   {found['why_never'].removeprefix('it could never start: ')}")
+        if found["hint"]:
+            print(f"        {found['hint']}")
+        return
+    lines = [("where", _where(found))]
+    if not found["starts_now"]:
+        lines += [("why", f"{reason['by']}: {reason['text']}") for reason in found["why"]]
+    late = found["runs"] and found.get("left_out_ahead")
+    lines.append(
+        ("when", by(found) if found["starts_by_ms"] else earliest(found) if late else "cannot be told")
+    )
+    lines.append(("how", found["how"]))
+    lines.append(("cost", _cost(found)))
+    lines += [("helps", text) for text in found["helps"]]
+    lines.append(("", "nothing was submitted"))
+    last = ""
+    for name, text in lines:
+        print(f"{'' if name == last else name:<6}  {text}")
+        last = name
+
+
+def _where(found: Mapping[str, Any]) -> str:
+    if not found["starts_now"]:
+        return "not now"
+    first = "the first of its tasks starts now on " if found["tasks"] > 1 else "now on "
+    return first + " ".join(f"{each['node']}[{','.join(map(str, each['gpus']))}]" for each in found["nodes"])
+
+
+def _cost(found: Mapping[str, Any]) -> str:
+    from gpuyard.reports.table import number, span_words
+
+    cost = found["cost"]
+    if not cost["gpu_model"]:
+        return "no GPUs, no price"
+    tasks = f"{found['tasks']} tasks x " if found["tasks"] > 1 else ""
+    price = (
+        f"{tasks}{number(found['gpus'])} x {cost['gpu_model']} at {_usd(cost['price_micro_usd_h'])} an hour"
+    )
+    parts = []
+    if cost["expected_micro_usd"] is not None:
+        ran = span_words(cost["expected_run_ms"])
+        parts.append(
+            f"{_usd(cost['expected_micro_usd'])} if it runs {ran}, the mean of {cost['expected_from']}"
+        )
+    if cost["at_most_micro_usd"] is not None:
+        parts.append(f"at most {_usd(cost['at_most_micro_usd'])}, up to its time limit")
+    else:
+        parts.append("no upper bound without a time limit")
+    return f"{price}: {'; '.join(parts)}"
+
+
+def _usd(micro: int) -> str:
+    """Dollars and cents, rounded up: no price is shown too low."""
+    cents = -(-micro // 10_000)
+    return f"${cents // 100:,}.{cents % 100:02d}"
+
+
+def _flat(found: Mapping[str, Any]) -> dict[str, Any]:
+    """For csv: one level."""
+    if not found["would_run"]:
+        return {"would_run": False, "why_never": found["why_never"]}
+    starts = found["starts_by_ms"] or {"p50": None, "p90": None}
+    return {
+        "would_run": True,
+        "starts_now": found["starts_now"],
+        "nodes": [each["node"] for each in found["nodes"]],
+        "p50_ms": starts["p50"],
+        "p90_ms": starts["p90"],
+        "bound_ms": found["bound_ms"],
+        **found["cost"],
+        "how": found["how"],
+    }

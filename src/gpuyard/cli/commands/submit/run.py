@@ -1,0 +1,175 @@
+"""`yard run`: a command on the yard as if it were here: its output as it comes, its exit code as ours."""
+
+import os
+import signal as signals
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuyard.cli.commands.submit import jobfields as f
+from gpuyard.cli.commands.submit import jobplaces as p
+from gpuyard.cli.commands.submit.scripts import (
+    command_of,
+    is_file_to_read,
+    piped,
+    refuse_command,
+    refuse_folder,
+)
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Called
+from gpuyard.cli.terminal.shown import shown
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.wire.replies.jobs import End
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
+"""Exit codes for ends that are not the program's own."""
+
+
+def run(
+    ctx: Called,
+    words: f.WordsArgument = None,
+    gpus: f.Gpus = "",
+    gpu_memory: f.GpuMemory = "",
+    isolation: f.Isolated = "",
+    name: f.JobName = "",
+    time_limit: f.TimeLimit = "",
+    klass: f.Klass = "",
+    tenant: f.Tenant = "",
+    tasks: f.Tasks = 1,
+    cpus: f.Cpus = None,
+    memory: f.Memory = "",
+    gpu_model: f.GpuModel = None,
+    chdir: p.Chdir = "",
+    pool: p.Pool = None,
+    cluster: p.Clusters = None,
+    constraint: p.Constraint = "",
+    nodes: p.Nodes = "",
+    node: p.OnNodes = None,
+    exclude: p.Exclude = None,
+    exclusive: p.Exclusive = False,
+    begin: p.Begin = "",
+    deadline: p.Deadline = "",
+    checkpoint: p.Checkpoint = "",
+    env: f.Env = None,
+    env_file: p.EnvFile = "",
+    export: f.Export = True,
+    signal: f.Signal = "",
+    quiet: f.Quiet = False,
+) -> int:
+    """Run a command, show its output as it comes, and end with its exit code.
+
+    `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
+    """
+    through = piped(words, ctx.dashes)
+    if through is None:
+        _look_at_input()
+        _look_at_file(words, ctx.dashes)
+    fields = command_of("run", words, ctx, through)
+    fields |= f.request(
+        gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
+        name=name or fields.get("name", ""), tenant=tenant, klass=klass,
+        time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env,
+        env_file=env_file, export=export, signal=signal,
+    )  # fmt: skip
+    fields |= p.place(
+        chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
+        exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
+    )  # fmt: skip
+    fields = f.completed(ctx, fields)
+    # If its node is lost, the job waits again, and this command with it.
+    fields["requeue"] = True
+    for number in (signals.SIGTERM, signals.SIGHUP):
+        signals.signal(number, _interrupt)
+    with client() as yard:
+        if yard.here:
+            refuse_folder(fields)
+            refuse_command("run", fields, ctx.options)
+        return _watched(yard, fields, quiet, f.was_given(ctx, "gpus"))
+
+
+def _look_at_input() -> None:
+    """A job reads nothing from here. Warn if the user sends it something."""
+    import fcntl
+    import stat
+    import termios
+
+    try:
+        status = os.fstat(0)
+        if stat.S_ISREG(status.st_mode):
+            # An input that was read from already belongs to a loop around us, as in `while read …; done < list`.
+            unread = 0 if os.lseek(0, 0, os.SEEK_CUR) else status.st_size
+        elif stat.S_ISFIFO(status.st_mode):
+            unread = int.from_bytes(fcntl.ioctl(0, termios.FIONREAD, bytes(4)), sys.byteorder)
+        else:
+            return
+    except OSError:
+        return
+    if unread and stat.S_ISREG(status.st_mode):
+        raise BadInput(
+            "a job reads no standard input, so the file that is given with < would be lost",
+            "Let the job open it: yard run … -- sh -c 'COMMAND < FILE'",
+        )
+    if unread:
+        from gpuyard.cli.terminal.streams import notice
+
+        notice("a job reads no standard input: what comes through the pipe is not passed on", before="yard: ")
+
+
+def _look_at_file(words: list[str] | None, dashes: bool) -> None:
+    """Warn if the user runs a file with directives: those are for `yard submit`."""
+    if words and is_file_to_read(words, dashes):
+        if Path(words[0]).suffix in (".yaml", ".yml"):
+            raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")
+        from gpuyard.cli.terminal.streams import notice
+
+        notice("`yard run` does not heed #SBATCH lines, `yard submit` does", before="yard: ")
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool) -> int:
+    from gpuyard.cli.commands.jobs.waiting import copied
+    from gpuyard.cli.terminal.streams import aside, notice
+
+    try:
+        job = yard.submit(fields)
+    except YardError as error:
+        raise f.own_default(error, fields) from error
+    if not quiet:
+        aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
+        if not gpus_said and sys.stderr.isatty():
+            f.say_if_no_gpus(job, fields)
+    try:
+        return _code(copied(yard, job["id"], quiet=quiet))
+    except KeyboardInterrupt:
+        notice(f"cancelling job {job['label']}", before="yard: ")
+    except BrokenPipeError:
+        # The reader has gone, as in `yard run … | head`: the rest is not wanted.
+        notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
+        yard.cancel(job["id"])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    try:
+        yard.cancel(job["id"])
+        copied(yard, job["id"], quiet=True, silent=True)
+    except KeyboardInterrupt:
+        notice(f"job {job['label']} is being cancelled", before="yard: ")
+    return INTERRUPTED
+
+
+def _code(end: "End") -> int:
+    from gpuyard.cli.terminal.streams import notice
+
+    code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
+    own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
+    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
+        why = f": {shown(end['reason'])}" if end["reason"] else ""
+        notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
+    return code

@@ -1,0 +1,112 @@
+"""`yard down`: stop the yard of this machine."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.connection.places import DataOption
+from gpuyard.cli.line.options import Option
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.control.places import Instance
+
+STOP_S = 30.0
+JOBS_S = 600.0
+
+
+def down(
+    data: DataOption = None,
+    jobs: Annotated[bool, Option("--jobs", help="Cancel all jobs first, running and waiting.")] = False,
+    port: Annotated[
+        int | None,
+        Option(
+            "--port",
+            metavar="N",
+            min=1,
+            max=65535,
+            help="Of several servers on one store, stop only the one at this port. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first.
+
+    Several servers on one PostgreSQL store are stopped one by one with --port: the others go on.
+    """
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.control.places import DataDir, default_data
+
+    folder = DataDir(data or default_data())
+    running = [each for each in folder.instances() if each.running() is not None]
+    if not running:
+        notice(f"no yard is running on {folder.root}")
+        return
+    others = []
+    if port is not None:
+        if jobs:
+            raise BadInput(
+                "--jobs is about the whole yard, and --port about one server", "Leave one of them out."
+            )
+        others = [each for each in running if each.note().get("port") != port]
+        running = [each for each in running if each not in others]
+        if not running:
+            raise BadInput(
+                f"no server of the yard on {folder.root} listens at port {port}",
+                f"There is: {_ports(others)}.",
+            )
+    stopped = _stop_jobs(str(running[0].socket)) if jobs else 0
+    for instance in running:
+        pid = instance.running()
+        if pid == 0:
+            raise YardError(
+                f"{instance.pid_file} is locked, and no yard that runs has written it",
+                f"Find the process with `fuser {instance.pid_file}` and stop it with `kill PID`.",
+            )
+        if pid:
+            _stop(pid, instance)
+    was = f", {stopped} {'job was' if stopped == 1 else 'jobs were'} cancelled" if jobs else ""
+    if others:
+        print(f"the server at port {port} is down; the yard goes on at {_ports(others)}")
+        return
+    print(f"the yard is down{was}")
+
+
+def _ports(instances: "list[Instance]") -> str:
+    return ", ".join(f"port {each.note().get('port', '?')}" for each in instances)
+
+
+def _stop(pid: int, instance: "Instance") -> None:
+    try:
+        if not instance.stop():
+            return
+    except PermissionError as error:
+        raise YardError(
+            f"the yard with pid {pid} is another user's", "Ask its owner, or root, to stop it."
+        ) from error
+    until_s = time.monotonic() + STOP_S
+    while instance.running() is not None:
+        if time.monotonic() > until_s:
+            raise YardError(f"the yard with pid {pid} did not stop within {STOP_S:.0f} s", "Look at its log.")
+        time.sleep(0.05)
+
+
+def _stop_jobs(socket: str) -> int:
+    """Cancel until no job is left: users may still submit meanwhile."""
+    from gpuyard.api.client import Client
+
+    until_s = time.monotonic() + JOBS_S
+    asked: set[int] = set()
+    with Client(f"unix:{socket}") as client:
+        while True:
+            live = [row[0] for row in client.queue()["rows"]]
+            if not live:
+                return len(asked)
+            new = [job_id for job_id in live if job_id not in asked]
+            for first in range(0, len(new), 10_000):
+                client.ask_many("cancel", new[first : first + 10_000])
+            asked.update(new)
+            if time.monotonic() > until_s:
+                raise YardError(
+                    f"{len(live)} jobs did not stop within {JOBS_S:.0f} s", "The yard is still up."
+                )
+            time.sleep(0.1)

@@ -1,0 +1,52 @@
+"""`yard nodes`, `drain`, `resume`: the machines."""
+
+from typing import Annotated
+
+from gpuyard.cli.connection.places import client, wanted_columns
+from gpuyard.cli.line.options import (
+    Argument,
+    ClusterOption,
+    ColumnsOption,
+    Option,
+    Output,
+    OutputOption,
+    WatchOption,
+)
+from gpuyard.errors import BadInput
+
+NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
+
+
+def nodes(
+    gpus: Annotated[
+        bool, Option("--gpus", help="Each GPU: how busy and warm it is, its memory, and the jobs on it.")
+    ] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+    watch: WatchOption = None,
+) -> None:
+    """Show the nodes, what is free on them, and which GPUs are used from outside the yard."""
+    from gpuyard.cli.commands.reports import shown
+    from gpuyard.reports import registry
+
+    wanted = columns or ("" if gpus else wanted_columns("nodes", output))
+    if gpus and cluster:
+        raise BadInput("--gpus shows the GPUs of all clusters", "Leave out --cluster.")
+    values = {"cluster": cluster} if cluster else {}
+    shown(registry.ours("gpus" if gpus else "nodes"), values, output, wanted, watch)
+
+
+def drain(
+    node: NodeArgument,
+    why: Annotated[str, Option("--why", metavar="REASON", help="Shown to people.", show_default=False)] = "",
+) -> None:
+    """Let nothing new start on a node. What runs there goes on."""
+    with client() as yard:
+        yard.drain(node, why)
+
+
+def resume(node: NodeArgument) -> None:
+    """Let a drained node take work again. (For jobs it is `continue`.)"""
+    with client() as yard:
+        yard.resume(node)

@@ -1,0 +1,209 @@
+"""`yard service`: the yard as a service of systemd, started with the machine and again after a failure."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.commands.yard import unit as units
+from gpuyard.cli.line.options import Argument, Option
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.control.places import DataDir
+
+UserOption = Annotated[
+    bool, Option("--user", help="A service of your own instead of the machine's; needs no root.")
+]
+NameOption = Annotated[
+    str, Option("--name", metavar="NAME", help="The service's name, where there are several yards.")
+]
+_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@")
+_FOREGROUND = ("-d", "--detach")
+
+
+def install(
+    words: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="-- OPTIONS",
+            help="Options of `yard up` for the service, after --: `-- --auth --host 0.0.0.0`.",
+            unknown=True,
+            show_default=False,
+        ),
+    ] = None,
+    user: UserOption = False,
+    name: NameOption = units.NAME,
+    print_: Annotated[bool, Option("--print", help="Print the unit, and change nothing.")] = False,
+    root: Annotated[
+        Path | None,
+        Option(
+            "--root",
+            metavar="DIR",
+            help="Write it below this folder, for an image of a machine; nothing is started.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write a unit file, and enable and start the service. Jobs outlive it: stop and restart it as you like."""
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.control.places import SYSTEM_DATA, DataDir
+
+    data, given = _checked(list(words or []))
+    own = not user and (data is None or data == SYSTEM_DATA)
+    text = units.unit(given, user=user, name=name, own_data=own)
+    if any(_PASSWORD.search(word) for word in given):
+        notice(
+            "note: a unit can be read by every user, with the password of --store in it: ~/.pgpass keeps one"
+        )
+    if print_:
+        print(text, end="")
+        return
+    path = _path(user, name, root)
+    if root is not None:
+        _write(path, text)
+        print(f"{path} is written; `systemctl --root {root} enable {name}` starts it with the machine")
+        return
+    _check_systemd(user)
+    _check_root(user)
+    there = DataDir(data or _default_data(user))
+    _check_free(there, user, name)
+    _write(path, text)
+    _systemctl(user, "daemon-reload")
+    _systemctl(user, "enable", name)
+    # Restart a running service, so that it runs as the unit says now; jobs go on.
+    _systemctl(user, "restart", name)
+    print(f"the service {name} is enabled and runs: {path}")
+    if user:
+        notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
+
+
+def status(user: UserOption = False, name: NameOption = units.NAME) -> int:
+    """Show how systemd sees the service. Exit code 0: it runs, 3: it does not, 4: there is none."""
+    _check_systemd(user)
+    done = subprocess.run([*_command(user), "--no-pager", "--lines", "5", "status", name], check=False)
+    return done.returncode
+
+
+def uninstall(
+    user: UserOption = False,
+    name: NameOption = units.NAME,
+    root: Annotated[
+        Path | None,
+        Option("--root", metavar="DIR", help="Remove it below this folder.", show_default=False),
+    ] = None,
+) -> None:
+    """Stop the service and remove its unit. Jobs go on, and the data stays where it is."""
+    path = _path(user, name, root)
+    if root is None:
+        _check_systemd(user)
+        _check_root(user)
+    if not path.is_file():
+        raise BadInput(f"there is no service {name}: {path} is not there")
+    if root is None:
+        _systemctl(user, "disable", "--now", name)
+    path.unlink()
+    if root is None:
+        _systemctl(user, "daemon-reload")
+    print(f"the service {name} is gone; data and jobs stay")
+
+
+def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
+    """The data folder that the words name, and the words with whole paths; raises the errors of `yard up`."""
+    from gpuyard.cli.commands.yard.up import up
+    from gpuyard.cli.line.reading import read
+
+    if any(word in _FOREGROUND for word in words):
+        raise BadInput("a service runs in the foreground, where systemd watches it", "Leave -d out.")
+    values = read(up, words, "yard up")
+    paths = {"data": "--data", "config": "--config", "tls_cert": "--tls-cert", "tls_key": "--tls-key"}
+    given = list(words)
+    for key, option in paths.items():
+        value = values.get(key)
+        if value is None:
+            continue
+        # systemd starts it in /, so relative paths are written out.
+        for place, word in enumerate(given):
+            if word == option:
+                given[place + 1] = str(Path(value).absolute())
+            elif word.startswith(f"{option}="):
+                given[place] = f"{option}={Path(value).absolute()}"
+    data = values.get("data")
+    return (Path(data).absolute() if data is not None else None), given
+
+
+def _default_data(user: bool) -> Path:
+    from gpuyard.control.places import SYSTEM_DATA, default_data
+
+    return default_data() if user else SYSTEM_DATA
+
+
+def _path(user: bool, name: str, root: Path | None) -> Path:
+    if not name or not all(sign.isalnum() or sign in "-_.@" for sign in name):
+        raise BadInput(f"{name!r} is no name of a service", "Letters, digits, -, _ and . will do.")
+    if user:
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        folder = config / "systemd" / "user"
+    else:
+        folder = Path("/etc/systemd/system")
+    if root is not None:
+        folder = root / str(folder).lstrip("/")
+    return folder / f"{name}.service"
+
+
+def _check_systemd(user: bool) -> None:
+    running = Path("/run/systemd/system").is_dir()
+    if user:
+        running = running and Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere", "systemd").is_dir()
+    if not running:
+        raise YardError(
+            f"systemd does not run {'for this user' if user else 'on this machine'}: nothing was changed",
+            "`yard up -d` starts a yard without it; `yard service install --print` shows the unit for another machine.",
+        )
+
+
+def _check_root(user: bool) -> None:
+    if not user and os.geteuid() != 0:
+        raise BadInput(
+            "only root sets up services of the machine", "Use sudo, or --user for a service of your own."
+        )
+
+
+def _check_free(data: "DataDir", user: bool, name: str) -> None:
+    """Refuse if a yard that was started by hand has the folder: the service could not start."""
+    pids = [pid for each in data.instances() if (pid := each.running())]
+    asked = subprocess.run(
+        [*_command(user), "show", "--property", "MainPID", "--value", name],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    others = [pid for pid in pids if str(pid) != asked.stdout.strip()]
+    if others:
+        raise YardError(
+            f"a yard is running on {data.root} already, with pid {others[0]}: nothing was changed",
+            f"Stop it with `yard down --data {data.root}`; its jobs go on, and the service finds them.",
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o644)
+        draft.replace(path)
+    except OSError as error:
+        raise YardError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _command(user: bool) -> list[str]:
+    return ["systemctl", *(["--user"] if user else [])]
+
+
+def _systemctl(user: bool, *words: str) -> None:
+    done = subprocess.run([*_command(user), *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise YardError(
+            f"`{' '.join([*_command(user), *words])}` failed: {done.stderr.strip() or done.stdout.strip()}",
+            f"`journalctl {'--user ' if user else ''}-u {words[-1]}` may say why.",
+        )

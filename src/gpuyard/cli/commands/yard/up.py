@@ -1,0 +1,178 @@
+"""`yard up`: the yard on this machine, in the foreground or in the background."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.connection.places import DataOption
+from gpuyard.cli.line.options import Option
+from gpuyard.control.places import PORT
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.control.serve import Options
+    from gpuyard.wire.replies.people import ReadyReply
+
+READY_S = 60.0
+
+PortOption = Annotated[
+    int | None,
+    Option(
+        "--port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help=f"Port; 0: any free one. Default: {PORT}, or the next free one where that is taken.",
+        show_default=False,
+    ),
+]
+AuthOption = Annotated[
+    bool, Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
+]
+HostOption = Annotated[
+    str,
+    Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
+]
+CertOption = Annotated[
+    Path | None,
+    Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
+]
+KeyOption = Annotated[
+    Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
+]
+OlderOption = Annotated[
+    bool,
+    Option("--older-log", help="Go on with a store that is older than what runs: a backup was restored."),
+]
+InsecureOption = Annotated[
+    bool, Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+]
+
+
+def up(
+    detach: Annotated[bool, Option("-d", "--detach", help="Run in the background.")] = False,
+    data: DataOption = None,
+    port: PortOption = None,
+    config: Annotated[
+        Path | None,
+        Option(
+            "-c",
+            "--config",
+            metavar="FILE",
+            help="A yard.yaml: tenants, classes, policy. Default: yard.yaml in the data folder, if there is one.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Annotated[
+        str,
+        Option(
+            "--store",
+            metavar="URL",
+            help="postgresql://…, or @FILE that holds it: what is typed here stands in `ps`. "
+            "Default: YARD_STORE, else a file in the data folder.",
+            show_default=False,
+        ),
+    ] = "",
+    emulate: Annotated[
+        str,
+        Option(
+            "--emulate",
+            metavar="GPUS",
+            help="Pretend to have GPUs, as in '8 x A100-80GB'.",
+            show_default=False,
+        ),
+    ] = "",
+    auth: AuthOption = False,
+    host: HostOption = "127.0.0.1",
+    tls_cert: CertOption = None,
+    tls_key: KeyOption = None,
+    insecure_http: InsecureOption = False,
+    older_log: OlderOption = False,
+) -> None:
+    """Start the yard on this machine: accept jobs, decide, run them.
+
+    Everything is kept in one folder; stop and start it as you like, jobs go on. Without GPUs it emulates
+    eight, so that you can try it anywhere.
+    """
+    from gpuyard.control.places import DataDir, default_data, named_store
+    from gpuyard.control.serve import Options
+
+    folder = DataDir(data or default_data())
+    options = Options(
+        data=folder.root,
+        port=PORT if port is None else port,
+        any_port=port is None,
+        config=config.absolute() if config else None,
+        store=named_store(store),
+        emulate=emulate,
+        host=host,
+        auth=auth,
+        tls_cert=tls_cert.absolute() if tls_cert else None,
+        tls_key=tls_key.absolute() if tls_key else None,
+        insecure_http=insecure_http,
+        older_log=older_log,
+    )
+    if detach:
+        _detached(options)
+    else:
+        _foreground(options)
+
+
+def _foreground(options: "Options") -> None:
+    import logging
+    import sys
+
+    from gpuyard.api.server.serving import serve, start_log
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.control.serve import Yard
+
+    start_log(logging.StreamHandler(sys.stderr))
+
+    def ready(yard: Yard) -> None:
+        notice(_words(yard.options, yard.options.port))
+        for note in yard.notes:
+            notice(f"note: {note}")
+
+    serve(options, ready)
+
+
+def _detached(options: "Options") -> None:
+    from gpuyard.api.client import Client
+    from gpuyard.api.server.serving import detach
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.control.places import DataDir
+    from gpuyard.control.serve import check
+    from gpuyard.errors import YardError
+
+    data = DataDir(options.data)
+    check(options)
+    data.prepare()
+    instance = data.instance(options.port, options.shared)
+    pid = detach(options, instance.log)
+    found = next((each for each in data.instances() if each.running() == pid), instance)
+    with Client(f"unix:{found.socket}", patience_s=READY_S) as client:
+        how = _until_ready(client)
+    if not how["ready"]:
+        raise YardError(
+            f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
+        )
+    print(_words(options, int(str(found.note().get("port", 0))), pid))
+    for note in how["notes"]:
+        notice(f"note: {note}")
+
+
+def _until_ready(client: "Client") -> "ReadyReply":
+    import time
+
+    until_s = time.monotonic() + READY_S
+    while True:
+        ready, how = client.ready()
+        if ready or time.monotonic() > until_s:
+            return how
+        time.sleep(0.05)
+
+
+def _words(options: "Options", port: int, pid: int | None = None) -> str:
+    by = f" (pid {pid})" if pid else ""
+    scheme = "https" if options.tls_cert else "http"
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"the yard is up{by}: {scheme}://{host}:{port}, data in {options.data}"

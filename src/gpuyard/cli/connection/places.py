@@ -1,0 +1,48 @@
+"""Options about where the yard is, shared by the commands that need them, and the client they speak with."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.line.options import Option
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+DataOption = Annotated[
+    Path | None,
+    Option(
+        "--data",
+        metavar="DIR",
+        help="Where the yard keeps its data. Default: $YARD_DATA, else /var/lib/gpuyard for root and "
+        "~/.local/share/gpuyard for others.",
+        show_default=False,
+    ),
+]
+
+
+def client() -> "Client":
+    """A client of the yard that YARD_URL names, or the one of the login, or that of this machine."""
+    from gpuyard.api.client import Client
+
+    return Client()
+
+
+def defaults_file() -> str:
+    """Where a person's defaults are, if there are any."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(config, "gpuyard", "defaults.yaml")
+
+
+def has_defaults() -> bool:
+    """Whether a person has defaults: most have none, and need not wait for them to be read."""
+    return bool(os.environ.get("YARD_TENANT")) or os.path.lexists(defaults_file())
+
+
+def wanted_columns(command: str, output: str) -> str:
+    """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
+    if output not in ("table", "wide") or not has_defaults():
+        return ""
+    from gpuyard.cli.connection.defaults import defaults
+
+    return defaults().get(f"{command}_columns", "")

@@ -1,0 +1,1 @@
+"""How a command is declared, found, read, called and complained about."""

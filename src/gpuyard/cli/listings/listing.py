@@ -1,0 +1,176 @@
+"""One result in five forms: `-o table|wide|json|yaml|csv`.
+
+People get a table that fits their terminal, pipes get aligned text without a single escape sequence, and
+programs get data in which no number was rounded for the eye.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpuyard.cli.line.options import Output
+from gpuyard.cli.listings.tables import GAP, aligned, write_csv, write_document
+from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.streams import coloured, columns, styled
+
+__all__ = ["Column", "Grid", "Listing", "Output", "emit", "flat", "show"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A header and its cells."""
+
+    header: str
+    cells: Sequence[str]
+    align: Literal["left", "right"] = "right"
+    best: Sequence[bool] = ()
+    """Which cells stand out; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table. The first column names the rows."""
+
+    columns: Sequence[Column]
+    title: str = ""
+    """Printed on a terminal only, so that a pipe holds nothing but the table."""
+    turns: bool = True
+    """Whether rows may become columns where the table is too wide."""
+
+    def turned(self) -> "Grid":
+        """Rows as columns: a terminal has more lines than it has columns."""
+        names, *figures = self.columns
+        first = Column(names.header, [column.header for column in figures], "left")
+        rest = [
+            Column(
+                name,
+                [column.cells[row] for column in figures],
+                "right",
+                [bool(column.best) and column.best[row] for column in figures],
+            )
+            for row, name in enumerate(names.cells)
+        ]
+        return Grid([first, *rest], self.title)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A result with what each form needs; only the form that was asked for is made."""
+
+    document: Mapping[str, Any]
+    """For json and yaml."""
+    records: Callable[[], Iterable[Mapping[str, Any]]]
+    """For csv: one mapping a row, which may hold mappings of its own."""
+    grids: Callable[[bool], Sequence[Grid]]
+    """For table and, when called with True, wide."""
+
+
+def emit(listing: Listing, output: Output) -> None:
+    """Print a result on standard output."""
+    match output:
+        case Output.JSON | Output.YAML:
+            write_document(listing.document, output)
+        case Output.CSV:
+            rows = [dict(flat(record)) for record in listing.records()]
+            names = list(dict.fromkeys(key for row in rows for key in row))
+            write_csv(names, ([row.get(name) for name in names] for row in rows))
+        case Output.TABLE | Output.WIDE:
+            show(listing.grids(output is Output.WIDE))
+
+
+def show(grids: Sequence[Grid]) -> None:
+    """Print tables on standard output, an empty line between them."""
+    drawn = sys.stdout.isatty() or coloured(sys.stdout)
+    for number, grid in enumerate(grids):
+        if number:
+            print()
+        lines = (
+            _drawn(grid, columns(sys.stdout)) if drawn else _padded(grid, [_header_line(grid), *_cells(grid)])
+        )
+        print("\n".join(lines))
+
+
+def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+    """Mappings within a mapping as columns of their own: `wait_s_mean`."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{before}{key}_")
+        else:
+            yield f"{before}{key}", value
+
+
+def _header_line(grid: Grid) -> list[str]:
+    return [column.header for column in grid.columns]
+
+
+def _header_lines(grid: Grid) -> list[list[str]]:
+    """The header with a line for each word, so that a long one does not make its column wide."""
+    words = [column.header.split() for column in grid.columns]
+    tallest = max(map(len, words))
+    stacked = [[""] * (tallest - len(each)) + each for each in words]
+    return [list(line) for line in zip(*stacked, strict=True)]
+
+
+def _cells(grid: Grid) -> list[list[str]]:
+    return [
+        [shown(cell) for cell in row] for row in zip(*(column.cells for column in grid.columns), strict=True)
+    ]
+
+
+def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines."""
+    return aligned(rows, [column.align == "right" for column in grid.columns])[0]
+
+
+# ----------------------------------------------------------------------
+# On a terminal
+
+
+def _drawn(grid: Grid, width: int) -> list[str]:
+    """A table in colour, in the widest form that fits."""
+    lines = [styled(grid.title, "bold", sys.stdout), ""] if grid.title else []
+    for number, (part, heads) in enumerate(_fitting(grid, width)):
+        rows = [*heads, *_cells(part)]
+        padded = _padded(part, rows)
+        lines += [""] if number else []
+        lines += [styled(line, "bold", sys.stdout) for line in padded[: len(heads)]]
+        lines += [_marked(part, row, line, rows) for row, line in enumerate(padded[len(heads) :])]
+    return lines
+
+
+def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
+    """The table and its header lines: as it is, with a stacked header, or with rows and columns swapped.
+
+    Where even that is too wide, it is swapped and in parts, with as many columns each as fit.
+    """
+    forms = [(grid, [_header_line(grid)]), (grid, _header_lines(grid))]
+    turned = grid.turned() if grid.turns else grid
+    forms.append((turned, [_header_line(turned)]))
+    fits = [form for form in forms if _width(*form) <= width]
+    if fits or not grid.turns:
+        return fits[:1] or forms[1:2]
+    names, *rest = turned.columns
+    parts: list[list[Column]] = [[]]
+    for column in rest:
+        part = Grid([names, *parts[-1], column])
+        if parts[-1] and _width(part, [_header_line(part)]) > width:
+            parts.append([])
+        parts[-1].append(column)
+    grids = [Grid([names, *part]) for part in parts]
+    return [(each, [_header_line(each)]) for each in grids]
+
+
+def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> str:
+    """A line with the best cells of its columns highlighted."""
+    text, end = "", 0
+    for column, cells in zip(grid.columns, zip(*rows, strict=True), strict=True):
+        begin, end = end, end + max(map(len, cells)) + len(GAP)
+        cell = line[begin:end]
+        best = column.cells[row] if column.best and column.best[row] else ""
+        text += cell.replace(best, styled(best, "bold green", sys.stdout)) if best else cell
+    return text
+
+
+def _width(grid: Grid, heads: Sequence[Sequence[str]]) -> int:
+    return max(map(len, _padded(grid, [*heads, *_cells(grid)])))

@@ -1,0 +1,1 @@
+"""`yard slurm doctor`, `import` and `export`: commands for the admin of a Slurm site."""

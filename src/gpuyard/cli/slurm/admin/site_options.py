@@ -1,0 +1,91 @@
+"""Which cluster, how to ask it, and where to write: what the commands for an admin of Slurm share."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.line.options import Option
+from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.engines.contract import EngineError
+    from gpuyard.engines.slurm.calls.commands import Commands
+
+ConfOption = Annotated[
+    Path | None,
+    Option(
+        "--conf",
+        metavar="SLURM_CONF",
+        help="The cluster's slurm.conf. Default: where Slurm looks by itself.",
+        show_default=False,
+    ),
+]
+SinceOption = Annotated[str, Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")]
+GpuTypeOption = Annotated[
+    list[str] | None,
+    Option(
+        "--gpu-type",
+        metavar="TYPE=MODEL",
+        help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
+        show_default=False,
+    ),
+]
+ForceOption = Annotated[bool, Option("--force", help="Replace files that are there.")]
+DAY_MS = 86_400_000
+
+
+def commands(conf: Path | None) -> "Commands":
+    """Slurm's commands of this site."""
+    from gpuyard.engines.slurm.calls.commands import Commands
+
+    if conf is None:
+        return Commands()
+    try:
+        with conf.open("rb"):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"--conf {conf}: {error.strerror}",
+            "Name the slurm.conf of the cluster, often /etc/slurm/slurm.conf.",
+        ) from None
+    return Commands(conf=os.path.abspath(conf))
+
+
+def days(since: str) -> int:
+    """A duration in whole days, at least one."""
+    from gpuyard.durations import duration_positive_ms
+
+    try:
+        return max(1, -(-duration_positive_ms(since) // DAY_MS))
+    except ValueError as error:
+        raise BadInput(f"--since {error}") from None
+
+
+def unreachable(error: "EngineError") -> YardError:
+    """What a person can do about a command that failed."""
+    from gpuyard.engines.slurm.calls.commands import OutOfReach
+
+    lines = str(error).splitlines() or ["no answer"]
+    # The first line names the command; if there are more lines, the last one counts.
+    message = lines[0] if len(lines) == 1 else f"{lines[0].partition(':')[0]}: {lines[-1].strip()}"
+    if isinstance(error, OutOfReach):
+        return YardError(message, "Is slurmctld running? `scontrol ping` and `yard slurm doctor` tell more.")
+    if "could not establish a configuration source" in str(error).lower():
+        return BadInput(message, "Slurm has no slurm.conf here: name it with --conf, or set SLURM_CONF.")
+    return YardError(message, "`yard slurm doctor` looks the site over.")
+
+
+def write_new(folder: Path, texts: Mapping[str, str], force: bool, more: Iterable[str] = ()) -> None:
+    """Write them. `more`: names that the caller writes there afterwards."""
+    there = [folder / name for name in (*texts, *more) if (folder / name).exists()]
+    if there and not force:
+        raise BadInput(
+            f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{error.filename or folder}: {error.strerror}", "Choose another --dir.") from None

@@ -1,0 +1,1 @@
+"""Slurm's commands over the yard's API, one file for each."""

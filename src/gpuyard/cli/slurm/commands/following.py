@@ -1,0 +1,59 @@
+"""Watches a command until it ends, as `srun` and `salloc` do."""
+
+import os
+import signal as signals
+import sys
+from typing import Any
+
+from gpuyard.api.client import Client
+from gpuyard.cli.commands.jobs.waiting import copied
+from gpuyard.cli.terminal.shown import shown
+
+_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
+_BROKEN_PIPE = 141
+
+
+def heed_signals() -> None:
+    """Let TERM and HUP do what an interrupt does."""
+    for number in (signals.SIGTERM, signals.SIGHUP):
+        signals.signal(number, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
+    """Show a job's output until it ends; gives the exit code. An interrupt cancels it."""
+    try:
+        return _code(program, copied(yard, job["id"], before=f"{program}: ", quiet=quiet))
+    except KeyboardInterrupt:
+        print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
+        yard.cancel(job["id"])
+        return 130
+    except BrokenPipeError:
+        yard.cancel(job["id"])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _code(program: str, end: Any) -> int:
+    code = int(end["exit_code"] or 0)
+    state = end["state"]
+    if state == "TIMEOUT":
+        code = _CODES[state]
+        print(f"{program}: error: job {end['label']} reached its time limit", file=sys.stderr)
+    elif state == "FAILED" and code > 128:
+        print(
+            f"{program}: error: job {end['label']}: {signals.strsignal(code - 128) or 'Killed'}",
+            file=sys.stderr,
+        )
+    elif state == "FAILED" and code:
+        print(f"{program}: error: job {end['label']}: Exited with exit code {code}", file=sys.stderr)
+    elif state != "COMPLETED":
+        print(
+            f"{program}: error: job {end['label']} ended with {state}: {shown(end['reason'])}",
+            file=sys.stderr,
+        )
+        code = code or _CODES.get(state, 1)
+    return code

@@ -1,0 +1,97 @@
+"""`salloc`: run a command once, on the first node of an allocation of its own; `srun` in it starts steps."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuyard.api.client import Client, Refused
+from gpuyard.cli.slurm.commands.following import heed_signals, watched
+from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
+from gpuyard.cli.slurm.commands.sbatch import request_of, submitted, take
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.intake.values import Intake
+
+_NOT_SALLOCS = frozenset(
+    {
+        "array",
+        "wrap",
+        "parsable",
+        "wait",
+        "ignore-pbs",
+        "batch",
+        "export-file",
+        "test-only",
+        "output",
+        "error",
+        "input",
+    }
+)
+_OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
+GRAMMAR = Grammar("salloc", SBATCH.besides(_OWN, _NOT_SALLOCS), anywhere=False)
+HELP = """\
+Usage: salloc [OPTIONS(0)...] command(0) [args(0)...]
+Waits for what the options ask for, runs the command once with it, shows what the command writes, and ends with its exit
+code. The command runs on the first node of the allocation; srun in it reaches all of them."""
+_NOT_SERVED = 2
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command on its allocation."""
+    given = read(GRAMMAR, words)
+    if given.has("version") or given.has("help") or given.has("usage"):
+        print(HELP)
+        return 0
+    if given.has("no-shell"):
+        raise error(
+            "salloc",
+            "--no-shell is not served: an allocation ends with its command\nuse: sbatch",
+            _NOT_SERVED,
+        )
+    if not given.rest:
+        raise error(
+            "salloc",
+            "a shell on a terminal is not served: name the command that is to run, as in\n"
+            "salloc -N1 --gpus=1 COMMAND",
+            _NOT_SERVED,
+        )
+    taken, fields = _asked(given)
+    quiet = given.has("quiet")
+    for warning in taken.warnings:
+        print(f"salloc: warning: {warning.text}", file=sys.stderr)
+    heed_signals()
+    with Client() as yard:
+        try:
+            job = submitted("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
+        except (BadInput, Refused) as refusal:
+            why = "\n".join([refusal.message, *refusal.hint.splitlines()])
+            raise error("salloc", f"Failed to allocate resources: {why}") from None
+        if not quiet:
+            print(f"salloc: Pending job allocation {job['id']}", file=sys.stderr, flush=True)
+        code = watched("salloc", yard, job, quiet=quiet)
+    if not quiet:
+        print(f"salloc: Relinquishing job allocation {job['id']}", file=sys.stderr)
+    return code
+
+
+def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
+    """The options as they were read and as they are sent; with another number of nodes, where one is given."""
+    own = {option.name for option in _OWN}
+    kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
+    try:
+        taken = take([*kept, *([f"--nodes={nodes}"] if nodes else []), "--wrap=true"], "", "", ())
+        fields = request_of(taken)
+    except Stop as stop:
+        raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
+    for name in ("script", "stdout"):
+        fields.pop(name, None)
+    fields["command"] = list(given.rest)
+    if not given.has("job-name"):
+        from gpuyard.intake.names import job_name
+
+        fields["name"] = job_name(os.path.basename(given.rest[0]))
+    return taken, fields

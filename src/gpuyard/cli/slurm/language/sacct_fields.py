@@ -1,0 +1,134 @@
+"""The fields that `sacct` can show of a job, by the names of --format."""
+
+from typing import NamedTuple
+
+from gpuyard.cli.slurm.language.columns import Cell
+from gpuyard.cli.slurm.language.jobs import SlurmJob, size
+from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
+from gpuyard.cli.slurm.language.times import full_span, stamp
+
+DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+BRIEF = "jobid,state,exitcode"
+LONG = "jobid,jobidraw,jobname,partition,ntasks,alloccpus,elapsed,state,exitcode,reqmem,reqtres,alloctres"
+"""Fields of -l that a yard can answer."""
+
+_SIGNALS = range(129, 193)
+
+
+class Line(NamedTuple):
+    """A job, or its batch step."""
+
+    job: SlurmJob
+    step: bool = False
+
+
+def state(line: Line) -> str:
+    """The state, with the uid that cancelled the job if it is known; for the job only, not for its step."""
+    job = line.job
+    if job.state == "CANCELLED" and not line.step:
+        user = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user
+        return f"CANCELLED by {uid_of(user)}" if uid_of(user) >= 0 else "CANCELLED"
+    return job.state
+
+
+def exit_code(line: Line) -> str:
+    """`3:0` for exit code 3, `0:15` for signal 15."""
+    job = line.job
+    code = job.exit_code or 0
+    if job.state in ("CANCELLED", "TIMEOUT") and not line.step:
+        return "0:0"
+    if job.state == "CANCELLED":
+        return f"0:{code - 128 if code in _SIGNALS else 15}"
+    return f"0:{code - 128}" if code in _SIGNALS else f"{code}:0"
+
+
+def _of_job(text: str, line: Line) -> str:
+    """Something that a step does not have."""
+    return "" if line.step else text
+
+
+def _limit(job: SlurmJob) -> str:
+    return full_span(job.limit_s) if job.limit_s else "UNLIMITED"
+
+
+def _memory(job: SlurmJob) -> str:
+    return size(job.memory_mib * job.tasks) if job.memory_mib else "0"
+
+
+def _held(line: Line) -> str:
+    return line.job.tres() if line.job.started_ms else ""
+
+
+_CELLS: tuple[Cell, ...] = (
+    Cell("Account", 10, lambda line: line.job.tenant),
+    Cell("AllocCPUS", 10, lambda line: str(line.job.cpu_count)),
+    Cell("AllocNodes", 10, lambda line: str(len(line.job.nodes))),
+    Cell("AllocTRES", 10, _held),
+    Cell("Cluster", 10, lambda _: "yard"),
+    Cell("CPUTime", 10, lambda line: full_span(line.job.ran_s * line.job.cpu_count)),
+    Cell("CPUTimeRAW", 10, lambda line: str(line.job.ran_s * line.job.cpu_count)),
+    Cell("DerivedExitCode", 15, lambda line: _of_job("0:0", line)),
+    Cell("Elapsed", 10, lambda line: full_span(line.job.ran_s)),
+    Cell("ElapsedRaw", 10, lambda line: str(line.job.ran_s)),
+    Cell("Eligible", 19, lambda line: stamp(max(line.job.submitted_ms, line.job.begin_ms))),
+    Cell("End", 19, lambda line: stamp(line.job.ended_ms, "Unknown")),
+    Cell("ExitCode", 8, exit_code),
+    Cell("GID", 6, lambda line: _of_job(str(group_of(line.job.user)[0]), line)),
+    Cell("Group", 9, lambda line: _of_job(group_of(line.job.user)[1], line)),
+    Cell("JobID", 12, lambda line: line.job.shown_id + (".batch" if line.step else ""), left=True),
+    Cell("JobIDRaw", 12, lambda line: str(line.job.id) + (".batch" if line.step else ""), left=True),
+    Cell("JobName", 10, lambda line: "batch" if line.step else line.job.name),
+    Cell("NCPUS", 10, lambda line: str(line.job.cpu_count)),
+    Cell("NNodes", 8, lambda line: str(line.job.node_count)),
+    Cell("NodeList", 15, lambda line: line.job.nodelist or "None assigned"),
+    Cell("NTasks", 8, lambda line: "1" if line.step else ""),
+    Cell("Partition", 10, lambda line: _of_job(line.job.partition, line)),
+    Cell("QOS", 10, lambda line: _of_job(line.job.klass, line)),
+    Cell("Reason", 22, lambda line: _of_job(line.job.reason, line)),
+    Cell("ReqCPUS", 8, lambda line: str(line.job.cpu_count)),
+    Cell("ReqMem", 10, lambda line: _of_job(_memory(line.job), line)),
+    Cell("ReqNodes", 8, lambda line: str(line.job.node_count)),
+    Cell("ReqTRES", 10, lambda line: _of_job(line.job.tres(), line)),
+    Cell("Reserved", 10, lambda line: _of_job(_waited(line.job), line)),
+    Cell("Start", 19, lambda line: stamp(line.job.started_ms, "None" if line.job.ended_ms else "Unknown")),
+    Cell("State", 10, state),
+    Cell("Submit", 19, lambda line: stamp(line.job.started_ms if line.step else line.job.submitted_ms)),
+    Cell("Timelimit", 10, lambda line: _of_job(_limit(line.job), line)),
+    Cell("TimelimitRaw", 10, lambda line: _of_job(str(line.job.limit_s // 60 or "UNLIMITED"), line)),
+    Cell("UID", 6, lambda line: _of_job(str(uid_of(line.job.user)), line)),
+    Cell("User", 9, lambda line: _of_job(line.job.user, line)),
+)
+CELLS = {cell.head.lower(): cell for cell in _CELLS}
+
+_EMPTY: tuple[tuple[str, int], ...] = (
+    ("AveCPU", 10), ("AveRSS", 10), ("AveVMSize", 10), ("Comment", 14), ("Constraints", 19), ("ConsumedEnergy", 14),
+    ("MaxRSS", 10), ("MaxVMSize", 10), ("MinCPU", 10), ("Priority", 10), ("Reservation", 20), ("SubmitLine", 20),
+    ("Suspended", 10), ("SystemCPU", 10), ("TotalCPU", 10), ("UserCPU", 10), ("WCKey", 10), ("WorkDir", 20),
+    ("MaxDiskRead", 12), ("MaxDiskWrite", 12), ("AdminComment", 19), ("TRESUsageInTot", 14), ("TRESUsageInMax", 14),
+    ("TRESUsageInAve", 14),
+)  # fmt: skip
+"""Fields that `sacct` has and a yard does not measure: they are there, and empty, as they are for jobs of Slurm
+without accounting of usage."""
+NOT_MEASURED = frozenset(head.lower() for head, _ in _EMPTY)
+CELLS |= {head.lower(): Cell(head, width, lambda _: "") for head, width in _EMPTY}
+
+
+def _waited(job: SlurmJob) -> str:
+    from gpuyard.core.jobs.records import waited_ms
+
+    until_ms = job.started_ms or job.ended_ms or job.now_ms
+    return full_span(waited_ms(job.submitted_ms, until_ms, job.ran_ms) // 1000)
+
+
+def cell(text: str) -> Cell | None:
+    """`state`, `state%20` or `jobname%-5`; None: there is no such field. Names may be shortened."""
+    name, _, width = text.strip().partition("%")
+    name = name.lower()
+    found = CELLS.get(name) or next(
+        (each for key, each in CELLS.items() if name and key.startswith(name)), None
+    )
+    if found is None or not width:
+        return found
+    if not width.lstrip("-").isdecimal() or not int(width):
+        return None
+    return found._replace(width=abs(int(width)), left=width.startswith("-"))

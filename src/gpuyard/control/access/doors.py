@@ -1,0 +1,115 @@
+"""The people of the configuration in force: renewed while the server runs, in every server of a yard.
+
+The people of a start are those of its file. Once another version of the configuration is in force, by `yard apply`,
+a rollback or another server's start, the people of that version count, within a moment and without a restart. A
+version whose text says nothing of `auth` leaves the people as they are.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from gpuyard.config.problems import ConfigError
+from gpuyard.config.reading import loads
+from gpuyard.config.values import Access
+from gpuyard.control.access.oidc import Provider
+from gpuyard.control.access.people import Person, UserDirectory
+from gpuyard.control.access.tokens import TokenService
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.committer import Committer
+from gpuyard.control.upkeep.rounds import Rounds
+from gpuyard.errors import YardError
+from gpuyard.store import How
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How soon another server's version is heeded, about; and how often it is looked for while the log grows."""
+WAIT_S = 5.0
+
+
+class Doors:
+    """The people of one server."""
+
+    def __init__(
+        self,
+        books: Books,
+        committer: Committer,
+        now_ms: Callable[[], int],
+        access: Access | None,
+        *,
+        auth: bool,
+    ) -> None:
+        self.access = access or Access()
+        self._store = books.store
+        self._told: list[Callable[[Access], None]] = []
+        self._lock = threading.Lock()
+        self._rounds = Rounds("yard-people", self._round)
+        self._seen_seq = -1
+        live = self._store.config_version()
+        # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
+        self._seen = 0 if live is None or live.how is not How.START else live.version
+        self.directory = UserDirectory(self.access.users, self.access.uid_min)
+        self.token_service = (
+            TokenService(books, committer, now_ms, self.access, self.directory) if auth else None
+        )
+        self.oidc = self._provider()
+        self.look()
+
+    def _provider(self) -> Provider | None:
+        oidc = self.access.oidc if self.token_service is not None else None
+        return None if oidc is None else Provider(oidc, self.directory)
+
+    def when_renewed(self, tell: Callable[[Access], None]) -> None:
+        """Have a function called whenever the people have changed."""
+        self._told.append(tell)
+
+    def placed(self, person: Person) -> Person:
+        """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
+        return self.directory.placed(person)
+
+    def start(self) -> None:
+        """Begin to look for newer versions."""
+        self._rounds.start(LOOK_S)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._rounds.close(wait_s=2)
+
+    def look(self) -> None:
+        """Take up the people of the version in force, if it differs from the last one seen."""
+        with self._lock:
+            live = self._store.config_version()
+            if live is None or live.version == self._seen:
+                return
+            body = self._store.blob(live.hash)
+            self._seen = live.version
+            try:
+                access = loads(body.decode(), f"version {live.version}").access if body is not None else None
+            except ConfigError as error:
+                # A text of a newer release: the people of the last version that was understood stay.
+                _log.warning("people stay as they are: %s", error.message)
+                return
+            if access is None or access == self.access:
+                return
+            self._renew(access)
+            _log.info("people and limits are those of version %d of the configuration", live.version)
+
+    def _renew(self, access: Access) -> None:
+        self.access = access
+        self.directory = UserDirectory(access.users, access.uid_min)
+        if self.token_service is not None:
+            self.token_service.renew(access, self.directory)
+        self.oidc = self._provider()
+        for tell in self._told:
+            tell(access)
+
+    def _round(self) -> float:
+        try:
+            if self._store.wait(self._seen_seq, WAIT_S) and not self._rounds.rest(0):
+                self._seen_seq = self._store.head()
+                self.look()
+        except YardError as error:
+            # A store that is away comes back; meanwhile the people stay as they were.
+            _log.debug("people could not be looked up: %s", error.message)
+        return LOOK_S

@@ -1,0 +1,1 @@
+"""What people want: new jobs, wishes about jobs, layouts, configurations."""

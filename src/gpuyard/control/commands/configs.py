@@ -1,0 +1,380 @@
+"""The configuration in force, its versions, and the two ways in: the file of a start, and an apply while it runs.
+
+Every configuration that is put in force becomes a version: its text, author, time and kind, in the transaction of its
+`ConfigSet`. An administrator names the version that they looked at; if another has come meanwhile, nothing changes.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuyard.config.compare import Change, compare, compare_people
+from gpuyard.config.reading import loads
+from gpuyard.config.values import Access
+from gpuyard.control.access.classes import is_theirs, kept_classes
+from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.access.tokens import revoke_all
+from gpuyard.control.fleet import Fleet, LiveCluster, chosen
+from gpuyard.control.reading.plain_views import caps_view
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.committer import Committer
+from gpuyard.core import State
+from gpuyard.core.explain.admission import gpus_text
+from gpuyard.core.explain.caps import caps
+from gpuyard.core.phrases import memory_text
+from gpuyard.model import ConfigSet, Settings
+from gpuyard.model.settings import TOTAL
+from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
+from gpuyard.wire.actions import Action
+from gpuyard.wire.replies.tenants import TenantReply
+
+JOBS_NAMED_MAX = 10
+
+NO_FILE = """\
+# No file was given: one tenant for each user, no quotas.
+version: 1
+clusters:
+  local: {engine: local}
+"""
+"""What stands for the configuration of a yard that was started without a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFile:
+    """What a server was started with."""
+
+    settings: Settings
+    text: str = NO_FILE
+    name: str = ""
+    """The file's path; empty: none was given."""
+    remembered: bool = False
+    """Whether it was not given this time: it is that of the last start with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A configuration that could be put in force, read and checked."""
+
+    text: str
+    settings: Settings
+    access: Access | None = None
+    """The people that it names; None: it says nothing of `auth`."""
+    fleet: tuple[str, ...] = ()
+    """What it says about the fleet that is not so here, in sentences: that takes a restart."""
+    restores: int = 0
+    """The version that it is; 0: a new one."""
+
+
+# -- a start ---------------------------------------------------------------------------------------------------------
+
+
+def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int) -> str:
+    """Consider the file of a start, once for each process; gives what people should know, or nothing.
+
+    A restart never undoes what someone applied: from then on the store's version counts and a file that differs is only
+    told of. As long as nobody has applied anything, a file that was edited is in force after a restart.
+    """
+    live = _last(draft, store)
+    known = live is not None and text_hash(start.text) == live.hash and start.settings == draft.state.settings
+    if known:
+        return ""
+    if live is None or (start.name and not start.remembered and live.how is How.START):
+        version = 1 if live is None else live.version + 1
+        _put(
+            draft,
+            ConfigVersion(version, now_ms, by, How.START, text_hash(start.text)),
+            start.text,
+            start.settings,
+        )
+        return ""
+    if not start.name or start.remembered:
+        same = start.settings == draft.state.settings
+        return (
+            "" if same else f"no yard.yaml was given: version {live.version} of the configuration is in force"
+        )
+    if start.settings == draft.state.settings:
+        return ""
+    return (
+        f"{start.name} is not in force: version {live.version} of the configuration stays "
+        f"({live.how.value} by {live.by}). Compare with `yard diff -f {start.name}`, "
+        f"put it in force with `yard apply -f {start.name}`"
+    )
+
+
+def _last(draft: Draft, store: Store) -> ConfigVersion | None:
+    """The version in force when this is written: several may be written at once, and the last of them counts."""
+    kept = draft.rows.get(CONFIG_ROWS)
+    return kept[-1][0] if kept else store.config_version()
+
+
+def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings, signed: str = "") -> None:
+    at_ms = max(version.at_ms, draft.state.now_ms)
+    draft.add(ConfigSet(at_ms, settings, signed or version.by, version.version, version.hash))
+    draft.keep(CONFIG_ROWS, (version, text))
+
+
+# -- a running yard --------------------------------------------------------------------------------------------------
+
+
+class Configurations:
+    """What administrators may see and change while the yard runs."""
+
+    def __init__(
+        self,
+        books: Books,
+        committer: Committer,
+        fleet: Fleet,
+        emulate: str,
+        now_ms: Callable[[], int],
+        people: Callable[[], Access] = Access,
+    ) -> None:
+        """`people` returns the people of the configuration in force and their rights."""
+        self._people = people
+        self._books = books
+        self._committer = committer
+        self._fleet = fleet
+        self._emulate = emulate
+        self._now_ms = now_ms
+
+    def versions(self, limit: int) -> list[dict[str, Any]]:
+        """The last versions, newest first."""
+        return [version_view(version) for version in self._books.store.config_versions(limit)]
+
+    def shown(self, version: int | None = None) -> dict[str, Any]:
+        """A version with its text; the one in force if none is named."""
+        found, text = self._text(version)
+        return {**version_view(found), "yaml": text}
+
+    def _text(self, version: int | None) -> tuple[ConfigVersion, str]:
+        store = self._books.store
+        found = store.config_version(version)
+        if found is None and version is None:
+            raise Impossible("the yard has no configuration yet: it is starting", "Try again in a moment.")
+        if found is None:
+            raise NotFound(f"there is no version {version}", "`yard config --list` lists what there is.")
+        body = store.blob(found.hash)
+        if body is None:
+            raise Impossible(f"the text of version {found.version} was deleted")
+        return found, body.decode()
+
+    def proposal(self, text: str, name: str) -> Proposal:
+        """A file as it could be put in force; raises `ConfigError` or `BadInput` with what is wrong with it."""
+        config = loads(text, name)
+        if text == NO_FILE:
+            return Proposal(text, config.settings, config.access)
+        fleet = chosen(config, self._emulate)
+        notes = _fleet_differences(self._fleet, fleet)
+        if config.access is None and self._people() != Access():
+            notes.append("the file says nothing of `auth`: people stay as they are")
+        return Proposal(text, config.settings, config.access, tuple(notes))
+
+    def earlier(self, version: int | None) -> Proposal:
+        """An earlier version as it could be put in force again; none named: the one before the present one."""
+        live, _text = self._text(None)
+        number = live.version - 1 if version is None else version
+        if number < 1:
+            raise Impossible(
+                "there is no version before the first", "`yard config --list` lists what there is."
+            )
+        _found, text = self._text(number)
+        made = self.proposal(text, f"version {number}")
+        return Proposal(text, made.settings, made.access, made.fleet, number)
+
+    def difference(self, proposal: Proposal) -> dict[str, Any]:
+        """What would change, and what stands against it or should be known."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            live = books.store.config_version()
+            state = books.state
+            changes = self._changes(state.settings, proposal)
+            obstacles = _obstacles(state, proposal.settings)
+            notes = [*proposal.fleet, *_notes(state, proposal.settings)]
+        return {
+            "version": live.version if live is not None else 0,
+            "restores": proposal.restores or None,
+            "same": not changes,
+            "changes": [change_view(change) for change in changes],
+            "obstacles": obstacles,
+            "notes": notes,
+        }
+
+    def _changes(self, live: Settings, proposal: Proposal) -> list[Change]:
+        people = compare_people(self._people(), proposal.access) if proposal.access is not None else []
+        return [*compare(live, proposal.settings), *people]
+
+    def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
+        """Put a proposal in force: all of it or nothing, against the version that was looked at."""
+        if not person.may(Action.MANAGE_CONFIG, ""):
+            raise Forbidden(
+                f"{person.name} may not change the configuration", "Ask the owner of the yard, or root."
+            )
+        store = self._books.store
+        hash_ = text_hash(proposal.text)
+
+        def make(draft: Draft) -> dict[str, Any]:
+            # The log is locked: no other version can come into force between this look and the write.
+            live = _last(draft, store)
+            number = live.version if live is not None else 0
+            if against is not None and against != number:
+                by = f", by {live.by}" if live is not None else ""
+                raise Impossible(
+                    f"version {number} is in force{by}, not {against}: it changed since you looked",
+                    "Look at the difference again, then apply again.",
+                )
+            obstacles = _obstacles(draft.state, proposal.settings)
+            if obstacles:
+                raise Impossible(
+                    "; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed."
+                )
+            changes = self._changes(draft.state.settings, proposal)
+            if live is not None and live.hash == hash_ and not changes:
+                return {**version_view(live), "changed": 0}
+            how = How.ROLLBACK if proposal.restores else How.APPLY
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            version = ConfigVersion(number + 1, now_ms, person.name, how, hash_, proposal.restores)
+            _put(draft, version, proposal.text, proposal.settings, person.signature)
+            if proposal.access is not None:
+                gone = self._people().users.keys() - proposal.access.users.keys()
+                revoke_all(store, gone, person, now_ms, draft)
+            return {**version_view(version), "changed": len(changes)}
+
+        return self._committer.write(make)
+
+    def tenants(self, sight: Sight = ALL) -> list[TenantReply]:
+        """The tree of tenants with what each may use and uses, parents before children; of it, what is in sight."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            now_ms = max(self._now_ms(), books.state.now_ms)
+            return [row for row in _tree(books.state, now_ms) if sight.knows(row["tenant"])]
+
+
+def version_view(version: ConfigVersion) -> dict[str, Any]:
+    """A version as it is shown."""
+    return {**asdict(version), "how": version.how.value, "restores": version.restores or None}
+
+
+def change_view(change: Change) -> dict[str, Any]:
+    """A change as it is shown."""
+    return {"what": change.what, **asdict(change)}
+
+
+def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
+    """What a file says about clusters that a running server cannot take up."""
+    found = []
+    ours, theirs = [[each.name for each in fleet.clusters] for fleet in (here, there)]
+    if len(ours) == len(theirs) == 1:
+        found += _cluster_differences(here.clusters[0], there.clusters[0])
+    elif ours != theirs:
+        found.append(f"the clusters are {', '.join(ours)} here and {', '.join(theirs)} in the file")
+    else:
+        for one, other in zip(here.clusters, there.clusters, strict=True):
+            found += [f"cluster {one.name}: {text}" for text in _cluster_differences(one, other)]
+    return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
+
+
+def _cluster_differences(here: LiveCluster, there: LiveCluster) -> list[str]:
+    found = []
+    if here.name != there.name:
+        found.append(f"the cluster is called {here.name} here and {there.name} in the file")
+    ours, theirs = here.nodes.words(), there.nodes.words()
+    if ours != theirs:
+        found.append(f"the fleet is {ours} here and {theirs} in the file")
+    elif here.name == there.name and here.nodes != there.nodes:
+        found.append(f"the fleet is {ours} here and in the file, but its nodes are described otherwise")
+    if (here.own, here.described) != (there.own, there.described):
+        found.append("the keys of its engine or its nodes are others in the file")
+    if here.allow_root != there.allow_root:
+        found.append(f"allow_root is {str(here.allow_root).lower()} here")
+    if here.log_limit_mib != there.log_limit_mib:
+        found.append(
+            f"log_limit is {memory_text(here.log_limit_mib)} here and {memory_text(there.log_limit_mib)} in the file"
+        )
+    if here.hands_off != there.hands_off:
+        words = ["leave" if each.hands_off else "change" for each in (here, there)]
+        found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
+    return found
+
+
+def _obstacles(state: State, settings: Settings) -> list[str]:
+    """Live jobs whose tenant or class would be gone, in sentences. Anything else is left to run as it is."""
+    kept = {tenant.path for tenant in settings.tenants}
+    gone = [tenant.path for tenant in state.settings.tenants if tenant.path not in kept]
+    classes = {klass.name for klass in settings.classes}
+    found: dict[str, list[str]] = {}
+    for job_id in sorted(state.jobs):
+        record = state.jobs[job_id]
+        spec = record.job.spec
+        for path in gone:
+            if spec.tenant == path or spec.tenant.startswith(f"{path}/"):
+                found.setdefault(f"tenant {path}", []).append(record.job.label)
+        if spec.klass and spec.klass in state.classes and spec.klass not in classes:
+            found.setdefault(f"class {spec.klass}", []).append(record.job.label)
+    return [f"{what} cannot be removed: {_named(labels)}" for what, labels in found.items()]
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - JOBS_NAMED_MAX} more" if len(labels) > JOBS_NAMED_MAX else ""
+    jobs = "job" if len(labels) == 1 else "jobs"
+    lives = "is its own and live" if len(labels) == 1 else "are its own and live"
+    return f"{jobs} {', '.join(labels[:JOBS_NAMED_MAX])}{more} {lives}"
+
+
+def _notes(state: State, settings: Settings) -> list[str]:
+    """What holds although it may not look so: jobs above a limit or of a class that is no longer theirs, guarantees
+    beyond the fleet."""
+    found = []
+    tenants = state.tenants
+    for tenant in settings.tenants:
+        number = tenants.number.get(tenant.path)
+        limit = tenant.quota.limit.get(TOTAL)
+        if number is not None and limit is not None and tenants.used[number][0] > limit:
+            found.append(
+                f"{tenant.path} uses {gpus_text(tenants.used[number][0])} GPUs, more than its new limit of "
+                f"{gpus_text(limit)}: what runs goes on, nothing new starts until it is below"
+            )
+    top = [tenant for tenant in settings.tenants if "/" not in tenant.path]
+    promised = sum(tenant.quota.guarantee.get(TOTAL, 0) for tenant in top)
+    there = sum(node.gpus for node in state.nodes.node) * 1000
+    if promised > there:
+        found.append(
+            f"guarantees come to {gpus_text(promised)} GPUs and the fleet has {gpus_text(there)}: not all can be kept"
+        )
+    return [*found, *kept_classes(state, settings)]
+
+
+def _tree(state: State, now_ms: int) -> list[TenantReply]:
+    tenants = state.tenants
+    waiting, _milli = state.counts.by_tenant(tenants.chain)
+    rows: list[TenantReply] = []
+    configured = {tenant.path: tenant for tenant in state.settings.tenants}
+    numbers = [number for number, path in tenants.places() if path and not path.endswith("/-")]
+    for number in sorted(numbers, key=lambda number: tenants.path[number].split("/")):
+        path = tenants.path[number]
+        tenant = configured.get(path)
+        quota = tenant.quota if tenant is not None else None
+        rows.append(
+            {
+                "tenant": path,
+                "configured": tenant is not None,
+                "weight": tenants.weight[number],
+                "guarantee": _gpus(quota.guarantee) if quota else {},
+                "limit": _gpus(quota.limit) if quota else {},
+                "borrow": _gpus(quota.borrow) if quota else {},
+                "lend": _gpus(quota.lend) if quota else {},
+                "gpus_used": tenants.used[number][0] / 1000,
+                "running": tenants.running[number],
+                "waiting": waiting[number],
+                "classes": [klass.name for klass in state.settings.classes if is_theirs(klass, path, "")],
+                **caps_view(caps(state, number, now_ms)),
+            }
+        )
+    return rows
+
+
+def _gpus(amounts: dict[str, int]) -> dict[str, float]:
+    return {model: milli / 1000 for model, milli in sorted(amounts.items())}

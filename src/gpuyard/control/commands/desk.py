@@ -1,0 +1,286 @@
+"""The desk where people hand in what they want: new jobs, wishes about jobs that are there, nodes in and out of use.
+
+It knows nothing of HTTP. Everything is judged before it is written, on books that have caught up, and what cannot be is
+refused with a reason and changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from gpuyard.control.access.people import Person, run_as
+from gpuyard.control.commands.concrete import concrete
+from gpuyard.control.commands.crowding import Crowding
+from gpuyard.control.commands.dependencies import Resolved, look_up, resolve
+from gpuyard.control.commands.newjobs import (
+    NewJob,
+    events_of,
+    hash_of,
+    in_our_words,
+    not_one_share_more,
+    not_theirs,
+    owned,
+    recipe_of,
+    reply_of,
+    spec_of,
+    tenant_of,
+    why_not,
+)
+from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
+from gpuyard.control.moments import time_text
+from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.committer import Arrival, Committer
+from gpuyard.control.replica.labels import Label, label_of, live
+from gpuyard.control.replica.node_names import number_of
+from gpuyard.core import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.errors import quoted
+from gpuyard.model import (
+    CheckpointSeen,
+    Event,
+    NodeCordoned,
+    NodeUncordoned,
+    Verb,
+)
+from gpuyard.store import Accepted, Idempotency, Submission
+from gpuyard.wire.actions import Action
+
+_SLURM_VERBS = {
+    Verb.CANCEL: "scancel",
+    Verb.HOLD: "scontrol hold",
+    Verb.RELEASE: "scontrol release",
+    Verb.SUSPEND: "scontrol suspend",
+    Verb.CONTINUE: "scontrol resume",
+    Verb.REQUEUE: "scontrol requeue",
+    Verb.TOP: "scontrol top",
+    Verb.BACK: "scontrol update",
+}
+CLOCK_SKEW_MS = 2_000
+"""How far a job's clock may be ahead of the server's."""
+
+
+class Desk:
+    """What people may ask for."""
+
+    def __init__(
+        self,
+        books: Books,
+        committer: Committer,
+        now_ms: Callable[[], int],
+        *,
+        allow_root: bool = False,
+        observed: str = "",
+        check_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_room` raises where the disk has no room for anything new."""
+        self._books = books
+        self._committer = committer
+        self._now_ms = now_ms
+        self._allow_root = allow_root
+        self._check_room = check_room
+        self._crowding = Crowding()
+        self._observed = observed
+        """The cluster that is only looked at; empty: there is none."""
+
+    def _check_ours(self, instead: str) -> None:
+        """Refuse what the cluster's own scheduler would have to do."""
+        if self._observed:
+            raise Impossible(
+                f"cluster {quoted(self._observed)} is observed: Slurm decides there, and nothing is changed from here",
+                f"{instead}; or move a partition to `mode: drive`.",
+            )
+
+    # -- new jobs ------------------------------------------------------------------------------------------------
+
+    def read_up(self) -> None:
+        """Fold what others have written, before a submission with dependencies is left to the thread that writes.
+
+        That thread has less to fold then, and all users' submissions wait for it.
+        """
+        self._books.catch_up()
+
+    def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
+        """Hand in a job; the future's result is there when it is on disk."""
+        self._check_ours("Submit it with sbatch: it shows up here by itself")
+        self._check_room()
+        account = run_as(person, self._allow_root)
+        recipe = recipe_of(new, account)
+        name = hash_of(recipe)
+        # Settled when it is judged, a moment before it is written.
+        tenant = new.tenant or person.name
+
+        def judge(state: State) -> Refusal | None:
+            found = _judged(person, new, state)
+            return found if isinstance(found, Refusal) else None
+
+        def make(now_ms: int) -> Submission:
+            nonlocal tenant
+            state = self._books.state
+            ours = in_our_words(new, state.settings)
+            found = tenant_of(ours, person, state)
+            tenant = found if isinstance(found, str) else tenant
+            waits = self._dependencies(new, person)
+            whole = concrete(ours, state)
+            if isinstance(whole, Refusal):
+                raise whole
+            spec = spec_of(whole, person, tenant, name, waits.after)
+            spec = owned(spec, account, state.settings)
+
+            def events(first_id: int) -> Sequence[Event]:
+                jobs = 1 if new.array is None else len(new.array)
+                self._crowding.check(person, jobs, first_id + new.ids - 1, state)
+                return events_of(new, spec, first_id, now_ms, waits.own or {})
+
+            return Submission(
+                make=events,
+                ids=new.ids,
+                blobs={name: recipe},
+                idempotency=key,
+                reply=lambda first_id: reply_of(new, tenant, person, first_id, now_ms),
+            )
+
+        need = (new.ask, new.cpu_milli, new.exclusive, new.gpu_memory_mib, new.isolation)
+        kind = (*need, new.tenant, person.name, new.klass, new.limit_ms, person.given, person.places)
+        return self._committer.accept(Arrival(kind, judge, make))
+
+    def rehearse(self, person: Person, new: NewJob) -> list[Event]:
+        """The events of a submission that is only tried: the same judgement, and nothing is written.
+
+        Called with the books locked, so that the next look at them sees the state it was judged on.
+        """
+        account = run_as(person, self._allow_root)
+        recipe = recipe_of(new, account)
+        self._books.catch_up()
+        state = self._books.state
+        found = _judged(person, new, state)
+        if isinstance(found, Refusal):
+            raise found
+        tenant, whole = found
+        waits = self._dependencies(new, person)
+        spec = owned(spec_of(whole, person, tenant, hash_of(recipe), waits.after), account, state.settings)
+        now_ms = max(self._now_ms(), state.now_ms)
+        return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
+
+    def _dependencies(self, new: NewJob, person: Person) -> Resolved:
+        if not new.dependencies:
+            return Resolved()
+        with self._books.lock:
+            self._books.catch_up()
+            named = look_up(new.dependencies, self._books.state, self._books.store, person.sight.sees)
+        return resolve(new.dependencies, new.array or (), named)
+
+    # -- wishes about jobs ---------------------------------------------------------------------------------------
+
+    def wish(self, person: Person, verb: Verb, texts: Sequence[str]) -> Wish:
+        """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
+        self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
+        if verb is not Verb.CANCEL:
+            # Of cancels there are no more than jobs; other wishes could be made again and again.
+            self._check_room()
+        return Wish(person, verb, texts, self._now_ms)
+
+    def look_up(self, wish: Wish) -> None:
+        """Look up the jobs of a wish about many ids, before its first batch."""
+        wish.look_up(self._books)
+
+    def grant(self, wish: Wish) -> "Future[Sequence[Outcome]]":
+        """Write the next batch of a wish; its outcomes are to be entered in it."""
+        return self._committer.write(wish.write)
+
+    def checkpoint(self, person: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
+        """A running job has saved its work: now, or a moment ago."""
+        self._check_ours("Slurm knows nothing of checkpoints")
+        self._check_room()
+        label = label_of(text)
+
+        def make(draft: Draft) -> dict[str, Any]:
+            records = _seen(person, draft.state, label)
+            if not records:
+                raise Gone(f"there is no live job {label}")
+            if len(records) > 1:
+                raise Impossible(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+            (record,) = records
+            check_owner(person, record)
+            if record.phase is None:
+                raise Impossible(f"job {record.job.label} does not run", "Only a running job saves its work.")
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            at_ms = now_ms if saved_at_ms is None else saved_at_ms
+            if not record.started_ms <= at_ms <= now_ms + CLOCK_SKEW_MS:
+                raise Unacceptable(
+                    f"this attempt did not run at {time_text(at_ms)}: it began at {time_text(record.started_ms)}",
+                    "Leave the time out: then it is now.",
+                )
+            at_ms = min(at_ms, now_ms)
+            if at_ms > record.checkpoint_ms:
+                draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms, person.signature))
+            newest_ms = max(at_ms, record.checkpoint_ms)
+            return {"id": record.id, "label": record.job.label, "checkpoint_ms": newest_ms}
+
+        return self._committer.write(make)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def drain(self, person: Person, node: str, why: str) -> "Future[dict[str, Any]]":
+        """Let nothing new start on a node. What runs there goes on."""
+        return self._node(
+            person, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, person.signature)
+        )
+
+    def resume(self, person: Person, node: str) -> "Future[dict[str, Any]]":
+        """Let a drained node take work again."""
+        return self._node(person, node, lambda at_ms, number: NodeUncordoned(at_ms, number, person.signature))
+
+    def _node(self, person: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
+        self._check_ours("Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume")
+        if not person.may(Action.MANAGE_NODES, ""):
+            raise Forbidden(
+                f"{person.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
+            )
+
+        def make(draft: Draft) -> dict[str, Any]:
+            state = draft.state
+            number = number_of(state, name)
+            wanted = event(max(self._now_ms(), state.now_ms), number)
+            drained = bool(state.nodes.cordoned[number])
+            if drained != isinstance(wanted, NodeCordoned):
+                draft.add(wanted)
+            return {"node": name, "drained": isinstance(wanted, NodeCordoned)}
+
+        return self._committer.write(make)
+
+
+def _seen(person: Person, state: State, label: Label) -> list[JobRecord]:
+    """The live jobs of a label that the person may see."""
+    return [record for record in live(state, label) if person.sight.sees(record.job.spec.tenant)]
+
+
+def _judged(person: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
+    """The tenant of a new job and its resolved ask, or why it is not taken."""
+    new = in_our_words(new, state.settings)
+    tenant = tenant_of(new, person, state)
+    if isinstance(tenant, Refusal):
+        return tenant
+    refusal = (
+        _not_for(person, tenant)
+        or not_theirs(person, tenant, state)
+        or not_one_share_more(person, tenant, state)
+    )
+    if refusal is not None:
+        return refusal
+    whole = concrete(new, state)
+    if isinstance(whole, Refusal):
+        return whole
+    return why_not(whole, person, tenant, state) or (tenant, whole)
+
+
+def _not_for(person: Person, tenant: str) -> Forbidden | None:
+    """Why someone may not submit for a tenant."""
+    if person.may(Action.SUBMIT, tenant):
+        return None
+    return Forbidden(
+        f"{person.name} may not submit for {tenant}: " + ", ".join(map(str, person.rights)),
+        f"Leave the tenant out: it is then {person.home}."
+        if person.home and person.may(Action.SUBMIT, person.home)
+        else "",
+    )

@@ -1,0 +1,471 @@
+"""A new job as someone asks for it, apart from how it was asked: what becomes of it in the log and the blobs."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from gpuyard.control.access.classes import not_their_class
+from gpuyard.control.access.people import Person, RunAs
+from gpuyard.control.access.rights import below
+from gpuyard.control.commands.dependencies import Dependency
+from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
+from gpuyard.control.replica.node_names import numbers_named
+from gpuyard.control.wording import remedies_text
+from gpuyard.core import State
+from gpuyard.core.explain.admission import never, never_paid
+from gpuyard.core.phrases import span
+from gpuyard.durations import duration_text
+from gpuyard.engines.contract import UMASK, Recipe
+from gpuyard.errors import quoted, remedy
+from gpuyard.model import (
+    CATALOGUE,
+    After,
+    Ask,
+    Event,
+    GpuRequest,
+    Isolation,
+    Job,
+    JobHeld,
+    JobSpec,
+    JobState,
+    JobSubmitted,
+    Mig,
+    Milli,
+    Settings,
+    TasksSubmitted,
+    Whole,
+)
+from gpuyard.model.serialise import Plain, to_plain
+from gpuyard.model.units import MILLI, SECOND_MS
+from gpuyard.wire.actions import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """What someone wants to run. Checked for sense by itself already; whether the yard can serve it is judged here."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments, or with a script its arguments alone."""
+    script: str = ""
+    name: str = ""
+    tenant: str = ""
+    klass: str = ""
+    gpus: int = 0
+    """Of each task."""
+    gpu_milli: int = 0
+    """Thousandths of one GPU, instead of whole ones."""
+    mig: str = ""
+    """A MIG profile: `gpus` then counts slices."""
+    gpu_memory_mib: int = 0
+    """GPU memory, instead of a number of GPUs."""
+    isolation: Isolation = Isolation.ANY
+    request: GpuRequest | None = None
+    """What it comes to, once that is settled."""
+    gpu_models: tuple[str, ...] = ()
+    tasks: int = 1
+    cpu_milli: int | None = None
+    """Of each task, like the memory; None: it names no cores."""
+    memory_mib: int = 0
+    limit_ms: int = 0
+    begin_ms: int = 0
+    deadline_ms: int = 0
+    array: tuple[int, ...] | None = None
+    """Indices of an array's tasks; None: it is no array."""
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    umask: int = UMASK
+    stdout: str = ""
+    stderr: str = ""
+    warn_signal: int = 0
+    warn_s: int = 0
+    open_mode: str = ""
+    warn_shell: bool = False
+    slurm_commands: bool = False
+    checkpoint_s: int = 0
+    retries: int = 0
+    requeue: bool = True
+    hold: bool = False
+    clusters: tuple[str, ...] = ()
+    """Clusters that will do, the preferred one first."""
+    pools: tuple[str, ...] = ()
+    partition: str = ""
+    """The names that it has for its pools, where they are not the pools' own."""
+    nodes_max: int = 0
+    nodes_min: int = 0
+    on_nodes: tuple[str, ...] = ()
+    not_nodes: tuple[str, ...] = ()
+    features: tuple[tuple[str, ...], ...] = ()
+    exclusive: bool = False
+    """Whole nodes, shared with no other job."""
+    batch: bool = False
+    """The command runs once, in the first task."""
+    ranks: int = 0
+    dependencies: tuple[Dependency, ...] = ()
+    dependencies_any: bool = False
+    """One of them is enough."""
+    array_limit: int = 0
+    """How many tasks of an array may run at a time; 0: all."""
+
+    @property
+    def ask(self) -> Ask:
+        """Its resources."""
+        return Ask(
+            self.gpu_request,
+            self.tasks,
+            self.counted_milli,
+            self.memory_mib,
+            self.gpu_models,
+            self.pools,
+            self.nodes_max,
+            self.nodes_min,
+            self.on_nodes,
+            self.not_nodes,
+            self.features,
+            self.clusters,
+        )
+
+    @property
+    def counted_milli(self) -> int:
+        """What each task counts of the cores: as much as it names. One that names none and has no GPU counts one.
+
+        A task with a GPU that names none counts none: how many there are is bounded by the GPUs, and on a machine with
+        fewer cores than GPUs, no GPU should stay idle for want of a core that the job did not ask for.
+        """
+        if self.cpu_milli is not None:
+            return self.cpu_milli
+        return 0 if self.gpus or self.gpu_milli or self.mig or self.gpu_memory_mib or self.request else MILLI
+
+    @property
+    def gpu_request(self) -> GpuRequest:
+        """What each task asks of GPUs."""
+        if self.request is not None:
+            return self.request
+        if self.mig:
+            return Mig(max(1, self.gpus), self.mig)
+        return Milli(1, self.gpu_milli) if self.gpu_milli else Whole(self.gpus)
+
+    @property
+    def ids(self) -> int:
+        """How many ids it takes: an array has one of its own and one for each task."""
+        return 1 if self.array is None else 1 + len(self.array)
+
+
+def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
+    """How to run it, as the blob that is kept."""
+    recipe = Recipe(
+        argv=new.command,
+        script=new.script,
+        env=new.env | _array_variables(new.array),
+        cwd=new.cwd,
+        umask=new.umask,
+        stdout=new.stdout,
+        stderr=new.stderr,
+        uid=runs_as.uid,
+        gid=runs_as.gid,
+        user=runs_as.user,
+        warn_signal=new.warn_signal,
+        warn_ms=new.warn_s * SECOND_MS,
+        open_mode=new.open_mode,
+        warn_shell=new.warn_shell,
+        slurm_commands=new.slurm_commands,
+        batch=new.batch,
+        ranks=new.ranks or (new.tasks if new.batch else 0),
+    )
+    return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
+
+
+def _array_variables(indices: tuple[int, ...] | None) -> dict[str, str]:
+    """What Slurm tells each task of an array about all of them. (Of a list at even distances, 1,4,7, Slurm calls the
+    step 1; here it is like the range 1-7:3, whose tasks are the same.)"""
+    if not indices:
+        return {}
+    found = sorted(indices)
+    steps = {after - before for before, after in pairwise(found)}
+    return {
+        "SLURM_ARRAY_TASK_COUNT": str(len(found)),
+        "SLURM_ARRAY_TASK_MIN": str(found[0]),
+        "SLURM_ARRAY_TASK_MAX": str(found[-1]),
+        "SLURM_ARRAY_TASK_STEP": str(steps.pop() if len(steps) == 1 else 1),
+    }
+
+
+def hash_of(blob: bytes) -> str:
+    """The name under which a blob is kept."""
+    return hashlib.sha256(blob).hexdigest()
+
+
+def spec_of(new: NewJob, person: Person, tenant: str, recipe: str, after: tuple[After, ...] = ()) -> JobSpec:
+    """What the scheduler needs to know of it."""
+    return JobSpec(
+        tenant=tenant,
+        ask=new.ask,
+        klass=new.klass,
+        name=new.name,
+        checkpoint_ms=new.checkpoint_s * SECOND_MS,
+        user=person.name,
+        recipe=recipe,
+        retries=new.retries,
+        requeue=new.requeue,
+        after=after,
+        after_one=new.dependencies_any,
+        partition=new.partition,
+    )
+
+
+def owned(spec: JobSpec, account: RunAs, settings: Settings) -> JobSpec:
+    """The spec with the owner of its share, where the shares of a GPU belong to one user: the one it runs as."""
+    request = spec.ask.gpus
+    if settings.mps_users != "one" or not isinstance(request, Milli) or not account.user:
+        # A yard of an ordinary user runs everything as that one.
+        return spec
+    return replace(spec, ask=replace(spec.ask, gpus=replace(request, user=account.user)))
+
+
+def events_of(
+    new: NewJob, spec: JobSpec, first_id: int, now_ms: int, own: Mapping[int, tuple[After, ...]]
+) -> Sequence[Event]:
+    """The lines of the log that accept it. `own` are dependencies of single tasks of an array, by index."""
+    times = (now_ms, new.limit_ms, new.deadline_ms, new.begin_ms)
+    if new.array is None:
+        submitted = JobSubmitted(now_ms, Job(first_id, spec, *times))
+        return [submitted, JobHeld(now_ms, first_id)] if new.hold else [submitted]
+    events, start = [], 0
+    while start < len(new.array):
+        indices = new.array[start : start + TASKS_TOGETHER]
+        waits = tuple([own.get(index, ()) for index in indices]) if own else ()
+        beside = _in_step(waits)
+        if beside:
+            waits = ()
+        elif waits:
+            indices, waits = indices[:TASKS_WITH_OWN], waits[:TASKS_WITH_OWN]
+        job = Job(first_id + 1 + start, spec, *times, array_id=first_id, array_index=indices[0])
+        events.append(TasksSubmitted(now_ms, job, indices, waits, beside, new.array_limit, new.hold))
+        start += len(indices)
+    return events
+
+
+def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
+    """What the first task waits for, where each task waits for the job beside: of `aftercorr`, nearly always."""
+    first = waits[0] if waits else ()
+    for place, each in enumerate(waits):
+        if len(each) != len(first):
+            return ()
+        for one, other in zip(first, each, strict=True):
+            if (
+                other.job_id != one.job_id + place
+                or other.kind is not one.kind
+                or other.delay_ms
+                or other.tasks
+            ):
+                return ()
+    return first
+
+
+def reply_of(new: NewJob, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
+    """What is answered, and answered again to a repetition."""
+    reply = {
+        "id": first_id,
+        "label": str(first_id),
+        "name": new.name,
+        "tenant": tenant,
+        "user": person.name,
+        "state": JobState.PENDING.value,
+        "submitted_ms": now_ms,
+    }
+    if new.array is not None:
+        reply |= {"array": True, "tasks": len(new.array), "first_task_id": first_id + 1}
+    return reply
+
+
+def in_our_words(new: NewJob, settings: Settings) -> NewJob:
+    """The job with pools, tenant and class by their own names, where it has those that scripts have for them."""
+    if not (settings.partitions or settings.accounts or settings.qos):
+        return new
+    pools = [pool for name in new.pools for pool in settings.partitions.get(name, (name,))]
+    return replace(
+        new,
+        pools=tuple(dict.fromkeys(pools)),
+        partition=",".join(new.pools) if any([name in settings.partitions for name in new.pools]) else "",
+        tenant=settings.accounts.get(new.tenant, new.tenant),
+        klass=settings.qos.get(new.klass, new.klass),
+    )
+
+
+def tenant_of(new: NewJob, person: Person, state: State) -> str | Refusal:
+    """The tenant of a job: the one that was named, else the user's own, else the user's name if there are none."""
+    known = [tenant.path for tenant in state.settings.tenants]
+    if not new.tenant and person.home:
+        return person.home
+    if not known:
+        return new.tenant or person.name
+    if new.tenant:
+        if not person.sight.whole or new.tenant.split("/")[0] in {path.split("/")[0] for path in known}:
+            # A person with sight of a part of the yard gets the same words whether or not there is such a tenant.
+            return new.tenant
+        named = [path for path in known if person.sight.knows(path)]
+        choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
+        return Unacceptable(
+            f"unknown tenant {quoted(new.tenant)}; {remedy(new.tenant, choice, 'tenants')}",
+            f"Tenants are in yard.yaml; below one of them your name is free: '{(choice or known)[0]}/{person.name}'. "
+            + _MAPPED.format("accounts"),
+        )
+    found = _own_tenant(known, person)
+    if found:
+        return found
+    if _held_to(person) and not person.places:
+        return _no_place(person, known[0])
+    seen = [path for path in known if person.sight.knows(path)]
+    open_to = [path for path in seen if person.may(Action.SUBMIT, path)] or seen or ["TENANT"]
+    several = (
+        "several tenants are called like you" if _called_like(known, person) else "this yard has several"
+    )
+    return Unacceptable(
+        f"the job names no tenant, and {several}: {', '.join(open_to[:_NAMED_MAX])}",
+        f"Name the tenant it counts for: --tenant {open_to[0]}/{person.name}; for good, set YARD_TENANT or `tenant:` "
+        "in ~/.config/gpuyard/defaults.yaml.",
+    )
+
+
+def not_theirs(person: Person, tenant: str, state: State) -> Forbidden | None:
+    """Why a user of the machine, without `--auth`, may not submit for a tenant: each one more would be a share more."""
+    if not _held_to(person):
+        return None
+    known = [each.path for each in state.settings.tenants]
+    places = person.places or _by_name(known, person)
+    if any([below(tenant, place) for place in places]):
+        return None
+    if not places:
+        return _no_place(person, tenant)
+    return Forbidden(
+        f"{person.name} may not submit for {tenant}: {person.name} has {', '.join(places)} here",
+        "Leave the tenant out, or ask an administrator: `auth.users` in yard.yaml says who has which.",
+    )
+
+
+def not_one_share_more(person: Person, tenant: str, state: State) -> Forbidden | None:
+    """Why a user may not submit for a name that yard.yaml does not have: it has had nothing, and so would come first.
+
+    A user has one such name below each tenant: their own. What is below that divides their own share.
+    """
+    if (person.given is None and not person.places) or person.admin or person.may(Action.MAKE_TOKEN, tenant):
+        return None
+    known = [each.path for each in state.settings.tenants]
+    own = [person.home, *[f"{path}/{person.own}" for path in known], *([] if known else [person.own])]
+    if tenant in known or any([place and below(tenant, place) for place in own]):
+        return None
+    return Forbidden(
+        f"{person.name} may not submit for {tenant}: "
+        "yard.yaml has no such tenant, and a new name would be a share more",
+        (f"Leave the tenant out: it is then {person.home}. " if person.home else "")
+        + "An administrator adds more under `tenants` in yard.yaml.",
+    )
+
+
+def _held_to(person: Person) -> bool:
+    """Whether someone is held to the tenants that are theirs: with `--auth` their rights say the same."""
+    return person.given is None and not person.admin
+
+
+def _by_name(known: Sequence[str], person: Person) -> list[str]:
+    """The tenants of a user that yard.yaml does not name: of the user's name, or below the only tenant there is."""
+    if not known:
+        return [person.name]
+    return _called_like(known, person) or [own for own in (_own_tenant(known, person),) if own]
+
+
+def _no_place(person: Person, tenant: str) -> Forbidden:
+    return Forbidden(
+        f"yard.yaml gives {person.name} no tenant",
+        f"An administrator adds `{person.name}: {{tenant: {tenant}}}` to `auth.users` in yard.yaml, and applies it.",
+    )
+
+
+def home_of(person: Person, state: State) -> str:
+    """The tenant of someone's jobs that name none; empty: there is none, and such jobs are refused."""
+    found = tenant_of(NewJob(), person, state)
+    return found if isinstance(found, str) else ""
+
+
+def _called_like(known: Sequence[str], person: Person) -> list[str]:
+    return [path for path in known if path.rpartition("/")[2] == person.name]
+
+
+def _own_tenant(known: Sequence[str], person: Person) -> str:
+    """The one tenant of the user's own name, or below the only tenant that there is; empty: that is not one."""
+    own = _called_like(known, person)
+    if own:
+        return own[0] if len(own) == 1 else ""
+    leaves = [path for path in known if not any(other.startswith(f"{path}/") for other in known)]
+    return f"{leaves[0]}/{person.name}" if len(leaves) == 1 else ""
+
+
+def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal | None:
+    """Why this yard could never run it; None if it could."""
+    if new.klass and new.klass not in state.classes:
+        names = [*state.classes, *state.settings.qos]
+        return Unacceptable(
+            f"unknown class {quoted(new.klass)}; {remedy(new.klass, names, 'classes')}", _MAPPED.format("qos")
+        )
+    there = [name for name in state.models if name]
+    named = [*CATALOGUE, *[model.name for model in state.settings.gpu_models], *there]
+    for model in new.gpu_models:
+        if model not in named:
+            choice = remedy(model, there or named, "GPU models here")
+            return Unacceptable(f"unknown GPU model {quoted(model)}; {choice}")
+    clusters = sorted({node.cluster for node in state.nodes.node})
+    for cluster in new.clusters:
+        if cluster not in clusters:
+            return Unacceptable(f"unknown cluster {quoted(cluster)}; {remedy(cluster, clusters, 'clusters')}")
+    pools = sorted({node.pool for node in state.nodes.node})
+    for pool in new.pools:
+        if pool not in pools:
+            known = remedy(pool, [*pools, *state.settings.partitions], "pools")
+            return Unacceptable(f"unknown pool {quoted(pool)}; {known}", _MAPPED.format("partitions"))
+    unknown = _unknown_names(new, state)
+    if unknown is not None:
+        return unknown
+    klass = state.klass_of(new.klass)
+    closed = not_their_class(klass, tenant, person.name, state.settings)
+    if closed is not None:
+        return closed
+    if new.limit_ms > klass.limit_ms:
+        return Unacceptable(
+            f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
+            f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
+        )
+    spec = spec_of(new, person, tenant, "")
+    reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
+    if reason is None:
+        return None
+    change = f"What would change it: {remedies_text(reason.lifted_by)}."
+    return CouldNever(f"it could never start: {reason.text}", change)
+
+
+def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:
+    """A node or a feature that is not there."""
+    for name in (*new.on_nodes, *new.not_nodes):
+        if not numbers_named(state, name):
+            known = [name for _cluster, name in state.node_number]
+            return Unacceptable(f"unknown node {quoted(name)}; {remedy(name, known, 'nodes')}")
+    if not new.features:
+        return None
+    there = sorted({feature for node in state.nodes.node for feature in node.features})
+    for group in new.features:
+        if not set(group) & set(there):
+            text = " or ".join([quoted(feature) for feature in group])
+            return Unacceptable(
+                f"no node has the feature {text}; {remedy(group[0], there, 'features')}",
+                "Features are in yard.yaml, under 'features' of a pool or a cluster.",
+            )
+    return None
+
+
+TASKS_TOGETHER = 500
+"""Tasks of an array in one line of the log: a line is folded at one go."""
+TASKS_WITH_OWN = 100
+"""The same where tasks have dependencies of their own: these are read and folded one by one."""
+_NAMED_MAX = 6
+"""How many tenants a message names."""
+_MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."

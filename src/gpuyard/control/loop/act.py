@@ -1,0 +1,183 @@
+"""What is to be done about the world, from the state and the last reports: what should be so and is not.
+
+There is no list of things to do that could be lost in a crash. An attempt that is committed and that the engine does
+not know is to be started, under the same key, however often; one that is stopping and not gone is to be stopped.
+"""
+
+from collections import Counter
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from gpuyard.control.replica.attempt_keys import attempt_of, key_of
+from gpuyard.core import State
+from gpuyard.core.fleet.bits import positions
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.engines.contract import Launch, Part, Phase, Recipe, Report, StopRequest
+from gpuyard.engines.partition_names import named
+from gpuyard.model import AttemptState, Outcome, StopCause, Verb
+from gpuyard.model.units import NO_LIMIT_MS
+
+FIRST_RETRY_MS = 1_000
+MAX_RETRY_MS = 30_000
+"""The first and the longest wait before an unanswered call is repeated; each wait is twice the one before."""
+PUT_OFF_MS = 5_000
+"""The wait before a call that the engine put off is repeated."""
+AT_ONCE_MIN, AT_ONCE_MAX = 4, 32
+"""Attempts that an engine is asked to start, to stop or to forget in one call: as many as take little time."""
+ACT_NS = 30_000_000
+"""How long such a call may take, about, and how long a step acts, at least: what came in meanwhile is then decided on
+before the rest is done."""
+ALONE_NS = 8 * ACT_NS
+"""The same while only one user's attempts start: no other user waits, and each step has a cost."""
+OTHERS_MS = 10_000
+"""How long after a start a user counts as one whose attempts start."""
+
+
+@dataclass(slots=True)
+class RetryPace:
+    """When each call was last made, so that one that does not help is not made again and again."""
+
+    _next_ms: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def due(self, what: str, key: str, now_ms: int) -> bool:
+        """Whether a call may be made now. Clocks may be set back, so a wait that looks too long is over."""
+        at_ms, wait_ms = self._next_ms.get((what, key), (0, 0))
+        return now_ms >= at_ms or at_ms - now_ms > wait_ms
+
+    def made(self, what: str, key: str, now_ms: int) -> None:
+        """It was made: not again before its time."""
+        _at_ms, before_ms = self._next_ms.get((what, key), (0, 0))
+        wait_ms = min(MAX_RETRY_MS, max(FIRST_RETRY_MS, 2 * before_ms))
+        self._next_ms[what, key] = (now_ms + wait_ms, wait_ms)
+
+    def put_off(self, what: str, key: str, now_ms: int) -> None:
+        """It was made and is to be made again before long: nothing is wrong with it."""
+        self._next_ms[what, key] = (now_ms + PUT_OFF_MS, PUT_OFF_MS)
+
+    def forget(self, alive: set[str]) -> None:
+        """Only these attempts are still of interest."""
+        self._next_ms = {at: when for at, when in self._next_ms.items() if at[1] in alive}
+
+
+@dataclass(slots=True)
+class Todo:
+    """Calls to make, in this order."""
+
+    halts: list[StopRequest] = field(default_factory=list)
+    suspend: list[str] = field(default_factory=list)
+    resume: list[str] = field(default_factory=list)
+    starts: list[JobRecord] = field(default_factory=list)
+    forget: list[str] = field(default_factory=list)
+
+
+def todo(
+    live: Mapping[str, JobRecord],
+    reports: Mapping[str, Report],
+    lost: Container[str],
+    pace: RetryPace,
+    now_ms: int,
+) -> Todo:
+    """What the world lacks of these attempts, as far as the last reports show. Those without a report are left alone.
+
+    Those that have been unknown for too long, `lost`, are stopped, so that they cannot turn up later. Users take turns.
+    """
+    found = Todo()
+    stops, starts, keys = [], [], {}
+    for key, record in live.items():
+        report = reports.get(key)
+        if report is None or report.phase is Phase.ENDED:
+            continue
+        if record.phase is AttemptState.STOPPING or key in lost:
+            if pace.due("stop", key, now_ms):
+                stops.append(record)
+                keys[record.id] = key
+        elif record.phase is AttemptState.STARTING and report.phase is Phase.UNKNOWN:
+            if pace.due("start", key, now_ms):
+                starts.append(record)
+        elif report.phase is Phase.RUNNING and _frozen(record) and pace.due("suspend", key, now_ms):
+            found.suspend.append(key)
+        elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
+            found.resume.append(key)
+    found.halts = [
+        StopRequest(keys[record.id], _outcome(record), _grace_ms(record)) for record in by_turns(stops)
+    ]
+    found.starts = by_turns(starts)
+    return found
+
+
+def by_turns(records: list[JobRecord]) -> list[JobRecord]:
+    """The first of each user, then the second of each, and so on, and in each turn those of users with few before those
+    of users with many: a user with one is among the first, however many others have.
+    """
+    before: Counter[str] = Counter()
+    turn = {}
+    for record in records:
+        turn[record.id] = before[record.job.spec.user]
+        before[record.job.spec.user] += 1
+    if len(before) < 2:
+        return records
+    return sorted(records, key=lambda record: (turn[record.id], before[record.job.spec.user], record.id))
+
+
+def strays(
+    yard: str, owned: Container[str], listing: Mapping[str, Report], pace: RetryPace, now_ms: int
+) -> tuple[list[StopRequest], list[str]]:
+    """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
+    halts, over = [], []
+    for key, report in listing.items():
+        if key in owned or attempt_of(yard, key) is None:
+            continue
+        if report.phase is Phase.ENDED:
+            over.append(key)
+        elif report.phase is not Phase.UNKNOWN and pace.due("stop", key, now_ms):
+            halts.append(StopRequest(key, Outcome.CANCELLED, 0))
+    return halts, over
+
+
+def _frozen(record: JobRecord) -> bool:
+    """Whether an attempt should stand still."""
+    if record.wanted is Verb.SUSPEND:
+        return True
+    return record.phase is AttemptState.SUSPENDED and record.wanted is not Verb.CONTINUE
+
+
+def _thaws(record: JobRecord) -> bool:
+    """Whether it was asked to go on. What others froze stays: an administrator of the cluster may have a reason."""
+    return record.wanted is Verb.CONTINUE
+
+
+def _outcome(record: JobRecord) -> Outcome:
+    return Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
+
+
+def _grace_ms(record: JobRecord) -> int:
+    return record.klass.grace_ms
+
+
+def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch:
+    """The start of a job's current attempt."""
+    job, spec = record.job, record.job.spec
+    nodes = state.nodes.node
+    pool = nodes[record.grants[0].node].pool
+    parts = [
+        Part(nodes[g.node].name, positions[g.gpus], g.milli, g.cpu_milli, g.memory_mib, g.tasks, g.slices)
+        for g in record.grants
+    ]
+    return Launch(
+        key=key_of(yard, record),
+        job_id=job.id,
+        attempt=record.attempt,
+        label=job.label,
+        name=spec.name,
+        recipe=recipe,
+        parts=tuple(parts),
+        limit_ms=0 if record.limit_ms >= NO_LIMIT_MS else record.limit_ms,
+        grace_ms=_grace_ms(record),
+        restarts=record.attempt - 1,
+        array_id=job.array_id,
+        array_index=job.array_index,
+        cluster=nodes[record.grants[0].node].cluster,
+        partition=named(pool, spec.partition or ",".join(spec.ask.pools), state.settings.partitions),
+        account=spec.tenant,
+        qos=record.klass.name,
+    )

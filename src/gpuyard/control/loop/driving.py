@@ -1,0 +1,478 @@
+"""One cluster's part of the loop: ask its engine, say what was seen, and do there what should be so and is not.
+
+A driver knows neither threads nor other clusters, and takes the time as an argument. It looks (`look`), which writes
+nothing; the controller writes down what was seen and decides; then it acts (`act`). In between the log may go on: what
+a driver has to know of that it reads from the books, so nothing is lost if it dies between any two lines.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from gpuyard.control.loop.act import (
+    ACT_NS,
+    ALONE_NS,
+    AT_ONCE_MAX,
+    AT_ONCE_MIN,
+    OTHERS_MS,
+    RetryPace,
+    Todo,
+    launch,
+    strays,
+    todo,
+)
+from gpuyard.control.loop.compare import Difference, compare
+from gpuyard.control.loop.layouts import LayoutKeeper
+from gpuyard.control.loop.memory import Witness
+from gpuyard.control.loop.observe import by_key, refused
+from gpuyard.control.replica.attempt_keys import key_of
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.core import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.engines.contract import (
+    Answer,
+    Engine,
+    EngineError,
+    NodeReport,
+    Phase,
+    Recipe,
+    Reply,
+    Report,
+    Stale,
+    StopRequest,
+)
+from gpuyard.model import Capability, Event, Node, Outcome
+from gpuyard.model.serialise import from_plain
+
+T = TypeVar("T")
+LOST_MS = 60_000
+"""How long an engine may not know an attempt before it counts as lost, is stopped for good and waits again."""
+NODES_EVERY_MS = 10_000
+"""How often capacity and health are looked at."""
+LISTING_EVERY_MS = 30_000
+"""How often everything the engine knows is recounted, to find what nobody owns."""
+
+
+@dataclass(slots=True)
+class Sighting:
+    """What the engine of a cluster said, and as of which event it was asked.
+
+    Nothing follows from it for attempts that were committed later: they are not in it.
+    """
+
+    cluster: str
+    seq: int = 0
+    """The last event in the log when the engine was asked."""
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    attempts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Job and attempt of each report."""
+    barred: Set[str] = frozenset()
+    """Attempts that the engine does not know and that will never run."""
+    overdue: Set[str] = frozenset()
+    """Attempts that the engine has not known for too long."""
+    nodes: Sequence[NodeReport] | None = None
+    """Every node that the engine has; None: it was not asked, or did not answer."""
+    able: frozenset[Capability] = frozenset()
+    """What the engine can do; only with `nodes`."""
+    errors: Sequence[str] = ()
+    """Calls that came to no answer."""
+
+    @property
+    def heard(self) -> bool:
+        """Whether the engine answers."""
+        return self.nodes is not None or not self.errors
+
+
+@dataclass(slots=True)
+class Deeds:
+    """What came of acting."""
+
+    events: list[Event] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Calls that came to no answer. They are made again."""
+    more: bool = False
+    """Whether attempts wait to be started, stopped or forgotten the next time."""
+
+
+class Driver:
+    """A leader's observer and actor for one engine."""
+
+    def __init__(
+        self,
+        books: Books,
+        cluster: str,
+        engine: Engine,
+        epoch: int,
+        others: Set[str] = frozenset(),
+        *,
+        lost_ms: int = LOST_MS,
+        stopwatch_ns: Callable[[], int] = lambda: 0,
+        witness: Witness | None = None,
+    ) -> None:
+        """`others` are the clusters of other engines. Without any, every node and attempt is this engine's."""
+        self.books = books
+        self.cluster = cluster
+        self.engine = engine
+        self.others = others
+        self.epoch = epoch
+        self.yard = books.store.yard
+        self.difference = Difference()
+        """What the last recount found."""
+        self.late: dict[str, str] = {}
+        """Attempts whose start came to nothing yet, or whose end does not come, and why."""
+        self._witness = witness
+        """Tells the engine's folder how far the log has come; None: it remembers nothing, as in a simulation."""
+        self._lost_ms = lost_ms
+        self._stopwatch_ns = stopwatch_ns
+        self._until_ns = 0
+        """Until when this step acts, by the stopwatch."""
+        self._at_least = AT_ONCE_MAX
+        """How many attempts the engine is given in one call at least, if there are so many."""
+        self._starters: dict[str, int] = {}
+        """Users whose attempts are being started, and when that last was so."""
+        self._each_ns: dict[str, int] = {}
+        """How long the engine took for an attempt when it was last asked, by what it was asked for."""
+        self._pace = RetryPace()
+        self._reports: Mapping[str, Report] = {}
+        """What the engine said since this driver last acted."""
+        self._unasked: dict[str, None] = {}
+        """Attempts that this leader decided to start and has not asked the engine for: nobody else can have."""
+        self._unknown_since: dict[str, int] = {}
+        self._barred: set[str] = set()
+        """Attempts that will not run from now on: the engine promised it, or was never asked for them."""
+        self._keys: dict[tuple[int, int], str] = {}
+        """Names of live attempts, by job and attempt."""
+        self._over: dict[str, None] = {}
+        """Attempts whose ends are in the log, to be forgotten by the engine."""
+        self._names: frozenset[str] = frozenset()
+        """Nodes that the engine last reported."""
+        self._keeper = LayoutKeeper(books, engine, epoch, self._pace, stopwatch_ns, self._has)
+        self._nodes_ms: int | None = None
+        self._listing_ms: int | None = None
+        with books.lock:
+            books.catch_up()
+            self._live(books.state)
+            # Earlier leaders may have asked for these.
+            self._unasked.clear()
+
+    # -- what the log has ----------------------------------------------------------------------------------------
+
+    def _has(self, node: Node) -> bool:
+        """Whether a node is this cluster's. One of a cluster that no engine has any more goes by its name."""
+        if not self.others or node.cluster == self.cluster:
+            return True
+        return node.cluster not in self.others and node.name in self._names
+
+    def _live(self, state: State) -> dict[str, JobRecord]:
+        """The live attempts of this cluster by key. Called with the books' lock.
+
+        One that is new was committed by this leader, as no other one can; one that is gone has its end in the log.
+        """
+        live: dict[str, JobRecord] = {}
+        before, keys, kept = self._keys, {}, 0
+        nodes, alone = state.nodes.node, not self.others
+        for record in state.running.values():
+            if alone or self._has(nodes[record.grants[0].node]):
+                at = (record.id, record.attempt)
+                key = before.get(at)
+                if key is None:
+                    key = key_of(self.yard, record)
+                    self._unasked[key] = None
+                else:
+                    kept += 1
+                keys[at] = key
+                live[key] = record
+        if kept < len(before):
+            for key in before.values():
+                if key not in live:
+                    # Only an end that is in the log may be forgotten by the engine.
+                    self._over[key] = None
+                    self._unasked.pop(key, None)
+        self._keys = keys
+        return live
+
+    def withdraw(self, state: State) -> list[JobRecord]:
+        """Attempts that the engine was never asked for and never will be. Called with the books' lock."""
+        live = self._live(state)
+        found = [key for key in self._unasked if key in live]
+        self._barred.update(found)
+        self._unasked.clear()
+        return [live[key] for key in found]
+
+    # -- look ----------------------------------------------------------------------------------------------------
+
+    def look(self, now_ms: int) -> Sighting:
+        """Ask the engine how its attempts and, now and then, its nodes are. Writes nothing."""
+        books = self.books
+        with books.lock:
+            books.catch_up()
+            seq = books.seq
+            live = self._live(books.state)
+            keys = [key for key in live if key not in self._unasked]
+            attempts = {key: (live[key].id, live[key].attempt) for key in keys}
+        seen = Sighting(self.cluster, seq, attempts=attempts)
+        errors: list[str] = []
+        if keys:
+            try:
+                seen.reports = by_key(self.engine.status(keys))
+            except Stale:
+                raise
+            except EngineError as error:
+                errors.append(f"status: {error}")
+        if self._lost_a_place(seen.reports):
+            self._nodes_ms = None
+        self._look_at_nodes(seen, errors, now_ms)
+        self._consider(seen, now_ms)
+        self._reports = seen.reports
+        seen.errors = errors
+        return seen
+
+    def _lost_a_place(self, reports: Mapping[str, Report]) -> bool:
+        """Whether an attempt ended for its node's sake: what is decided next should know how the nodes stand."""
+        gone = [key for key, report in reports.items() if report.outcome in _FOR_THE_NODE]
+        if not gone:
+            return False
+        with self.books.lock:
+            told = {key_of(self.yard, r) for r in self.books.state.running.values() if r.cause is not None}
+        return any([key not in told for key in gone])
+
+    def _look_at_nodes(self, seen: Sighting, errors: list[str], now_ms: int) -> None:
+        if self._nodes_ms is not None and 0 <= now_ms - self._nodes_ms < NODES_EVERY_MS:
+            return
+        try:
+            found = self.engine.nodes()
+        except EngineError as error:
+            errors.append(f"nodes: {error}")
+            return
+        self._nodes_ms = now_ms
+        self._names = frozenset([report.node.name for report in found])
+        seen.nodes, seen.able = found, self.engine.capabilities
+
+    def _consider(self, seen: Sighting, now_ms: int) -> None:
+        """An attempt that the engine does not know is stopped for good after a while, and only then taken for gone."""
+        barred, overdue = set(), set()
+        for key, report in seen.reports.items():
+            if report.phase is Phase.ENDED:
+                continue
+            if report.phase is not Phase.UNKNOWN:
+                self._unknown_since.pop(key, None)
+                if report.why:
+                    self.late[key] = report.why
+                else:
+                    self.late.pop(key, None)
+            elif key in self._barred:
+                barred.add(key)
+            elif now_ms - self._unknown_since.setdefault(key, now_ms) >= self._lost_ms:
+                # It was asked for again and again, and the engine says yes and never shows it.
+                overdue.add(key)
+        seen.barred, seen.overdue = barred, overdue
+
+    # -- act -----------------------------------------------------------------------------------------------------
+
+    def act(self, now_ms: int, began_ns: int) -> Deeds:
+        """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
+        deeds, books = Deeds(), self.books
+        with books.lock:
+            books.settle()
+            live = self._live(books.state)
+            seen = {**self._reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
+            late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
+            wanted = todo(live, seen, frozenset(late), self._pace, now_ms)
+        self._reports = {}
+        self._set_time(wanted, now_ms, began_ns)
+        self._by_pieces("stop", wanted.halts, lambda halts: self._stop(halts, now_ms, deeds), deeds)
+        self._freeze(wanted, now_ms, deeds)
+        self._keep_layouts(now_ms, deeds)
+        self._by_pieces("start", wanted.starts, lambda records: self._start(records, now_ms, deeds), deeds)
+        self._by_pieces("forget", list(self._over), lambda keys: self._forget(keys, deeds), deeds)
+        self._recount(deeds, now_ms)
+        deeds.more = deeds.more or bool(self._over)
+        return deeds
+
+    def _commit(self, events: list[Event], deeds: Deeds) -> None:
+        """Write what the engine answered; what has been overtaken while it was being asked is left out."""
+
+        def make(draft: Draft) -> None:
+            for event in events:
+                draft.offer(event)
+
+        deeds.events += self.books.commit(self.epoch, make)
+
+    def _set_time(self, wanted: Todo, now_ms: int, began_ns: int) -> None:
+        """How long this step acts: not long while attempts of several users start, and yet as long as it looked."""
+        self._starters |= dict.fromkeys([record.job.spec.user for record in wanted.starts], now_ms)
+        self._starters = {user: ms for user, ms in self._starters.items() if abs(now_ms - ms) < OTHERS_MS}
+        several = len(self._starters) > 1
+        self._at_least = AT_ONCE_MIN if several else AT_ONCE_MAX
+        acts_ns = self._stopwatch_ns()
+        self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, acts_ns - began_ns)
+
+    def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], deeds: Deeds) -> None:
+        """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the
+        engine does not answer; on the first few in any case.
+        """
+        done = 0
+        while done < len(items):
+            began_ns = self._stopwatch_ns()
+            left_ns = self._until_ns - began_ns
+            if done and left_ns <= 0:
+                deeds.more = True
+                return
+            each_ns = self._each_ns.get(what, left_ns)
+            fit = left_ns // each_ns if each_ns else AT_ONCE_MAX
+            some = items[done : done + max(self._at_least, min(AT_ONCE_MAX, fit))]
+            if not act(some):
+                return
+            done += len(some)
+            self._each_ns[what] = (self._stopwatch_ns() - began_ns) // len(some)
+
+    def _forget(self, keys: list[str], deeds: Deeds) -> bool:
+        if not self._try("forget", deeds, lambda: self.engine.forget(self.epoch, keys)):
+            return False
+        self._barred.difference_update(keys)
+        for key in keys:
+            del self._over[key]
+            self._unknown_since.pop(key, None)
+            self.late.pop(key, None)
+        return True
+
+    def _stop(self, halts: list[StopRequest], now_ms: int, deeds: Deeds) -> bool:
+        """Whether the engine answered."""
+        with self.books.lock:
+            # Nobody can have started these but us, and we will not: the engine need not know.
+            never = [halt.key for halt in halts if halt.key in self._unasked]
+            self._barred.update(never)
+            for key in never:
+                del self._unasked[key]
+        halts = [halt for halt in halts if halt.key not in never]
+        if not halts:
+            return True
+        for halt in halts:
+            self._pace.made("stop", halt.key, now_ms)
+        try:
+            replies = self.engine.stop(self.epoch, halts)
+        except Stale:
+            raise
+        except EngineError as error:
+            deeds.errors.append(f"stop: {error}")
+            return False
+        for halt, reply in zip(halts, replies, strict=True):
+            if reply.answer is Answer.BARRED:
+                self._barred.add(halt.key)
+            elif reply.answer is not Answer.DONE:
+                deeds.errors.append(f"stop {halt.key}: {reply.why or reply.answer.value}")
+        return True
+
+    def _freeze(self, wanted: Todo, now_ms: int, deeds: Deeds) -> None:
+        for what, keys, call in (
+            ("suspend", wanted.suspend, self.engine.suspend),
+            ("resume", wanted.resume, self.engine.resume),
+        ):
+            if keys:
+                for key in keys:
+                    self._pace.made(what, key, now_ms)
+                self._try(what, deeds, lambda call=call, keys=keys: call(self.epoch, keys))  # type: ignore[misc]
+
+    def _keep_layouts(self, now_ms: int, deeds: Deeds) -> None:
+        news, errors = self._keeper.step(now_ms)
+        deeds.errors += errors
+        if news:
+            holds = self._keeper.holds
+
+            def make(draft: Draft) -> None:
+                for event in [each for each in news if holds(draft.state, each)]:
+                    draft.offer(event)
+
+            deeds.events += self.books.commit(self.epoch, make)
+
+    def _start(self, records: list[JobRecord], now_ms: int, deeds: Deeds) -> bool:
+        """Whether the engine answered."""
+        launches, ends = [], []
+        recipes = self._recipes(records)
+        with self.books.lock:
+            state = self.books.state
+            for record in records:
+                recipe = recipes.get(record.job.spec.recipe)
+                key = self._keys.get((record.id, record.attempt), "")
+                if record.id not in state.running or not key or key in self._barred:
+                    # It has ended meanwhile, or is to start elsewhere.
+                    continue
+                if recipe is None:
+                    ends.append(refused(record, "how to run it was deleted", now_ms))
+                else:
+                    launches.append((record, launch(self.yard, state, record, recipe)))
+                    self._pace.made("start", key, now_ms)
+                    self._unasked.pop(key, None)
+            last_job_id = state.last_job_id
+        replies: list[Reply] = []
+        answered = True
+        if launches:
+            if self._witness is not None:
+                self._witness.tell(self.books.seq, last_job_id, now_ms, starts=True)
+            try:
+                replies = self.engine.start(self.epoch, [wanted for _record, wanted in launches])
+            except Stale:
+                raise
+            except EngineError as error:
+                deeds.errors.append(f"start: {error}")
+                answered = False
+        for (record, wanted), reply in zip(launches, replies, strict=False):
+            if reply.answer is Answer.REFUSED:
+                ends.append(refused(record, reply.why, now_ms))
+            elif reply.answer in (Answer.UNSURE, Answer.LATER):
+                deeds.errors.append(f"start {wanted.key}: {reply.why}")
+                self.late[wanted.key] = reply.why
+            if reply.answer is Answer.LATER:
+                # It is not lost, however long it takes: the engine knows what it waits for.
+                self._unknown_since.pop(wanted.key, None)
+                self._pace.put_off("start", wanted.key, now_ms)
+        if ends:
+            self._commit(ends, deeds)
+        return answered
+
+    def _recipes(self, records: list[JobRecord]) -> dict[str, Recipe]:
+        """The recipes of these jobs, by name, read in one query; recipes that were deleted are left out."""
+        names = dict.fromkeys([record.job.spec.recipe for record in records])
+        found = self.books.store.blobs([name for name in names if name])
+        recipes = {name: from_plain(Recipe, json.loads(body)) for name, body in found.items()}
+        return {"": Recipe(), **recipes}
+
+    def _try(self, what: str, deeds: Deeds, call: Callable[[], object]) -> bool:
+        try:
+            call()
+        except Stale:
+            raise
+        except EngineError as error:
+            deeds.errors.append(f"{what}: {error}")
+            return False
+        return True
+
+    # -- recount -------------------------------------------------------------------------------------------------
+
+    def _recount(self, deeds: Deeds, now_ms: int) -> None:
+        """Look at everything the engine knows: stop what nobody owns, forget what is over."""
+        if self._listing_ms is not None and 0 <= now_ms - self._listing_ms < LISTING_EVERY_MS:
+            return
+        try:
+            listing = self.engine.listing()
+        except EngineError as error:
+            deeds.errors.append(f"listing: {error}")
+            return
+        self._listing_ms = now_ms
+        with self.books.lock:
+            state = self.books.state
+            here = self._live(state)
+            # An attempt that the books have elsewhere is nothing to stop here: its node may have changed its cluster.
+            owned = {key_of(self.yard, r) for r in state.running.values()} if self.others else here.keys()
+            self.difference = compare(self.yard, here, owned, listing)
+            halts, over = strays(self.yard, owned, by_key(listing), self._pace, now_ms)
+            if self._witness is not None:
+                halts = [halt for halt in halts if halt.key not in self._witness.adopted]
+                self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
+            self._pace.forget({*here, *[halt.key for halt in halts], *[n.name for n in state.nodes.node]})
+        self._by_pieces("stop", halts, lambda some: self._stop(some, now_ms, deeds), deeds)
+        self._over |= dict.fromkeys(over)
+
+
+_FOR_THE_NODE = (Outcome.NODE_FAIL, Outcome.PREEMPTED)

@@ -1,0 +1,365 @@
+"""Standing for election, and the leader's loop in one thread: woken by new events, by the engine, or by a tick.
+
+The loop itself (`loop.Controller`) knows nothing of threads and clocks; here they are. A step that fails is logged with
+its story and tried again with a growing pause; a leader that was deposed stops acting and stands again.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuyard.control.commands.configs import StartFile, put_start
+from gpuyard.control.loop.driver_threads import DriverThreads
+from gpuyard.control.loop.loop import Controller, Step
+from gpuyard.control.loop.memory import Witness
+from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.judged import Judged, judged_of
+from gpuyard.engines.contract import Engine, EngineError, Stale
+from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.errors import YardError
+from gpuyard.store import Fenced, Lease, StoreError
+
+_log = logging.getLogger(__name__)
+
+STAND_S = 1.0
+"""How often a process that does not lead tries to."""
+TICK_S = 1.0
+"""The longest pause between two steps."""
+FIRST_TICK_S = 0.05
+"""The pause after a step that did something: its effects will show soon."""
+REST_S = 0.01
+"""The shortest pause between two steps: requests have to get their turn, and what comes in meanwhile goes together."""
+RETRY_S_MAX = 10.0
+LEASE_CHECK_S = 1.0
+TELL_S = 1.0
+"""How often the reasons of waiting jobs are written for the other processes, if they have changed."""
+KEYS_KEPT_MS = 7 * 86_400_000
+"""How long an idempotency key is remembered."""
+LOG_KEPT_MS = 90 * 86_400_000
+"""How long the log is kept, and so how far back `why --at` can look. The history of ended jobs stays."""
+TIDY_EVERY_S = 3600.0
+
+
+@dataclass(slots=True)
+class LeaderStatus:
+    """Whether this process leads, and how it is doing."""
+
+    leads: bool = False
+    epoch: int = 0
+    steps: int = 0
+    step_at_s: float = 0.0
+    """When the last step ended, on the monotonic clock."""
+    step_s: list[float] = field(default_factory=list)
+    """How long the last steps took."""
+    decide_s: list[float] = field(default_factory=list)
+    """How long the decisions in them took."""
+    error: str = ""
+    """What went wrong last and has not gone right since."""
+    troubles: tuple[str, ...] = ()
+    """Calls of the last step that came to no answer."""
+    late: Mapping[str, str] = field(default_factory=dict)
+    """Attempts whose start came to nothing yet, and why."""
+    difference: int = 0
+    """Attempts about which books and world disagreed at the last recount."""
+
+
+class Leader:
+    """One process's part in leading: a follower most of the time, or the one that decides."""
+
+    def __init__(
+        self,
+        books: Books,
+        engines: Mapping[str, Engine],
+        start: StartFile,
+        by: str,
+        holder: str,
+        now_ms: Callable[[], int],
+        witnesses: Mapping[str, Witness] | None = None,
+        following: Collection[str] = (),
+        *,
+        shared: bool = False,
+        has_room: Callable[[], bool] = lambda: True,
+        drop_unread: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
+        processes may be there, which have to be told why jobs wait. `has_room` tells whether anything may start.
+        `drop_unread` forgets what was published of the books if nobody reads it.
+        """
+        self._has_room = has_room
+        self._drop_unread = drop_unread
+        self._shared = shared
+        self._told: tuple[float, Judged] = (float("-inf"), Judged())
+        """When they were last told, and what."""
+        self._witnesses = witnesses
+        self._following = following
+        self.standing = LeaderStatus()
+        self.note = ""
+        """What people should know about the file that this process was started with."""
+        self._books = books
+        self._engines = engines
+        """By cluster."""
+        self._turns = {cluster: threading.Lock() for cluster in engines}
+        self._drivers: DriverThreads | None = None
+        self._start: StartFile | None = start
+        """Until it was considered: once, at the start, not at every election."""
+        self._by = by
+        self._holder = holder
+        self._now_ms = now_ms
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._resting = threading.Event()
+        self._leading = threading.Event()
+        self._tidied_s = float("-inf")
+        self._threads = [
+            threading.Thread(target=self._run, name="yard-leader", daemon=True),
+            threading.Thread(target=self._hear_store, name="yard-hears-store", daemon=True),
+            *[
+                threading.Thread(
+                    target=self._hear_engine, args=(cluster,), name=f"yard-hears-{cluster}", daemon=True
+                )
+                for cluster in engines
+            ],
+        ]
+
+    def start(self) -> None:
+        """Stand for election from now on."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Finish the step under way and give back the lease. What runs goes on."""
+        self._stopping.set()
+        for event in (self._wake, self._resting, self._leading):
+            event.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=30)
+
+    def wake(self) -> None:
+        """Something happened: look."""
+        self._wake.set()
+
+    # -- standing ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while not self._stopping.wait(pause_s):
+            pause_s = STAND_S
+            try:
+                lease = self._books.store.elect(self._holder)
+                if lease is None:
+                    self._follow()
+                    continue
+            except Exception as error:
+                self._failed("standing for election", error)
+                continue
+            try:
+                self._lead(lease)
+            except (Fenced, Stale) as error:
+                _log.warning("deposed in epoch %d: %s", lease.epoch, error)
+            except Exception as error:
+                self._failed("taking over", error)
+            finally:
+                self._books.stop_saving()
+                self._leading.clear()
+                self.standing.leads, self.standing.late = False, {}
+                with suppress(Exception):
+                    lease.release()
+
+    def _follow(self) -> None:
+        while self._books.catch_up():
+            pass
+        self._configure(None)
+        self._books.judged = judged_of(self._books.store.reasons())
+        self._drop_unread()
+        self.standing.error = ""
+
+    def _failed(self, what: str, error: Exception) -> None:
+        text = f"{what}: {error}" if isinstance(error, YardError | EngineError) else f"{what}: {error!r}"
+        if text != self.standing.error:
+            # Trouble with the store or the engine explains itself; anything else is ours, with all it can tell.
+            known = isinstance(error, StoreError | EngineError)
+            _log.error("%s", text, exc_info=None if known else error)
+        self.standing.error = text
+
+    # -- leading -------------------------------------------------------------------------------------------------
+
+    def _lead(self, lease: Lease) -> None:
+        self._configure(lease.epoch)
+        loop = self._loop(lease.epoch)
+        self._drivers = loop if isinstance(loop, DriverThreads) else None
+        try:
+            self._lead_by(loop, lease)
+        finally:
+            if self._drivers is not None:
+                self._drivers.stop()
+
+    def _lead_by(self, loop: Controller | DriverThreads | SlurmObserver, lease: Lease) -> None:
+        standing, books = self.standing, self._books
+        standing.leads, standing.epoch = True, lease.epoch
+        self._leading.set()
+        _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
+        checked_s = time.monotonic()
+        pause_s, retry_s, woken = FIRST_TICK_S, TICK_S, True
+        while not self._stopping.is_set():
+            if time.monotonic() - checked_s > LEASE_CHECK_S:
+                checked_s = time.monotonic()
+                if not lease.still_held():
+                    raise Fenced(f"the lease of epoch {lease.epoch} is lost")
+            self._wake.clear()
+            try:
+                step = self._step(loop)
+            except (Fenced, Stale):
+                raise
+            except Exception as error:
+                self._failed("a step of the loop", error)
+                self._stopping.wait(retry_s)
+                retry_s = min(RETRY_S_MAX, 2 * retry_s)
+                self._mend()
+                continue
+            retry_s = TICK_S
+            # What was asked for or seen just now shows its effect soon, if not in this step.
+            pause_s = FIRST_TICK_S if woken or not step.idle else min(TICK_S, 2 * pause_s)
+            woken = self._rest(0.0 if step.more else pause_s)
+        self._save()
+
+    def _observed(self) -> ObservedSlurm | None:
+        """The cluster that is only looked at, if there is one."""
+        found = [engine for engine in self._engines.values() if isinstance(engine, ObservedSlurm)]
+        return found[0] if found else None
+
+    def _loop(self, epoch: int) -> Controller | DriverThreads | SlurmObserver:
+        """The loop: of engines that are driven, or of a cluster that is only looked at."""
+        if (observed := self._observed()) is not None:
+            return SlurmObserver(self._books, observed, epoch)
+        controller = Controller(
+            self._books,
+            self._engines,
+            epoch,
+            stopwatch_ns=time.perf_counter_ns,
+            witnesses=self._witnesses,
+            has_room=self._has_room,
+        )
+        if len(self._engines) == 1:
+            return controller
+        return DriverThreads(controller, self._now_ms, self.wake, self._turns)
+
+    def _configure(self, epoch: int | None) -> None:
+        """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
+        start = self._start
+        if start is None:
+            return
+
+        def make(draft: Draft) -> None:
+            # The jobs of an observed cluster began before the first look: the file counts from their beginning.
+            back_ms = FIRST_MS if self._observed() is not None else 0
+            now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
+            self.note = put_start(draft, self._books.store, start, self._by, now_ms)
+
+        self._books.commit(epoch, make)
+        self._start = None
+
+    def _step(self, loop: Controller | DriverThreads | SlurmObserver) -> Step:
+        standing = self.standing
+        began_s = time.monotonic()
+        step = loop.step(self._now_ms())
+        standing.step_at_s = time.monotonic()
+        standing.steps += 1
+        standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
+        standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
+        before, standing.troubles = standing.troubles, tuple(step.errors)
+        if isinstance(loop, DriverThreads):
+            standing.troubles = loop.troubles
+        standing.difference = loop.difference.count
+        standing.late = {} if isinstance(loop, SlurmObserver) else loop.late
+        standing.error = ""
+        for trouble in step.errors:
+            # A lasting error is logged once, not at every step.
+            if trouble not in before:
+                _log.warning("%s", trouble)
+        if self._shared:
+            self._tell(standing.epoch)
+        self._books.save_beside(self._now_ms())
+        self._drop_unread()
+        if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
+            self._tidied_s = standing.step_at_s
+            self._tidy()
+        return step
+
+    def _tell(self, epoch: int) -> None:
+        """Tell the other processes why jobs wait."""
+        (told_s, told), judged, now_s = self._told, self._books.judged, time.monotonic()
+        if (
+            now_s - told_s >= TELL_S
+            and not judged.same(told)
+            and self._books.store.put_reasons(epoch, judged.text())
+        ):
+            self._told = (now_s, judged)
+
+    def _tidy(self) -> None:
+        """Forget what is too old. A store that cannot now can in an hour."""
+        store, now_ms = self._books.store, self._now_ms()
+        try:
+            store.forget_keys(now_ms - KEYS_KEPT_MS)
+            cut = store.forget_log(now_ms - LOG_KEPT_MS, self._following)
+        except StoreError as error:
+            _log.warning("nothing old was forgotten: %s", error)
+            return
+        if cut:
+            _log.info("%d events older than %d days were cut off the log", cut, LOG_KEPT_MS // 86_400_000)
+
+    def _mend(self) -> None:
+        """Books that could not be put right when a write failed are read again before anything is decided on them."""
+        try:
+            self._books.reload()
+        except Exception as error:
+            self._failed("reading the log", error)
+
+    def _rest(self, pause_s: float) -> bool:
+        """Let others work, then wait for news; whether there were any."""
+        self._stopping.wait(REST_S)
+        self._resting.set()
+        woken = self._wake.wait(pause_s)
+        self._resting.clear()
+        return woken
+
+    def _save(self) -> None:
+        """On a clean stop: the next start reads one snapshot and nothing else."""
+        try:
+            self._books.save(self._now_ms(), every=1000)
+        except StoreError as error:
+            _log.warning("no snapshot was saved: %s", error)
+
+    # -- news ----------------------------------------------------------------------------------------------------
+
+    def _hear_store(self) -> None:
+        """Events of this process and of others wake the loop while it rests."""
+        while not self._stopping.is_set():
+            self._resting.wait()
+            if self._quietly(lambda: self._books.store.wait(self._books.seq, 0.5)):
+                self._resting.clear()
+                self._wake.set()
+
+    def _hear_engine(self, cluster: str) -> None:
+        """Ends of attempts wake the loop, now or when its step is over. Only the leader listens: news come once."""
+        while not self._stopping.is_set():
+            self._leading.wait()
+            if self._quietly(lambda: self._engines[cluster].wait(0.5)):
+                if self._drivers is not None:
+                    self._drivers.hear(cluster)
+                else:
+                    self._wake.set()
+
+    def _quietly(self, call: Callable[[], Any]) -> bool:
+        try:
+            return bool(call())
+        except Exception as error:
+            # News are a convenience, the tick comes anyway; but a call that fails at once must not spin.
+            _log.debug("listening: %s", error)
+            self._stopping.wait(TICK_S)
+            return False

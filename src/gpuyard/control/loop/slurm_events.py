@@ -1,0 +1,275 @@
+"""What Slurm says of its jobs, as events of the log. Pure: rows and a state in, moments out, one job for each try.
+
+A row is known by its key, `label@submission`. Rows may come late, twice or in any order, from the queue and from
+the accounting; whatever the log has already is passed over. Moments are sorted by the time they really happened at, and
+an end comes before a start of the same second: its GPUs are given on.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gpuyard.core import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.engines.slurm.observed import key_of
+from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.words.states import AGAIN, NODE_FAILED, OUTCOMES, WAITS_AGAIN
+from gpuyard.model import (
+    Ask,
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptState,
+    Event,
+    Grant,
+    Job,
+    JobCancelled,
+    JobContinued,
+    JobHeld,
+    JobReleased,
+    JobSpec,
+    JobSubmitted,
+    JobSuspended,
+    NodeUncordoned,
+    NodeUp,
+    Outcome,
+    Whole,
+)
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
+from gpuyard.model.units import MILLI
+
+_OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
+"""Here the yard lets nothing wait again: where Slurm does, that is another try, which Slurm tells of."""
+
+
+class Kind(IntEnum):
+    """What happened, in the order in which it counts within one moment."""
+
+    END = 0
+    SUBMIT = 1
+    SETTLE = 2
+    """It waits, and may or may not start."""
+    START = 3
+    FREEZE = 4
+    """It stands still, or goes on."""
+    LAST = 5
+    """The end of a job that began in the same moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened to one try."""
+
+    at_ms: int
+    kind: Kind
+    key: str
+    row: JobRow
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Total: time, kind, key."""
+        return self.at_ms, self.kind, self.key
+
+
+def merged(queue: Iterable[JobRow], history: Iterable[JobRow]) -> dict[str, JobRow]:
+    """One row for each try. An end counts from either source; of two live rows the queue's is newer.
+
+    A row of the accounting that has not ended is no news: what is live is in the queue, and what is not there may have
+    been forgotten by a controller that crashed.
+    """
+    found: dict[str, JobRow] = {}
+    for row in queue:
+        found[key_of(row)] = row
+    for row in history:
+        if not row.live and row.end_ms:
+            found[key_of(row)] = row
+    return found
+
+
+def moments(
+    rows: Mapping[str, JobRow], known: Mapping[str, JobRecord], done: Mapping[str, int], now_ms: int
+) -> list[Moment]:
+    """What the log lacks, in the order in which it happened."""
+    found = []
+    for key, row in rows.items():
+        # Of one that was changed while it waited, the log has both: an end, and what it has become.
+        if key not in done or key in known:
+            found += _of(key, row, known.get(key), now_ms)
+    return sorted(found, key=lambda moment: moment.order)
+
+
+def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Moment]:
+    found = []
+    ended = not row.live
+    if ended and not 0 < row.end_ms <= now_ms:
+        # The queue shows one that was requeued for a moment with its old end: the accounting will tell. And an end
+        # that is still to come is none, whatever the state is called: it is when the time limit is up.
+        return []
+    if record is None:
+        found.append(Moment(row.submit_ms, Kind.SUBMIT, key, row))
+    runs = record is not None and record.phase is not None
+    if row.ran and not runs:
+        found.append(Moment(row.start_ms, Kind.START, key, row))
+    if ended:
+        begins = row.start_ms if row.ran else row.submit_ms
+        same = row.end_ms <= begins
+        found.append(Moment(max(row.end_ms, begins), Kind.LAST if same else Kind.END, key, row))
+    elif row.state == "PENDING":
+        if record is None or settled(record, row, now_ms):
+            found.append(Moment(now_ms, Kind.SETTLE, key, row))
+    elif not runs or (record is not None and frozen(record, row, now_ms)):
+        found.append(Moment(now_ms, Kind.FREEZE, key, row))
+    return found
+
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+
+def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, at_ms: int) -> JobSubmitted:
+    """The job as the log has it."""
+    array_id, index = (row.array_id, row.array_index) if row.array_id else (row.id, 0)
+    spec = JobSpec(
+        tenant,
+        ask_of(state, cluster, row),
+        klass=row.qos,
+        name=row.name[:200],
+        user=row.user,
+        requeue=False,
+        origin=key,
+    )
+    number = max(state.last_job_id + 1, FIRST_EXTERNAL_ID)
+    return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
+
+
+def numbers(state: State, cluster: str, row: JobRow) -> list[int]:
+    """The nodes of the cluster on which a job ran, as far as the books have them."""
+    return [state.node_number[cluster, name] for name in row.nodes if (cluster, name) in state.node_number]
+
+
+def ask_of(state: State, cluster: str, row: JobRow) -> Ask:
+    """What it asks for: as much as Slurm tells, less where no node of the books could ever have served that."""
+    held = row.held
+    nodes = max(1, len(row.nodes) or held.nodes)
+    even = held.gpus % nodes == 0
+    tasks = nodes if even else held.gpus
+    cpu_milli, memory_mib = held.cpu_milli // tasks, held.memory_mib // tasks
+    models = tuple(sorted({*row.asked.models} & {*state.models}))
+    tries = [
+        Ask(Whole(held.gpus // tasks), tasks, cpu_milli, memory_mib, models),
+        Ask(Whole(held.gpus // tasks), tasks),
+        Ask(Whole(1), max(1, held.gpus)),
+    ]
+    kinds = {state.nodes.kind[number] for number in numbers(state, cluster, row)}
+    for ask in tries:
+        ways = state.shape_of(ask).way_on
+        if ways and all(kind in ways for kind in kinds):
+            return ask
+    return Ask(Whole(0))
+
+
+def changed(state: State, cluster: str, record: JobRecord, row: JobRow, tenant: str) -> bool:
+    """Whether a job that starts is no longer what was seen waiting.
+
+    Until then its user may give it another account, QOS or number of GPUs, and Slurm may grant whole nodes or more
+    nodes if the job allows it.
+    """
+    spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, cluster, row))
+    return (spec.tenant, spec.klass, shape.gpus * shape.tasks) != (tenant, row.qos, now.gpus * now.tasks)
+
+
+def settled(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
+    """A job that waits is on hold here as long as Slurm says that it may not start."""
+    if record.phase is not None:
+        return []
+    may_start = bool(row.eligible_ms) and row.eligible_ms <= at_ms
+    if record.held and may_start:
+        return [JobReleased(at_ms, record.id)]
+    return [] if record.held or may_start else [JobHeld(at_ms, record.id)]
+
+
+def frozen(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
+    """A running job that was suspended, or goes on."""
+    stands = row.state == "SUSPENDED"
+    if stands and record.phase in (AttemptState.STARTING, AttemptState.RUNNING):
+        return [JobSuspended(at_ms, record.id)]
+    if not stands and record.phase is AttemptState.SUSPENDED:
+        return [JobContinued(at_ms, record.id)]
+    return []
+
+
+def begun(state: State, cluster: str, record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
+    """The start, with nodes that the books held closed opened first: Slurm runs something there."""
+    events: list[Event] = []
+    if record.held:
+        events.append(JobReleased(at_ms, record.id))
+    for number in numbers(state, cluster, row):
+        if state.nodes.down[number]:
+            events.append(NodeUp(at_ms, number))
+        if state.nodes.cordoned[number]:
+            events.append(NodeUncordoned(at_ms, number, "slurm"))
+    given = grants(state, cluster, record, row)
+    if not given:
+        return []
+    attempt = record.attempt + 1
+    return [
+        *events,
+        AttemptStarted(at_ms, record.id, attempt, given),
+        AttemptConfirmed(at_ms, record.id, attempt),
+    ]
+
+
+def grants(state: State, cluster: str, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:
+    """What it holds on each node. Which GPUs Slurm gave it is not told: any that are free in the books stand for them.
+
+    Where the books have less free than Slurm gave out (it may share cores, and an end may be told later than a start),
+    what is free is entered; what the job is charged for is what it asked for, in any case.
+    """
+    nodes = numbers(state, cluster, row)
+    if not nodes:
+        return ()
+    shape = record.shape
+    if any(state.nodes.kind[number] not in shape.way_on for number in nodes):
+        return ()
+    count = len(nodes)
+    gpus, spare = divmod(shape.gpus * shape.tasks, count)
+    tasks, odd = divmod(shape.tasks, count)
+    found = []
+    for place, number in enumerate(nodes):
+        wanted = gpus + (place < spare)
+        cpu_milli = min(shape.cpu_milli * shape.tasks // count, max(0, state.nodes.cpu_free[number]))
+        memory_mib = min(shape.memory_mib * shape.tasks // count, max(0, state.nodes.memory_free[number]))
+        mask = _lowest(state.nodes.free_mask[number], wanted)
+        found.append(Grant(number, mask, MILLI, cpu_milli, memory_mib, max(1, tasks + (place < odd))))
+    return tuple(found)
+
+
+def _lowest(mask: int, count: int) -> int:
+    """The lowest `count` bits of a mask; all of them if it has fewer."""
+    found = 0
+    for _ in range(count):
+        lowest = mask & -mask
+        if not lowest:
+            break
+        found |= lowest
+        mask ^= lowest
+    return found
+
+
+def ended(record: JobRecord, row: JobRow, at_ms: int) -> Event:
+    """The end, as the log calls it."""
+    if record.phase is None:
+        return JobCancelled(at_ms, record.id)
+    outcome = _OUTCOMES.get(row.state, Outcome.FAILED)
+    why = f"{row.state.lower()} {WAITS_AGAIN}" if row.state in AGAIN else ""
+    if row.state == "NODE_FAIL":
+        why = NODE_FAILED
+    ended_ms = row.end_ms if record.started_ms <= row.end_ms < at_ms else 0
+    return AttemptEnded(at_ms, record.id, record.attempt, outcome, 0, row.exit_code, why, ended_ms)
+
+
+def forgotten(record: JobRecord, at_ms: int) -> Event:
+    """A job that neither queue nor accounting tells of any more."""
+    if record.phase is None:
+        return JobCancelled(at_ms, record.id)
+    why = "Slurm no longer knows it, and did not tell how it ended"
+    return AttemptEnded(at_ms, record.id, record.attempt, Outcome.NODE_FAIL, 0, 0, why)

@@ -1,0 +1,369 @@
+"""The loop of an observed cluster: look, write down what was seen, and nothing else.
+
+It stands where the loop of an engine that is driven would (`loop.Controller`) and decides nothing. What it knows is in
+the log: which tries of which jobs, and how they ended. So it can be stopped and restarted at any time, and Slurm's
+daemons too: a question without an answer concludes nothing and is put again.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpuyard.config.slurm.importing import gpus_of, grouped
+from gpuyard.config.slurm.notes import Notes
+from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.control.loop import slurm_events as events
+from gpuyard.control.loop.compare import Difference
+from gpuyard.control.loop.loop import Step
+from gpuyard.control.loop.observe import known_node
+from gpuyard.control.loop.slurm_events import Kind, Moment
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.core import State
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.engines.contract import EngineError
+from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
+from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
+from gpuyard.engines.slurm.site.site import Site, SlurmNode
+from gpuyard.engines.slurm.words.states import DRAINED
+from gpuyard.model import (
+    EngineSeen,
+    Event,
+    JobCancelled,
+    Node,
+    NodeAdded,
+    NodeChanged,
+    NodeCordoned,
+    NodeDown,
+    NodeUncordoned,
+    NodeUp,
+)
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
+
+QUEUE_EVERY_MS = 5_000
+HISTORY_EVERY_MS = 30_000
+NODES_EVERY_MS = 30_000
+RETRY_MS = 2_000
+"""How soon the accounting is asked about a job that has left the queue."""
+FIRST_MS = 30 * DAY_MS
+"""How far back the first look reaches."""
+OVERLAP_MS = HOUR_MS
+"""How far the accounting may lag behind; this much is read again each time."""
+START_OVERLAP_MS = DAY_MS
+"""The same, after a start."""
+LOST_MS = OVERLAP_MS
+"""How long a job may be in neither queue nor accounting, both answering all the while, before it is taken for gone."""
+SLICE = 4_000
+"""Moments in one write."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the log has of Slurm's jobs, by key."""
+
+    live: dict[str, JobRecord] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    """Ends of tries that are over, as far back as they may be told again."""
+
+
+class SlurmObserver:
+    """The leader's loop over one observed cluster."""
+
+    def __init__(self, books: Books, engine: ObservedSlurm, epoch: int) -> None:
+        self.books = books
+        self.engine = engine
+        self.epoch = epoch
+        self.difference = Difference()
+        self._moments: list[Moment] = []
+        self._done: dict[str, int] | None = None
+        self._covered_ms = 0
+        """`_done` has every end of the log since this time; whether an earlier end is new cannot be known."""
+        self._position_ms: int | None = None
+        """Up to when the accounting was read without fail."""
+        self._missing: dict[str, int] = {}
+        """Jobs that have left the queue without an end, and when that was seen."""
+        self._at: dict[str, int] = {}
+        """When each question was last put."""
+        self._site: Site | None = None
+        self._types = GpuTypes(engine.gpu_types)
+        self._unplaced: set[str] = set()
+
+    def step(self, now_ms: int) -> Step:
+        """Look if it is time, and write what is new, a slice at a time. Raises `Fenced` if deposed."""
+        step = Step()
+        now_ms = max(now_ms, self.books.state.now_ms)
+        if not self._moments:
+            self._look(step, now_ms)
+        if self._moments or self._site is not None:
+            self._write(step, now_ms)
+        if self._unplaced:
+            step.errors.append(
+                f"{len(self._unplaced)} jobs ran on nodes that Slurm no longer has; not counted"
+            )
+        return step
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _due(self, what: str, every_ms: int, now_ms: int) -> bool:
+        at_ms = self._at.get(what)
+        return at_ms is None or not 0 <= now_ms - at_ms < every_ms
+
+    def _look(self, step: Step, now_ms: int) -> None:
+        if self._due("nodes", NODES_EVERY_MS, now_ms):
+            self._at["nodes"] = now_ms
+            try:
+                self._site = self.engine.site()
+            except EngineError as error:
+                step.errors.append(f"nodes: {error}")
+        if not self._due("queue", QUEUE_EVERY_MS, now_ms):
+            return
+        if not self.books.state.nodes.node and self._site is None:
+            # Jobs are placed on nodes; until these are known there is nothing to place them on.
+            return
+        self._at["queue"] = now_ms
+        queue: Sequence[JobRow] | None = None
+        try:
+            queue = _readable("queue", self.engine.queue(), step)
+        except EngineError as error:
+            step.errors.append(f"queue: {error}")
+        known = self._known(now_ms)
+        self._miss(queue, known, now_ms)
+        history = self._history(step, known, now_ms)
+        if queue is not None:
+            self.engine.reasons = {key_of(row): row.reason for row in queue if row.reason}
+        rows = events.merged(queue or (), history)
+        self._moments = events.moments(rows, known.live, known.done, now_ms)
+
+    def _known(self, now_ms: int) -> _Known:
+        books = self.books
+        with books.lock:
+            books.catch_up()
+            live = {
+                record.job.spec.origin: record
+                for record in books.state.jobs.values()
+                if record.job.spec.origin
+            }
+        if self._done is None:
+            self._done = self._from_history(now_ms)
+        return _Known(live, self._done)
+
+    def _from_history(self, now_ms: int) -> dict[str, int]:
+        """Tries that are over, from the store: those whose ends may be told again."""
+        store = self.books.store
+        last = store.ended_since(0, limit=1)
+        if last:
+            self._position_ms = last[0][4]
+        from_ms = (self._position_ms or now_ms) - START_OVERLAP_MS - OVERLAP_MS
+        self._covered_ms = from_ms if last else 0
+        found: dict[str, int] = {}
+        before: tuple[int, int] | None = None
+        while True:
+            rows = store.ended_since(from_ms, before)
+            for row in rows:
+                origin = json.loads(row[6])["spec"].get("origin", "")
+                if origin:
+                    # One that was changed has ended twice: as it was, and as it became.
+                    found[origin] = max(found.get(origin, 0), row[4])
+            if not rows:
+                return found
+            before = (rows[-1][4], rows[-1][0])
+
+    def _miss(self, queue: Sequence[JobRow] | None, known: _Known, now_ms: int) -> None:
+        """Note the jobs that have left the queue. Time in which squeue gave no answer does not count."""
+        if queue is None:
+            self._missing = dict.fromkeys(self._missing, now_ms)
+            return
+        here = {key_of(row) for row in queue}
+        gone = known.live.keys() - here
+        self._missing = {key: self._missing.get(key, now_ms) for key in gone}
+
+    def _history(self, step: Step, known: _Known, now_ms: int) -> list[JobRow]:
+        """What the accounting tells, if it is time to ask; again an overlap of what it told before."""
+        every_ms = RETRY_MS if self._missing else HISTORY_EVERY_MS
+        if not self._due("history", every_ms, now_ms):
+            return []
+        first = "history" not in self._at
+        self._at["history"] = now_ms
+        reach_ms = START_OVERLAP_MS if first else OVERLAP_MS
+        from_ms = now_ms - FIRST_MS if self._position_ms is None else self._position_ms - reach_ms
+        waiting = [known.live[key].job.submitted_ms for key in self._missing if key in known.live]
+        try:
+            found = self.engine.history(min([from_ms, *waiting]))
+        except EngineError as error:
+            step.errors.append(f"history: {error}")
+            # sacct failed, so its silence says nothing about these jobs.
+            self._missing = dict.fromkeys(self._missing, now_ms)
+            return []
+        self._position_ms = max(self._position_ms or 0, now_ms)
+        told = _readable("history", found, step)
+        rows = [row for row in told if row.end_ms >= self._covered_ms or key_of(row) in known.live]
+        self._forget_ends(known, from_ms - START_OVERLAP_MS)
+        return rows
+
+    def _forget_ends(self, known: _Known, before_ms: int) -> None:
+        """Ends that are not asked about any more."""
+        if before_ms - self._covered_ms < DAY_MS:
+            return
+        self._covered_ms = before_ms
+        for key in [key for key, end_ms in known.done.items() if end_ms < before_ms]:
+            del known.done[key]
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _write(self, step: Step, now_ms: int) -> None:
+        """One slice. What a failed write leaves is thrown away, and found again at the next look."""
+        part, self._moments = self._moments[:SLICE], self._moments[SLICE:]
+        done: dict[str, int] = {}
+
+        def make(draft: Draft) -> None:
+            if self._site is not None:
+                _add_nodes(draft, self._site, self.engine.cluster, self._types)
+            places = {tenant.path.rpartition("/")[2]: tenant.path for tenant in draft.state.settings.tenants}
+            ids = {r.job.spec.origin: r for r in draft.state.jobs.values() if r.job.spec.origin}
+            for moment in part:
+                self._apply(draft, moment, places, ids, done, now_ms)
+            if self._moments:
+                return
+            self._give_up(draft, ids, done, now_ms)
+            if self._site is not None:
+                _judge_nodes(draft, self._site, self.engine.cluster, now_ms)
+
+        try:
+            step.events += self.books.commit(self.epoch, make)
+        except BaseException:
+            self._moments, self._done = [], None
+            raise
+        if self._done is not None:
+            self._done.update(done)
+        if not self._moments:
+            self._site = None
+
+    def _apply(
+        self,
+        draft: Draft,
+        moment: Moment,
+        places: dict[str, str],
+        ids: dict[str, JobRecord],
+        done: dict[str, int],
+        now_ms: int,
+    ) -> None:
+        state, row, key = draft.state, moment.row, moment.key
+        at_ms = min(max(moment.at_ms, state.now_ms), max(now_ms, state.now_ms))
+        record = ids.get(key)
+        if moment.kind is Kind.SUBMIT:
+            if record is None and key not in done and not self._nowhere(state, row, key):
+                draft.add(
+                    events.submission(state, self.engine.cluster, row, key, self._tenant(row, places), at_ms)
+                )
+                ids[key] = state.jobs[state.last_job_id]
+            return
+        if record is None or record.id not in state.jobs:
+            return
+        if moment.kind is Kind.SETTLE:
+            _offer(draft, events.settled(record, row, at_ms))
+        elif moment.kind is Kind.START and record.phase is None:
+            tenant = self._tenant(row, places)
+            if events.changed(state, self.engine.cluster, record, row, tenant):
+                # A job is what it was submitted as: what it has become is another one, and is charged as such.
+                draft.add(JobCancelled(at_ms, record.id))
+                draft.add(events.submission(state, self.engine.cluster, row, key, tenant, at_ms))
+                ids[key] = record = state.jobs[state.last_job_id]
+            _offer(draft, events.begun(state, self.engine.cluster, record, row, at_ms))
+        elif moment.kind is Kind.FREEZE:
+            _offer(draft, events.frozen(record, row, at_ms))
+        elif moment.kind in (Kind.END, Kind.LAST):
+            draft.add(events.ended(record, row, at_ms))
+            done[key] = row.end_ms
+            ids.pop(key, None)
+
+    def _tenant(self, row: JobRow, places: dict[str, str]) -> str:
+        names = self.engine.names
+        account, user = names.get(row.account, row.account), names.get(row.user, row.user)
+        above = "" if row.account in ("", "root") else places.get(account, account)
+        return "/".join(part for part in (above, user) if part) or "slurm"
+
+    def _nowhere(self, state: State, row: JobRow, key: str) -> bool:
+        """Whether it ran where the books have no node: in a past that had others."""
+        if row.ran and not events.numbers(state, self.engine.cluster, row):
+            self._unplaced.add(key)
+            return True
+        return False
+
+    def _give_up(self, draft: Draft, ids: dict[str, JobRecord], done: dict[str, int], now_ms: int) -> None:
+        """Jobs that neither squeue nor sacct has named for long."""
+        if self._at.get("history") is None:
+            return
+        for key, since_ms in self._missing.items():
+            record = ids.get(key)
+            if record is not None and record.id in draft.state.jobs and now_ms - since_ms >= LOST_MS:
+                draft.add(events.forgotten(record, max(now_ms, draft.state.now_ms)))
+                done[key] = now_ms
+
+
+def _readable(what: str, jobs: Jobs, step: Step) -> list[JobRow]:
+    """The readable rows; the others are reported as errors, because their use is charged to no tenant."""
+    if jobs.broken:
+        step.errors.append(f"{what}: {jobs.broken} rows could not be read: {jobs.broken_named[0]}")
+    return jobs.rows
+
+
+def _offer(draft: Draft, found: Sequence[Event]) -> None:
+    for event in found:
+        draft.offer(event)
+
+
+# -- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
+    """Nodes that are new, from the beginning of what the log tells on."""
+    state, notes = draft.state, Notes()
+    if cluster in state.nodes.lacks:
+        # It was driven before. What Slurm itself starts, it can do.
+        draft.add(EngineSeen(state.now_ms, cluster))
+    for pool, nodes in grouped(site, types, notes).items():
+        for slurm in nodes:
+            node = _node(slurm, pool, cluster, types, notes)
+            number = known_node(state, node)
+            if number is None:
+                draft.add(NodeAdded(state.now_ms, node))
+            elif state.nodes.node[number] != node and (
+                not state.nodes.attempts_on[number] or state.nodes.may_rename(number, node)
+            ):
+                draft.offer(NodeChanged(state.now_ms, number, node))
+
+
+def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Notes) -> Node:
+    gpus, model, group = gpus_of(slurm, types, notes)
+    return Node(
+        slurm.name,
+        cluster,
+        pool,
+        model,
+        gpus,
+        max(1, slurm.cpus) * MILLI,
+        max(1, slurm.memory_mib),
+        nvlink_group_size=group,
+        features=slurm.features,
+    )
+
+
+def _judge_nodes(draft: Draft, site: Site, cluster: str, now_ms: int) -> None:
+    """Which nodes take work, as Slurm says."""
+    state = draft.state
+    at_ms = max(now_ms, state.now_ms)
+    here = {node.name: node for node in site.nodes}
+    for (where, name), number in list(state.node_number.items()):
+        node = here.get(name) if where == cluster else None
+        drained = node is not None and bool(node.states & DRAINED.keys())
+        down = "it is no longer in Slurm" if node is None else ""
+        if node is not None and not node.up and not drained:
+            down = f"{node.state.lower()}: {node.reason or 'no reason given'}"
+        if bool(state.nodes.down[number]) != bool(down):
+            draft.add(NodeDown(at_ms, number, down) if down else NodeUp(at_ms, number))
+        if bool(state.nodes.cordoned[number]) != drained:
+            why = (node.reason if node else "") or "drained in Slurm"
+            draft.add(
+                NodeCordoned(at_ms, number, why, "slurm")
+                if drained
+                else NodeUncordoned(at_ms, number, "slurm")
+            )

@@ -1,0 +1,197 @@
+"""Group commit: one thread writes for everyone, so that one fdatasync serves all requests that wait for one.
+
+Callers leave a ticket and get a future. Everything that waits is taken at once: submissions go into one transaction,
+then requests about jobs into another. A future is done only when its part is on disk, and an error of the
+store reaches every request with a part in that transaction; nothing of it was written.
+
+Clients that were answered together come back together, but not at the same instant: before the disk is kept busy for
+the first of them alone, the thread waits a moment, no longer than a write takes, for as many as there were last time.
+
+Submissions are written without the books' lock (the loop may hold it while it decides); only judging a kind of job
+that was not seen before takes it.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from gpuyard.control.refusals import Overloaded, Refusal
+from gpuyard.control.replica.books import Books, Draft
+from gpuyard.core import State
+from gpuyard.store import Accepted, Submission
+
+_log = logging.getLogger(__name__)
+
+WAITING_MAX = 20_000
+"""Requests that may wait; more are refused, so that a flood does not fill the memory."""
+BATCH_MAX = 1_000
+"""Requests in one transaction: the loop has to get its turn in between."""
+GATHER_S_MAX = 0.005
+"""The longest wait for other requests of a batch; it is never longer than the last write took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A submission on its way: judged, then written."""
+
+    kind: tuple[Any, ...]
+    """What the judgement depends on: equal kinds get equal answers until the settings or the fleet change."""
+    judge: Callable[[State], Refusal | None]
+    """Why it cannot be accepted. Called with the books locked."""
+    make: Callable[[int], Submission]
+    """The submission, given the time."""
+
+
+class Committer:
+    """The writing thread. Any thread may leave tickets."""
+
+    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
+        self._books = books
+        self._now_ms = now_ms
+        self._changed = threading.Condition()
+        self._arrivals: deque[tuple[Arrival, Future[Accepted]]] = deque()
+        self._errands: deque[tuple[Callable[[Draft], Any], Future[Any]]] = deque()
+        self._closed = False
+        self._judged: dict[tuple[Any, ...], Refusal | None] = {}
+        self._judged_under: tuple[Any, ...] = ()
+        self._sizes = (0, 0)
+        """How many were served by each of the last two writes."""
+        self._write_s = 0.0
+        """How long the last write took."""
+        self._thread = threading.Thread(target=self._run, name="yard-committer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def accept(self, arrival: Arrival) -> Future[Accepted]:
+        """Leave a submission; done when it is in the log, on disk."""
+        return self._leave(self._arrivals, arrival)
+
+    def write(self, make: Callable[[Draft], Any]) -> "Future[Any]":
+        """Leave something else to write: `make` adds to the draft, and what it returns is the future's result.
+
+        If it raises, it must have added nothing.
+        """
+        return self._leave(self._errands, make)
+
+    def _leave(self, line: "deque[tuple[Any, Future[Any]]]", what: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        with self._changed:
+            if self._closed:
+                raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")
+            if len(self._arrivals) + len(self._errands) >= WAITING_MAX:
+                raise Overloaded(f"{WAITING_MAX} requests wait already", "Try again in a moment.")
+            line.append((what, future))
+            self._changed.notify()
+        return future
+
+    def close(self) -> None:
+        """Write what is there, then end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._arrivals or self._errands or self._closed):
+                    self._changed.wait()
+                self._gather()
+                arrivals = _take(self._arrivals)
+                errands = _take(self._errands)
+            if not arrivals and not errands:
+                return
+            began_s = time.monotonic()
+            self._guarded(self._submit, arrivals)
+            self._guarded(self._commit, errands)
+            self._write_s = time.monotonic() - began_s
+            self._sizes = (self._sizes[1], len(arrivals) + len(errands))
+
+    def _gather(self) -> None:
+        expected = min(max(self._sizes), BATCH_MAX)
+        until_s = time.monotonic() + min(GATHER_S_MAX, self._write_s)
+        while len(self._arrivals) + len(self._errands) < expected and not self._closed:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not self._changed.wait(left_s):
+                return
+
+    def _guarded(self, step: Callable[[list[Any]], None], tickets: list[Any]) -> None:
+        """Whatever goes wrong, every request gets an answer and the thread goes on."""
+        if not tickets:
+            return
+        try:
+            step(tickets)
+        except Exception as error:
+            for _what, future in tickets:
+                if not future.done():
+                    future.set_exception(error)
+
+    def _submit(self, tickets: list[tuple[Arrival, Future[Accepted]]]) -> None:
+        now_ms = self._now_ms()
+        good, batch = [], []
+        for arrival, future in tickets:
+            refusal = self._judgement(arrival)
+            if refusal is not None:
+                # A new one for each request: an exception that is raised again and again grows.
+                future.set_exception(type(refusal)(refusal.message, refusal.hint))
+                continue
+            try:
+                batch.append(arrival.make(now_ms))
+            except Refusal as error:
+                future.set_exception(error)
+                continue
+            good.append(future)
+        if not batch:
+            return
+        try:
+            answers = self._books.store.submit(batch, now_ms)
+        except Exception as error:
+            _log.warning("%d submissions were not accepted: %s", len(batch), error)
+            for future in good:
+                future.set_exception(error)
+            return
+        for future, answer in zip(good, answers, strict=True):
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+    def _judgement(self, arrival: Arrival) -> Refusal | None:
+        """Why it cannot be accepted. Remembered, because a client sends the same kind again and again."""
+        state = self._books.state
+        under = (state, state.settings, state.shapes.version)
+        if under != self._judged_under or len(self._judged) > WAITING_MAX:
+            self._judged_under = under
+            self._judged = {}
+        if arrival.kind not in self._judged:
+            with self._books.lock:
+                self._judged[arrival.kind] = arrival.judge(self._books.state)
+        return self._judged[arrival.kind]
+
+    def _commit(self, tickets: list[tuple[Callable[[Draft], Any], Future[Any]]]) -> None:
+        results: list[tuple[Future[Any], Any]] = []
+
+        def make(draft: Draft) -> None:
+            for errand, future in tickets:
+                try:
+                    results.append((future, errand(draft)))
+                except Exception as error:
+                    future.set_exception(error)
+
+        self._books.commit(None, make)
+        for future, result in results:
+            future.set_result(result)
+
+
+def _take(line: "deque[Any]") -> list[Any]:
+    return [line.popleft() for _ in range(min(len(line), BATCH_MAX))]

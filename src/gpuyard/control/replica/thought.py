@@ -1,0 +1,78 @@
+"""Questions that take thought (why, shares, what lies ahead): worked out beside the books, never in them.
+
+A question is a function of this program and its arguments. It gets a state of its own. Where few jobs are live that is
+a copy, made while the books are locked; where there are many, copying would keep every request waiting, and a process
+that follows the log by itself has the state already (`control/replica/follower.py`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from gpuyard.control.replica.books import Books
+from gpuyard.core import Policy, State, dump, load
+from gpuyard.core.explain.what_if import Apart
+from gpuyard.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+COPIED_MAX = 500
+"""The most live jobs that are copied for a question; beyond that, the follower process has a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a question is given, for itself alone."""
+
+    state: State
+    policy: Policy
+    store: Callable[[], Store]
+    """The store, to be read only where the question is about the past."""
+    apart: Apart | None = None
+    """A way to try things out on this state that is cheaper than copying it; None: there is none."""
+
+
+class Think(Protocol):
+    """What answers questions. Called from any thread; it takes as long as it takes."""
+
+    def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the work gives, on a state no older than the books are now."""
+        ...
+
+
+class Behind(Exception):
+    """The state that the question is about has passed: the question has to be asked again."""
+
+
+class Thinker(Protocol):
+    """The process that follows the log."""
+
+    def ask(self, seq: int, exact: bool, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """The answer for a state of the log up to `seq` at least, or just there."""
+
+
+class Beside:
+    """Thinks on a copy where that is cheap, else has it thought."""
+
+    def __init__(self, books: Books, thinker: Thinker | None = None) -> None:
+        self._books = books
+        self._thinker = thinker
+
+    def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the work gives."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            seq, policy = books.seq, books.policy
+            few = self._thinker is None or len(books.state.jobs) <= COPIED_MAX
+            plain = dump(books.state) if few else {}
+        if few:
+            return work(Own(load(plain), policy, lambda: books.store), *args, **kwargs)
+        return self.elsewhere(work, *args, seq=seq)
+
+    def elsewhere(self, work: Callable[..., T], *args: Any, seq: int, exact: bool = False) -> T:
+        """The same, never in this process: for what takes seconds however few jobs there are."""
+        assert self._thinker is not None
+        found: T = self._thinker.ask(seq, exact, work, args)
+        return found

@@ -1,0 +1,237 @@
+"""Filling the projections that follow the log: batch by batch, by the leader, beside its loop.
+
+What a batch changes is worked out without any lock and written at the end, together with the cursor, in one short
+transaction. A projection that fails at an event stands still there and says so, and the others go on.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpuyard.control.projections.following import Projection, Rows, facts
+from gpuyard.control.refusals import NotFound
+from gpuyard.control.upkeep.rounds import Rounds
+from gpuyard.errors import YardError
+from gpuyard.model.units import DAY_MS
+from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
+
+_log = logging.getLogger(__name__)
+
+BATCH_EVENTS = 500
+"""Events in one batch: others wait for as long as its rows are written."""
+BATCH_JOBS = 2_000
+"""How many tasks of arrays end a batch too."""
+REMOVED_ROWS = 2_000
+"""Rows that are removed, or brought back from a checkpoint, in one transaction."""
+KNOWN_ROWS = 50_000
+"""Rows of one projection that are remembered from batch to batch."""
+CHECKPOINT_MS = 7 * DAY_MS
+"""How old the last checkpoint of a projection gets before there is a new one."""
+PAUSE_S = 0.02
+"""Between two batches while there is more: requests have to get their turn."""
+GATHER_S = 0.25
+"""After news, so that many events make one write."""
+IDLE_S = 1.0
+RETRY_S = 10.0
+
+
+class Filler:
+    """Fills projections. `step` is one batch of each; the thread takes such steps while this process leads."""
+
+    def __init__(
+        self,
+        store: Store,
+        projections: Sequence[Projection],
+        now_ms: Callable[[], int],
+        epoch: Callable[[], int | None] = lambda: None,
+        *,
+        batch: int = BATCH_EVENTS,
+    ) -> None:
+        self.projections = {each.name: each for each in projections}
+        self.errors: dict[str, str] = {}
+        """What went wrong with a projection last and has not gone right since."""
+        self._store = store
+        self._now_ms = now_ms
+        self._epoch = epoch
+        """Of this process while it leads."""
+        self._batch = batch
+        self._read: tuple[int, list[Numbered]] = (0, [])
+        """The last events that were read, and after which: those that keep up all want the same."""
+        self._known: dict[str, tuple[tuple[Any, ...], dict[str, str | None]]] = {}
+        """Rows of each as they are in the store, as far as they were looked at, and where its cursor stands."""
+        self._saved: dict[str, int] = {}
+        """When the last checkpoint was made, as far as it was looked up."""
+        self._rounds = Rounds("yard-projections", self._round)
+
+    # -- one batch -----------------------------------------------------------------------------------------------
+
+    def step(self, epoch: int) -> bool:
+        """One batch of each projection; whether there is more to do. Raises `Fenced` if this process leads no more."""
+        cursors, more = self._store.cursors(), False
+        for name, projection in self.projections.items():
+            try:
+                more |= self._fill(projection, cursors.get(name), epoch)
+                self.errors.pop(name, None)
+            except Fenced:
+                raise
+            except Exception as error:
+                self._failed(name, error)
+        return more
+
+    def _failed(self, name: str, error: Exception) -> None:
+        text = f"{error}" or repr(error)
+        if self.errors.get(name) != text:
+            _log.error("projection %s was not filled: %s", name, text, exc_info=error)
+        self.errors[name] = text
+
+    def _fill(self, projection: Projection, cursor: Cursor | None, epoch: int) -> bool:
+        store, name = self._store, projection.name
+        if cursor is None or cursor.version != projection.version:
+            store.fill_anew(name, projection.version, self._now_ms())
+            return True
+        if not cursor.ready:
+            return self._begin(projection, cursor, epoch)
+        events = self._events(cursor)
+        if events is None:
+            _log.warning("projection %s lacks events after %d: it is filled again", name, cursor.seq)
+            store.fill_anew(name, projection.version, self._now_ms())
+            return True
+        if not events:
+            self._checkpoint(cursor)
+            return False
+        known = self._known.pop(name, None)
+        rows = Rows(
+            lambda key: store.projected_at(name, [key]).get(key),
+            known[1] if known is not None and known[0] == cursor[:4] and len(known[1]) < KNOWN_ROWS else {},
+        )
+        seq, jobs = cursor.seq, 0
+        for seq, event in events:
+            for fact in facts(event):
+                try:
+                    projection.fold(rows, seq, fact)
+                except Exception as error:
+                    raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
+                jobs += 1
+            if jobs >= BATCH_JOBS:
+                break
+        moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
+        if not store.put_projected(epoch, cursor, moved, rows.changed):
+            return True
+        self._known[name] = (moved[:4], rows.known)
+        if seq < events[-1][0] or len(events) >= self._batch:
+            return True
+        # In a busy yard there are new events by now, and always will be: they wait for their turn.
+        self._checkpoint(moved)
+        return False
+
+    def _events(self, cursor: Cursor) -> list[Numbered] | None:
+        """The next events of the log; None: they were cut off."""
+        if self._read[0] != cursor.seq or not self._read[1]:
+            try:
+                self._read = (cursor.seq, self._store.read(cursor.seq, self._batch))
+            except StoreDamaged:
+                if self._store.first_seq() <= cursor.seq + 1:
+                    raise
+                return None
+        return self._read[1]
+
+    def _begin(self, projection: Projection, cursor: Cursor, epoch: int) -> bool:
+        """Remove what is there; then start from the first event, or where the log was cut from a checkpoint."""
+        store = self._store
+        if store.empty_projected(epoch, cursor, REMOVED_ROWS):
+            return True
+        start, rows = self._start(projection, cursor)
+        items = list(rows.items())
+        while len(items) > REMOVED_ROWS:
+            # Should this end here, all of it is removed again.
+            if not store.put_projected(epoch, cursor, cursor, dict(items[:REMOVED_ROWS])):
+                return True
+            del items[:REMOVED_ROWS]
+        store.put_projected(epoch, cursor, start, dict(items))
+        _log.info("projection %s is filled from event %d on", projection.name, start.seq + 1)
+        return True
+
+    def _start(self, projection: Projection, cursor: Cursor) -> tuple[Cursor, dict[str, str]]:
+        store, name, version = self._store, projection.name, projection.version
+        first = store.first_seq()
+        begun = Cursor(name, version, 0, 0, self._now_ms())
+        if first <= 1:
+            return begun, {}
+        # The oldest snapshot that the log continues from: so most of the table is made again.
+        for at in [at for at in store.checkpoints(name) if at.seq >= first - 1]:
+            found = store.checkpoint(at)
+            if found is None:
+                continue
+            rows = found.rows if at.version == version else projection.upgrade(at.version, found.rows)
+            if rows is not None:
+                return begun._replace(began_seq=at.began_seq, seq=at.seq), dict(rows)
+        _log.warning("projection %s tells nothing of before event %d: the log was cut there", name, first)
+        return begun._replace(began_seq=first - 1, seq=first - 1), {}
+
+    def _checkpoint(self, cursor: Cursor) -> None:
+        """Keep what a projection is now, if that was last done long ago: the log will be cut there some day."""
+        store, name, now_ms = self._store, cursor.name, self._now_ms()
+        key = f"{name} {cursor.version}"
+        if key not in self._saved:
+            own = [at for at in store.checkpoints(name) if at.version == cursor.version]
+            self._saved[key] = own[-1].moved_ms if own else now_ms - CHECKPOINT_MS
+        if now_ms - self._saved[key] >= CHECKPOINT_MS and store.save_checkpoint(cursor, now_ms):
+            self._saved[key] = now_ms
+
+    # -- asked from outside --------------------------------------------------------------------------------------
+
+    def status(self) -> list[dict[str, Any]]:
+        """How every projection stands, by name."""
+        cursors, head = self._store.cursors(), self._store.head()
+        return [
+            {
+                "name": name,
+                "version": projection.version,
+                "began_seq": cursor.began_seq if cursor else 0,
+                "seq": max(0, cursor.seq) if cursor else 0,
+                "head": head,
+                "filled": bool(cursor and cursor.version == projection.version and cursor.seq >= head),
+                "error": self.errors.get(name, ""),
+            }
+            for name, projection in sorted(self.projections.items())
+            for cursor in [cursors.get(name)]
+        ]
+
+    def rebuild(self, name: str) -> None:
+        """Have the leader fill a projection again."""
+        projection = self.projections.get(name)
+        if projection is None:
+            known = ", ".join(sorted(self.projections))
+            raise NotFound(
+                f"there is no projection {name}",
+                f"There is: {known}." if known else "This yard has none that follows the log.",
+            )
+        self._store.fill_anew(name, projection.version, self._now_ms())
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to fill, if there is anything to fill."""
+        if self.projections:
+            self._rounds.start(PAUSE_S)
+
+    def close(self) -> None:
+        """Finish the batch under way."""
+        self._rounds.close()
+
+    def _round(self) -> float:
+        epoch = self._epoch()
+        if epoch is None:
+            return IDLE_S
+        try:
+            if self.step(epoch):
+                pause_s = PAUSE_S
+            else:
+                seqs = [c.seq for name, c in self._store.cursors().items() if name in self.projections]
+                pause_s = GATHER_S if self._store.wait(min(seqs, default=0), IDLE_S) else 0
+        except Fenced:
+            return IDLE_S
+        except Exception as error:
+            _log.warning("projections were not filled: %s", error)
+            pause_s = RETRY_S
+        return max(pause_s, IDLE_S) if self.errors else pause_s

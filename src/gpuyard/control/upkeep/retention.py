@@ -1,0 +1,264 @@
+"""What is kept of jobs that ended, and for how long: environments, scripts, logs, folders.
+
+A walk goes over the jobs in the order in which they ended, in small steps with pauses between them, in a thread of its
+own: never in the loop, which touches no path of a job. Each step can be broken off anywhere: what is removed is said in
+the store first, and goes whole or not at all. The history of a job stays, and says what was removed and when.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gpuyard.control.moments import time_text
+from gpuyard.control.refusals import Unacceptable
+from gpuyard.control.replica.attempt_keys import attempt_key
+from gpuyard.control.replica.books import Books
+from gpuyard.control.upkeep.rounds import Rounds
+from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover
+from gpuyard.errors import YardError
+from gpuyard.model import Retention
+from gpuyard.model.units import DAY_MS, HOUR_MS
+from gpuyard.store import Ended, Mark, Removal
+
+BY_ITSELF = "retention"
+"""The name under which the server removes what yard.yaml no longer keeps."""
+ENVIRONMENTS, SCRIPTS = "environments", "scripts"
+OF_RECIPES = (ENVIRONMENTS, SCRIPTS)
+KINDS = (*OF_RECIPES, *[what.value for what in Leftover])
+STEP_JOBS = 200
+"""How many jobs are looked at in one step."""
+FIRST_S, EVERY_S = 60.0, 3600.0
+PAUSE_S = 0.05
+BUDGET_S = 0.5
+"""How long one request may take steps."""
+BACK_MS, FIRST_BACK_MS = HOUR_MS, DAY_MS
+"""How far back ends are looked at again, every hour and after a start: an end may be seen late."""
+
+_START: Mark = (0, 0)
+_log = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """How far a walk has come: what it removes now, and the last one that it looked at."""
+
+    kind: str = KINDS[0]
+    ended_ms: int = 0
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.ended_ms}:{self.name}"
+
+
+def place_of(text: str) -> Place:
+    """The place that a reply named."""
+    kind, _, rest = text.partition(":")
+    ended_ms, _, name = rest.partition(":")
+    # Names are hashes and ids; the store holds numbers of 63 bits.
+    if kind not in KINDS or not (ended_ms.isdecimal() and len(ended_ms) < 18 and len(name) <= 64):
+        raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
+    if kind not in OF_RECIPES and name and not (name.isdecimal() and len(name) < 18):
+        raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
+    return Place(kind, int(ended_ms), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to go."""
+
+    by: str = BY_ITSELF
+    older_ms: int | None = None
+    """Remove what is kept of jobs that ended this long ago; None: as long ago as yard.yaml says."""
+    dry_run: bool = False
+    """Only count it."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How much of what has gone, or would: how many of each kind, and bytes."""
+
+    counts: dict[str, list[int]] = field(default_factory=lambda: {kind: [0, 0] for kind in KINDS})
+
+    def add(self, kind: str, count: int, size: int) -> None:
+        """Count some."""
+        self.counts[kind][0] += count
+        self.counts[kind][1] += size
+
+    @property
+    def total(self) -> int:
+        """How many in all."""
+        return sum([count for count, _size in self.counts.values()])
+
+    def __str__(self) -> str:
+        return ", ".join([f"{n} {kind} ({size} bytes)" for kind, (n, size) in self.counts.items() if n])
+
+
+class Pruner:
+    """Removes what is no longer to be kept: by itself once in an hour while this process leads, or when asked to."""
+
+    def __init__(
+        self, books: Books, engine: Engine, now_ms: Callable[[], int], leads: Callable[[], bool]
+    ) -> None:
+        self._books = books
+        self._engine = engine
+        self._now_ms = now_ms
+        self._leads = leads
+        self._lock = threading.Lock()
+        self._noted: Mark | None = None
+        """Up to which end recipes were noted; None: not yet looked up since the start."""
+        self._marks: dict[str, Mark] | None = None
+        self._rounds = Rounds("yard-keeper", self._round)
+
+    def start(self) -> None:
+        """Begin to look now and then."""
+        self._rounds.start(FIRST_S)
+
+    def close(self) -> None:
+        """Finish the step under way."""
+        self._rounds.close()
+
+    def _round(self) -> float:
+        if self._leads():
+            try:
+                done = self.by_itself()
+                if done.total:
+                    _log.info("removed, as yard.yaml says: %s", done)
+            except (YardError, EngineError, OSError) as error:
+                _log.warning("what is too old was not removed: %s", error)
+        return EVERY_S
+
+    def by_itself(self) -> Tally:
+        """One walk as yard.yaml says, from where the last one ended."""
+        if self._marks is None:
+            self._marks = {
+                kind: (max(0, mark[0] - FIRST_BACK_MS), 0) for kind, mark in self._books.store.marks().items()
+            }
+        tally = Tally()
+        for kind in KINDS:
+            place: Place | None = self._begun(kind)
+            while place is not None and place.kind == kind:
+                if self._rounds.rest(PAUSE_S):
+                    return tally
+                place = self.step(Wish(), place, tally)
+        self._remember()
+        return tally
+
+    def _begun(self, kind: str) -> Place:
+        mark = (self._marks or {}).get(kind, _START)
+        return Place(kind) if kind in OF_RECIPES else Place(kind, mark[0], str(mark[1]))
+
+    def _remember(self) -> None:
+        kept = self._books.state.settings.retention
+        now_ms = self._now_ms()
+        marks: dict[str, Mark] = {}
+        for what in Leftover:
+            kept_ms: int = getattr(kept, f"{what.value}_ms")
+            before = (self._marks or {}).get(what.value, _START)
+            marks[what.value] = max(before, (now_ms - kept_ms - BACK_MS, 0)) if kept_ms else before
+        if self._noted is not None:
+            self._noted = marks[SCRIPTS] = (max(0, self._noted[0] - BACK_MS), 0)
+        self._marks = marks
+        self._books.store.put_marks(marks)
+
+    def some(self, wish: Wish, place: Place) -> tuple[Tally, Place | None]:
+        """As many steps of a walk as one request may take, and where to go on."""
+        tally, until_s = Tally(), time.monotonic() + BUDGET_S
+        going: Place | None = place
+        while going is not None and time.monotonic() < until_s:
+            going = self.step(wish, going, tally)
+        if not wish.dry_run and tally.total:
+            _log.info("removed for %s: %s", wish.by, tally)
+        return tally, going
+
+    def step(self, wish: Wish, place: Place, tally: Tally) -> Place | None:
+        """One step of a walk: the next place, or nothing at its end."""
+        with self._lock:
+            before_ms = self._before_ms(wish, place.kind)
+            after = None
+            if before_ms is not None:
+                if place.kind in OF_RECIPES:
+                    after = self._recipes(wish, place, before_ms, tally)
+                elif isinstance(self._engine, KeepsLeftovers):
+                    after = self._leftovers(wish, place, before_ms, tally)
+        if after is not None:
+            return after
+        rest = KINDS[KINDS.index(place.kind) + 1 :]
+        return Place(rest[0]) if rest else None
+
+    def _before_ms(self, wish: Wish, kind: str) -> int | None:
+        """What ended before then is to go; None: nothing is."""
+        kept_ms = wish.older_ms
+        if kept_ms is None:
+            kept_ms = getattr(self._books.state.settings.retention, f"{kind}_ms") or None
+        return None if kept_ms is None else self._now_ms() - kept_ms + (kept_ms == 0)
+
+    def _recipes(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
+        # In this order: a job that ends meanwhile is then among the live ones or among the ends that are noted.
+        needed, seq = self._needed()
+        if not self._note_ends():
+            return place
+        removal = None if wish.dry_run else Removal(self._now_ms(), wish.by)
+        at = (place.ended_ms, place.name)
+        store, kind = self._books.store, place.kind
+        forget = store.strip_recipes if kind == ENVIRONMENTS else store.remove_recipes
+        found = forget(before_ms, at, STEP_JOBS, needed, seq, removal)
+        for recipe in found:
+            if recipe.size and not recipe.needed:
+                tally.add(kind, 1, recipe.size)
+        return Place(kind, found[-1].ended_ms, found[-1].hash) if found else None
+
+    def _needed(self) -> tuple[set[str], int]:
+        """The recipes of live jobs, and up to which event they were looked for."""
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            # A copy of the list is quick; looking at each takes time that others do not wait for.
+            records, seq = list(books.state.jobs.values()), books.seq
+        return {record.job.spec.recipe for record in records}, seq
+
+    def _note_ends(self) -> bool:
+        """Note one page of the ends since the last time; whether that was all."""
+        store = self._books.store
+        if self._noted is None:
+            noted = store.marks().get(SCRIPTS, _START)
+            self._noted = (max(0, noted[0] - FIRST_BACK_MS), 0)
+        jobs = store.ended_until(1 << 62, self._noted, STEP_JOBS)
+        store.note_ends({job.recipe: job.ended_ms for job in jobs if job.recipe})
+        if jobs:
+            self._noted = jobs[-1].mark
+        return len(jobs) < STEP_JOBS
+
+    def _leftovers(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
+        assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
+        what, store = Leftover(place.kind), self._books.store
+        jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
+        if not jobs:
+            return None
+        with self._books.lock:
+            # A job of an older log that was restored may be in the history of a later one.
+            live = {job.id for job in jobs if job.id in self._books.state.jobs}
+        names = {name: job for job in jobs if job.id not in live for name in self._names(what, job)}
+        sizes = self._engine.leftovers(what, list(names))
+        tally.add(place.kind, len(sizes), sum(sizes.values()))
+        if sizes and not wish.dry_run:
+            gone = {names[name].id: names[name] for name in sizes}
+            store.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
+            self._engine.remove(what, list(sizes))
+        return Place(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
+
+    def _names(self, what: Leftover, job: Ended) -> list[str]:
+        if what is Leftover.FOLDERS:
+            return [str(job.id)]
+        yard = self._books.store.yard
+        return [attempt_key(yard, job.id, n + 1, job.submitted_ms) for n in range(job.attempts)]
+
+
+def removed_text(what: str, removal: Removal, kept: Retention) -> str:
+    """When something was removed, and why, in a sentence without its subject."""
+    on = str(time_text(removal.at_ms))[:10]
+    if removal.by != BY_ITSELF:
+        return f"was removed on {on} by {removal.by}, with `yard prune`"
+    days = getattr(kept, f"{what}_ms") // DAY_MS
+    return f"was removed on {on} by retention" + (f": yard.yaml keeps {what} for {days} d" if days else "")

@@ -1,0 +1,1 @@
+"""What people see of jobs, nodes and tenants, each as one answer."""

@@ -1,0 +1,332 @@
+"""Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the books, not in them.
+
+Lifts are tried out on a state apart from the books, which takes longer than anyone should wait for them (see
+`control/replica/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.moments import time_text
+from gpuyard.control.reading.model import Said, unsaid
+from gpuyard.control.reading.plain_views import View, caps_view, gpus_number
+from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.thought import Beside, Own, Think
+from gpuyard.control.views.tries import last_try
+from gpuyard.control.wording import help_flags, help_text, remedies_text
+from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
+from gpuyard.core.explain.quota_reasons import without_names
+from gpuyard.core.explain.share import Amount, Row, position, share
+from gpuyard.core.explain.what_if import Apart
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import span
+from gpuyard.model import Lift, Reason, Ticked
+from gpuyard.model.serialise import to_plain
+from gpuyard.policies.registry import build
+from gpuyard.store import HistoryRow, Store, StoreDamaged
+
+_FUTURE_MS = 2000
+"""Clocks are never quite alike: a time so little ahead is now."""
+
+
+class Explained:
+    """Answers that take thought."""
+
+    def __init__(
+        self, books: Books, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
+    ) -> None:
+        self._books = books
+        self._think = think or Beside(books)
+        self._now_ms = now_ms
+        self._said = said
+
+    # -- why -----------------------------------------------------------------------------------------------------
+
+    def why(self, label: Label, at_ms: int | None = None, sight: Sight = ALL) -> View:
+        """Why a job waits; of an array, why the first task that waits does. One out of sight is not found."""
+        if at_ms is not None:
+            return self._past(label, at_ms, sight)
+        books = self._books
+        with books.lock:
+            books.catch_up()
+            now_ms = max(self._now_ms(), books.state.now_ms)
+            record = _one(books.state, label, sight)
+            if record is not None and record.phase is not None:
+                return why_view(books.state, books.policy, record, now_ms, sight=sight)
+        if record is not None:
+            found = self._think(_why, record.id, now_ms, sight)
+            if found is not None:
+                return {**self._told(found), "said": self._said(record)}
+            # It has ended between the two looks.
+        row = self._ended(label, sight)
+        if row is None:
+            raise no_job(label)
+        return _ended_view(row, now_ms)
+
+    def _told(self, found: View) -> View:
+        """The same, with why the try before ended."""
+        if attempt := found.pop("attempt"):
+            found["last_try"] = last_try(self._books.store, found["job"], attempt)
+        return found
+
+    def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
+        row = self._ended(label, sight)
+        with self._books.lock:
+            self._books.catch_up()
+            known = _one(self._books.state, label, sight)
+            submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
+        if submitted_ms is None:
+            # Checked first: a person must not learn from the answer when a job out of their sight existed.
+            raise no_job(label)
+        now_ms = self._now_ms()
+        if at_ms > now_ms + _FUTURE_MS:
+            raise Unacceptable(
+                f"{time_text(at_ms)} is in the future: what will be is not in the log",
+                f"`yard why {label}` tells when it is expected to start.",
+            )
+        found, at_ms = self._think(_why_then, label, at_ms, sight)
+        if found is not None:
+            return self._told(found)
+        if submitted_ms > at_ms:
+            raise Unacceptable(
+                f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
+                "Ask for a later time.",
+            )
+        if row is None:
+            # It has ended between the two looks.
+            row = self._ended(label, sight)
+        assert row is not None
+        return _ended_view(row, at_ms)
+
+    def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
+        store = self._books.store
+        found = store.history(label.id) or seen_elsewhere(store, label) if label.index is None else None
+        if found is None:
+            # A task; of an array that has ended, its first.
+            rows = store.array_history(label.id, -1 if label.index is None else label.index - 1, 1)
+            found = rows[0] if rows and label.index in (None, rows[0].array_index) else None
+        return found if found is not None and sight.sees(found.tenant) else None
+
+    # -- shares --------------------------------------------------------------------------------------------------
+
+    def share(self, tenant: str = "", sight: Sight = ALL) -> View:
+        """The tenant tree, or a tenant with all above and below it, as far as the person may see it."""
+        now_ms = max(self._now_ms(), self._books.state.now_ms)
+        view, every = self._think(_share, now_ms)
+        rows = [row for row in every if sight.knows(row.path)]
+        if tenant:
+            if tenant not in {row.path for row in rows}:
+                from gpuyard.errors import quoted, remedy  # noqa: PLC0415 (only where someone erred)
+
+                known = remedy(tenant, [row.path for row in rows if row.path], "tenants")
+                raise NotFound(f"there is no tenant {quoted(tenant)}; {known}")
+            rows = [
+                row
+                for row in rows
+                if f"{row.path}/".startswith(f"{tenant}/")
+                or not row.path
+                or f"{tenant}/".startswith(f"{row.path}/")
+            ]
+        return {**view, "tenants": [_share_view(row) for row in rows]}
+
+
+def no_job(label: Label) -> NotFound:
+    """The same words for one that is out of sight and one that never was."""
+    return NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
+
+
+def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
+    """The live job of a label; of an array the first task that waits, else the first."""
+    records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
+    waiting = [record for record in records if record.phase is None]
+    return next(iter(waiting or records), None)
+
+
+def _why(own: Own, job_id: int, now_ms: int, sight: Sight) -> View | None:
+    """Why a job waits, and how often it was tried; None: it is gone."""
+    record = own.state.jobs.get(job_id)
+    if record is None:
+        return None
+    now_ms = max(now_ms, own.state.now_ms)
+    return {
+        **why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart, spoilt=True),
+        "attempt": record.attempt if record.phase is None else 0,
+    }
+
+
+def _why_then(own: Own, label: Label, at_ms: int, sight: Sight) -> tuple[View | None, int]:
+    """Why a job waited at a time that is past, and that time as the log has it; None: it was not there."""
+    state = _folded(own.store(), at_ms)
+    at_ms = max(at_ms, state.now_ms)
+    record = _one(state, label, sight)
+    if record is None:
+        return None, at_ms
+    return _why(Own(state, build(state.settings.policy), own.store), record.id, at_ms, sight), at_ms
+
+
+def _folded(store: Store, at_ms: int) -> State:
+    """The log up to a time."""
+    seq = store.seq_at(at_ms)
+    if not seq:
+        raise Unacceptable(
+            f"the log does not reach back to {time_text(at_ms)}",
+            "Either the yard was not there yet, or that part of its log was pruned.",
+        )
+    try:
+        found = store.latest_snapshot(seq)
+        state, done = (load(found.plain), found.seq) if found is not None else (State(), 0)
+        while done < seq:
+            for number, event in store.read(done, until_seq=seq):
+                apply(state, event)
+                done = number
+    except StoreDamaged as damage:
+        raise Unacceptable(
+            f"what happened before {time_text(at_ms)} cannot be folded any more: {damage.message}",
+            "That part of the log was pruned. Ask for a later time.",
+        ) from damage
+    return state
+
+
+def _share(own: Own, now_ms: int) -> tuple[View, list[Row]]:
+    """The whole tenant tree, and what it goes by."""
+    state, policy, now_ms = own.state, own.policy, max(now_ms, own.state.now_ms)
+    if now_ms >= state.tenants.due_ms:
+        # A period has closed that no event has told of yet.
+        apply(state, Ticked(now_ms))
+    view = {
+        "at_ms": now_ms,
+        "policy": policy.spec.name,
+        "fair": policy.order.fair,
+        "half_life_ms": state.settings.half_life_ms,
+        "period_ms": state.settings.period_ms,
+    }
+    return view, share(state, policy, now_ms)
+
+
+def why_view(
+    state: State,
+    policy: Policy,
+    record: JobRecord,
+    now_ms: int,
+    *,
+    judged: bool = True,
+    sight: Sight = ALL,
+    apart: Apart | None = None,
+    spoilt: bool = False,
+) -> View:
+    """Everything that is known about why a live job waits. The state is the caller's own, and may be spoilt if told so.
+
+    Not judged: what is true of one pass, without copies, for a quick answer. Of others' jobs it has ids alone, and
+    only the tenants that the person may see.
+    """
+    where = _position(state, policy, record) if record.phase is None else ""
+    if judged:
+        found = why(state, policy, record.id, now_ms, apart, spoilt=spoilt)
+    else:
+        found = explain(state, policy, record.id, now_ms)
+    assert found is not None
+    return {
+        **_head(record.id, record.job.label, record.job.spec.tenant, found.state.value, now_ms),
+        "ahead": found.ahead,
+        "waiting": found.waiting,
+        "position": where,
+        **reasons_view(found, sight),
+        "start": {"at_ms": found.start_ms, "how": found.how},
+        "helps": [{"text": help_text(each), "flags": help_flags(each)} for each in found.helps],
+    }
+
+
+def _position(state: State, policy: Policy, record: JobRecord) -> str:
+    """Why it stands where it does, where that is not its age alone."""
+    if record.moved_by:
+        return f"moved to the top of the line by {record.moved_by}"
+    return position(state, record) if policy.order.fair else ""
+
+
+def reasons_view(found: Explanation, sight: Sight = ALL) -> View:
+    """The blockers, what is true besides, and whether they were judged."""
+    return {
+        "blockers": [_reason(told(reason, sight)) for reason in found.reasons],
+        "also": [_reason(told(reason, sight)) for reason in found.implied],
+        "judged": found.judged,
+        "left_out": found.left_out,
+    }
+
+
+def told(reason: Reason, sight: Sight) -> Reason:
+    """A reason as someone may read it."""
+    return reason if sight.whole else without_names(reason)
+
+
+def _reason(reason: Reason) -> View:
+    return {
+        "code": reason.code.name,
+        "by": reason.by,
+        "text": reason.text,
+        "lifted_by": remedies_text(reason.lifted_by),
+        "lift": _lift(reason.lift),
+    }
+
+
+def _lift(lift: Lift | None) -> View | None:
+    """A lift as its kind and its fields: `{"kind": "raise_limit", "tenant": ...}`."""
+    if lift is None:
+        return None
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(lift).__name__).lower()
+    plain: Any = to_plain(lift)
+    return {"kind": kind, **plain}
+
+
+def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
+    return {
+        "job": job_id,
+        "label": label,
+        "tenant": tenant,
+        "state": state,
+        "at_ms": at_ms,
+        "said": "",
+        "last_try": None,
+    }
+
+
+def _ended_view(row: HistoryRow, at_ms: int) -> View:
+    """A job that has nothing to wait for any more."""
+    return {
+        **_head(row.id, row_label(row), row.tenant, row.state, at_ms),
+        "ahead": 0,
+        "waiting": 0,
+        "position": "",
+        "blockers": [],
+        "also": [],
+        "judged": True,
+        "left_out": 0,
+        "start": {
+            "at_ms": row.started_ms or None,
+            "how": _ended_how(row, at_ms),
+        },
+        "helps": [],
+    }
+
+
+def _ended_how(row: HistoryRow, at_ms: int) -> str:
+    """When it ended and why, as the history has it."""
+    ran = f" and had run for {span(row.ended_ms - row.started_ms)}" if row.started_ms else " and never ran"
+    ended = f"it ended {span(max(0, at_ms - row.ended_ms))} ago{ran}"
+    return f"{ended}: {row.why}" if row.why else ended
+
+
+def _share_view(row: Row) -> View:
+    plain = {name: value for name, value in asdict(row).items() if name not in ("amounts", "caps")}
+    amounts = {amount.model: _amount(amount) for amount in row.amounts}
+    return {**plain, "amounts": amounts, **caps_view(row.caps)}
+
+
+def _amount(amount: Amount) -> View:
+    """In GPUs, for people and programs alike."""
+    values = {name: value for name, value in asdict(amount).items() if name != "model"}
+    return {name: None if value is None else gpus_number(value) for name, value in values.items()}

@@ -1,0 +1,367 @@
+"""What the yard looks like: one job, pages of jobs, the queue in order, the nodes.
+
+Live jobs come from the books, ended ones from the history. Nothing here changes anything. The queue is built for ten
+thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Set
+
+from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.reading.model import Said, unsaid
+from gpuyard.control.reading.nodes import NodesReading
+from gpuyard.control.reading.overview import overview
+from gpuyard.control.reading.plain_views import View, ended_job, live_job, live_task
+from gpuyard.control.reading.publisher import Publisher
+from gpuyard.control.reading.slurm_views import files, recipe_of
+from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.thought import Beside, Own, Think
+from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
+from gpuyard.control.views.explained import no_job, why_view
+from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
+from gpuyard.control.views.tries import tries_of
+from gpuyard.core.estimate.estimate import estimate
+from gpuyard.errors import quoted, remedy
+from gpuyard.model import JobState, Node, Settings
+from gpuyard.store import HistoryQuery, HistoryRow, Removal
+from gpuyard.wire.endpoints import PAGE_MAX
+
+JUDGED_MAX = 2000
+"""With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
+
+NEAR_MAX = 20
+"""A job at most this far back in line is shown with its expected start."""
+
+LIVE_STATES = frozenset(state.value for state in JobState if not state.ended)
+ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
+
+
+class Views:
+    """Readings of the books and the history."""
+
+    def __init__(
+        self,
+        books: Books,
+        now_ms: Callable[[], int],
+        said: Said = unsaid,
+        late: Said = unsaid,
+        think: Think | None = None,
+    ) -> None:
+        self._books = books
+        self._think = think or Beside(books)
+        self._now_ms = now_ms
+        self.reading = Publisher(books, late, said)
+        """What is published of the books: lists take it from there, without a lock."""
+        self._fleet = NodesReading(books)
+
+    def drop_unread(self) -> None:
+        """Forget what was published if nobody has read it for long."""
+        self.reading.drop_unread()
+        self._fleet.drop_unread()
+
+    # -- one job -------------------------------------------------------------------------------------------------
+
+    def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:
+        """A job, live or ended; an array as the sum of its tasks.
+
+        Brief: without its reasons and earlier tries, for callers that poll.
+
+        One that is out of sight is not found, in the same words as one that never was.
+        """
+        view = self._job(label, explained, brief, sight)
+        if view is None or not sight.sees(view["tenant"]):
+            raise no_job(label)
+        if not brief and not view.get("array"):
+            view["tries"] = tries_of(self._books.store, view, self._ended)
+        return view
+
+    def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
+        model, store = self.reading.latest(), self._books.store
+        nodes = model.nodes
+        found = [row for row in live(model, label) if sight.sees(row.job.spec.tenant)]
+        if len(found) == 1 and (found[0].job.label == str(label) or found[0].id == label.id):
+            (row,) = found
+            view = live_job(nodes, row.record, "" if brief else model.reason(row), row.waits_for)
+            if not explained:
+                return view
+            view["files"] = files(store, row.job.spec.recipe)
+            # Beside the books, for it takes longer than they should be locked.
+            now_ms = max(self._now_ms(), model.now_ms)
+            return {**view, **self._think(_told, view["id"], now_ms, sight)}
+        # An array's common fields are shown once, and each task has those that differ.
+        found.sort(key=lambda row: row.job.array_index)
+        tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
+        tasks += [live_task(nodes, row.record) for row in found[1:]]
+        if label.index is not None:
+            rows = self._books.store.array_history(label.id, label.index - 1, 1)
+            if rows and rows[0].array_index == label.index:
+                return self._ended(seen_elsewhere(self._books.store, label) or rows[0], explained)
+            return None
+        ended = store.history(label.id) or seen_elsewhere(store, label)
+        if ended is not None:
+            return self._ended(ended, explained)
+        tasks += [self._ended(row) for row in self._array_rows(label.id)]
+        return _array(label.id, tasks) if tasks else None
+
+    def _ended(self, row: HistoryRow, explained: bool = False) -> View:
+        recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
+        more: View = {"files": files(self._books.store, recipe)} if recipe else {}
+        removed = dict(row.detail.get("removed", {}))
+        if recipe:
+            removed |= self._recipe_removed(recipe, recipe_of(self._books.store, recipe))
+        if removed:
+            more["removed"] = removed
+        return ended_job(self._nodes, row) | more
+
+    @property
+    def _nodes(self) -> Sequence[Node]:
+        """Needs no lock: there are only ever more of them, and their names stay."""
+        return self._books.state.nodes.node
+
+    def ends(self, labels: Sequence[Label], sight: Sight = ALL) -> dict[Label, Refusal]:
+        """Why nothing can be asked of jobs that are not live any more: they have ended, or never were."""
+        rows = self._books.store.histories([label.id for label in labels if label.index is None])
+        found: dict[Label, Refusal] = {}
+        for label in labels:
+            if label in found:
+                continue
+            row = rows.get(label.id) if label.index is None else None
+            if row is not None:
+                seen, name, state = sight.sees(row.tenant), row_label(row), row.state
+            else:
+                try:
+                    view = self.job(label, brief=True, sight=sight)
+                except NotFound as error:
+                    found[label] = error
+                    continue
+                seen, name, state = True, view["label"], view["state"]
+            found[label] = (
+                Impossible(f"job {name} has ended already: {state}", f"`yard show {name}` tells how.")
+                if seen
+                else no_job(label)
+            )
+        return found
+
+    def _recipe_removed(self, name: str, found: View) -> View:
+        """What is no longer kept of how a job was run."""
+        if "env_removed" in found:
+            return {ENVIRONMENTS: found["env_removed"]}
+        gone = self._books.store.recipe_removal(name) if name and not found else None
+        return {} if gone is None else {SCRIPTS: gone._asdict()}
+
+    def check_kept(self, view: View, what: str) -> None:
+        """Refuse to show what was removed, and say when it was."""
+        gone = view.get("removed", {}).get(what)
+        if gone is not None:
+            raise Removed(
+                f"the {what.removesuffix('s')} of job {view['label']} "
+                + removed_text(what, Removal(**gone), self._books.state.settings.retention),
+                "Files that a job names itself (--stdout) are never removed." if what != SCRIPTS else "",
+            )
+
+    def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
+        after = -1
+        for _page in range(ARRAY_TASKS_MAX // PAGE_MAX + 1):
+            rows = self._books.store.array_history(array_id, after, PAGE_MAX)
+            yield from rows
+            if len(rows) < PAGE_MAX:
+                return
+            after = rows[-1].array_index
+
+    def attempt(self, label: Label, sight: Sight = ALL) -> tuple[int, int, str, str]:
+        """Id and number of the current attempt of one job, its owner and its tenant."""
+        view = self.job(label, brief=True, sight=sight)
+        if view.get("array"):
+            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        return view["id"], view["attempts"], view["user"], view["tenant"]
+
+    def recipe(self, label: Label, sight: Sight = ALL) -> tuple[View, View]:
+        """One job, briefly, and how it is run: its command or script, its folder and its environment."""
+        view = self.job(label, brief=True, sight=sight)
+        if view.get("array"):
+            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        row = self.reading.latest().jobs.get(view["id"])
+        name = row.job.spec.recipe if row is not None else ""
+        if not name:
+            ended = self._books.store.history(view["id"])
+            name = ended.detail.get("spec", {}).get("recipe", "") if ended is not None else ""
+        found = recipe_of(self._books.store, name)
+        removed = self._recipe_removed(name, found)
+        self.check_kept({**view, "removed": removed}, SCRIPTS)
+        told: View = {"removed": removed} if removed else {}
+        told |= {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
+        return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
+
+    def standing(self, job_id: int) -> View:
+        """How a job stands, for `yard run` and others that wait for it: why, its place in line, its start if near.
+
+        From the plan that the queue is shown with, for it is asked again and again.
+        """
+        books, model = self._books, self.reading.latest()
+        row = model.jobs.get(job_id)
+        if row is None:
+            return {}
+        record, now_ms = row.record, max(self._now_ms(), model.now_ms)
+        place = model.order.places.get(job_id) if record.phase is None and not row.aside else None
+        by_ms = None
+        if place is not None and place < NEAR_MAX:
+            with books.lock:
+                # A few bookings, and the state is only read: those further back are not told a time.
+                waits = books.state.jobs.get(job_id)
+                if waits is not None and waits.phase is None:
+                    by_ms = estimate(books.state, books.policy, now_ms, waits).at_ms
+        return {
+            "state": record.state.value,
+            "label": record.job.label,
+            "reason": model.reason(row, place),
+            "place": None if place is None else place + 1,
+            "starts_by_ms": by_ms if by_ms is None or by_ms >= now_ms else None,
+            "nodes": [model.nodes[grant.node].name for grant in record.grants],
+            "submitted_ms": record.job.submitted_ms,
+            "now_ms": now_ms,
+        }
+
+    # -- many jobs -----------------------------------------------------------------------------------------------
+
+    def jobs(self, wanted: Filter, before_id: int | None, limit: int) -> tuple[list[View], int | None]:
+        """A page of jobs, live and ended, newest id first, and where the next page begins (None: there is none)."""
+        found: dict[int, View] = {}
+        if not wanted.states or wanted.states & LIVE_STATES:
+            found = {view["id"]: view for view in self._live_page(wanted, before_id, limit + 1)}
+        # Read after the books: a job that ends in between is found twice, never not at all.
+        if not wanted.states or wanted.states & ENDED_STATES:
+            for view in self._ended_page(wanted, before_id, limit + 1):
+                found[view["id"]] = view
+        ids = sorted(found, reverse=True)
+        page = [found[job_id] for job_id in ids[:limit]]
+        return page, ids[limit - 1] if len(ids) > limit else None
+
+    def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+        model = self.reading.latest(listing=True)
+        page = []
+        for row in model.jobs.newest_first(before_id):
+            if wanted.live(row.record):
+                page.append(live_job(model.nodes, row.record, model.reason(row), row.waits_for))
+                if len(page) == limit:
+                    break
+        return page
+
+    def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+        states = sorted(wanted.states & ENDED_STATES)
+        query = HistoryQuery(
+            states=states,
+            tenant=wanted.tenant,
+            user=wanted.user,
+            name=wanted.name,
+            within=wanted.sight.tenants,
+            before_id=before_id,
+            limit=limit,
+        )
+        return [ended_job(self._nodes, row) for row in self._books.store.find_history(query)]
+
+    def history(
+        self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
+    ) -> tuple[list[View], int | None]:
+        """A page of ended jobs, newest id first."""
+        query = HistoryQuery(
+            states=sorted(wanted.states & ENDED_STATES),
+            tenant=wanted.tenant,
+            user=wanted.user,
+            name=wanted.name,
+            within=wanted.sight.tenants,
+            ended_from_ms=since_ms,
+            before_id=before_id,
+            limit=min(limit + 1, PAGE_MAX),
+        )
+        rows = self._books.store.find_history(query)
+        page = [ended_job(self._nodes, row) for row in rows[:limit]]
+        more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
+        return page, page[-1]["id"] if more and page else None
+
+    def queue(
+        self, wanted: Filter = EVERYTHING, limit: int | None = None, *, wide: bool = False
+    ) -> QueueList:
+        """Live jobs: those that run, then those that wait in the order of the scheduler, then those set aside.
+
+        Wide: with the columns that only Slurm's commands show.
+        """
+        model = self.reading.latest(listing=True)
+        if wanted.cluster:
+            _check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
+        own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
+        return QueueList(model, own, wanted, limit, wide, self._now_ms())
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def nodes(self, sight: Sight = ALL, cluster: str = "") -> View:
+        """The fleet, or the nodes of one cluster, and what scripts call pools, tenants and classes; of tenants only
+        what is in sight.
+        """
+        found = self._fleet.latest()
+        rows = found.views
+        if cluster:
+            _check_cluster(cluster, {node["cluster"] for node in rows})
+            rows = tuple([node for node in rows if node["cluster"] == cluster])
+        return {"nodes": rows, "script_names": _script_names(found.settings, sight)}
+
+    def overview(self, sight: Sight = ALL) -> View:
+        """GPUs and tenants, for a screen."""
+        return overview(self.reading.fleet(), self._now_ms(), sight)
+
+
+def _check_cluster(name: str, known: Set[str]) -> None:
+    if name not in known:
+        raise NotFound(f"there is no cluster {quoted(name)}; {remedy(name, sorted(known), 'clusters')}")
+
+
+def _script_names(settings: Settings, sight: Sight) -> View:
+    return {
+        "partitions": {name: list(pools) for name, pools in settings.partitions.items()},
+        "accounts": {name: path for name, path in settings.accounts.items() if sight.knows(path)},
+        "qos": dict(settings.qos),
+    }
+
+
+def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:
+    """Why it waits, as it stands in the view of a job; nothing if it is gone by now."""
+    state, record = own.state, own.state.jobs.get(job_id)
+    if record is None:
+        return {}
+    judged = len(state.jobs) <= JUDGED_MAX
+    now_ms = max(now_ms, state.now_ms)
+    found = why_view(state, own.policy, record, now_ms, judged=judged, sight=sight, apart=own.apart)
+    return {
+        "ahead": found["ahead"],
+        "why": found["blockers"],
+        "expected_start_ms": found["start"]["at_ms"],
+        "how": found["start"]["how"],
+        "helps": [f"{each['text']} ({each['flags']})" for each in found["helps"]],
+    }
+
+
+def _array(array_id: int, tasks: list[View]) -> View:
+    """An array as the sum of its tasks."""
+    tasks.sort(key=lambda task: task["array_index"])
+    counts: dict[str, int] = {}
+    for task in tasks:
+        counts[task["state"]] = counts.get(task["state"], 0) + 1
+    first = tasks[0]
+    alive = [task["state"] for task in tasks if task["state"] in LIVE_STATES]
+    bad = [task["state"] for task in tasks if task["state"] != JobState.COMPLETED.value]
+    order = (JobState.RUNNING.value, JobState.SUSPENDED.value, JobState.PENDING.value)
+    state = next((s for s in order if s in alive), bad[0] if bad else JobState.COMPLETED.value)
+    same = ("name", "tenant", "user", "class", "gpus", "submitted", "submitted_ms", "time_limit_s")
+    return {
+        "id": array_id,
+        "label": str(array_id),
+        **{name: first[name] for name in same},
+        "array": True,
+        "state": state,
+        "tasks": len(tasks),
+        "states": counts,
+        "jobs": [
+            {name: task[name] for name in ("id", "label", "state", "exit_code", "nodes", "reason")}
+            for task in tasks
+        ],
+    }

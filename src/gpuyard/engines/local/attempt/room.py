@@ -1,0 +1,101 @@
+"""What an attempt has on every node, written where its job can read it, and the place for its steps.
+
+A job divides its room among its steps itself: `srun` inside the job reads the room, and keeps a ledger of what each
+step holds in a folder of the job, which the first step makes. The supervisor reads it for one thing: which processes
+are steps, so that a signal for them reaches them and not the shell that started them. Runs in supervisors: only the
+standard library, and little of it.
+"""
+
+import json
+import os
+import stat
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.machine import files
+
+ROOM = "room.json"
+"""The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
+SCRATCH = "tmp"
+"""A folder for files that go when the attempt ends, SLURM_TMPDIR, of a job that has Slurm's commands."""
+NAMES = "hosts"
+"""The machine's own list of names, with those of the job's emulated nodes."""
+LEDGER = "ledger.json"
+"""In the folder of the steps: the live steps, the processes that started them, and what they hold."""
+_LEDGER_BYTES_MAX = 4 << 20
+_READABLE = 0o644
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Write the room into the attempt's folder, which is the current one, and make the job's scratch folder."""
+    if "room" not in plan:
+        # It was put on disk by a yard of an earlier version, and started by this one.
+        return
+    draft = files.write_draft(ROOM, json.dumps(plan["room"]).encode(), durable=False)
+    os.chmod(draft, _READABLE)
+    os.rename(draft, ROOM)
+    if plan.get("scratch", True):
+        with suppress(FileExistsError):
+            os.mkdir(SCRATCH, 0o700)
+        if plan["drop"]:
+            os.chown(SCRATCH, plan["uid"], plan["gid"])
+
+
+def write_names(plan: dict[str, Any], system: str) -> None:
+    """Write the machine's list of names, and the names of the job's emulated nodes: they are all this machine.
+
+    `MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -1)` is an address then, as it is on a cluster.
+    """
+    names = plan.get("names")
+    if not names:
+        return
+    known = b""
+    with suppress(OSError), open(system, "rb") as file:
+        known = file.read()
+    lines = "".join([f"127.0.0.1 {name}\n" for name in names]).encode()
+    draft = files.write_draft(NAMES, known.rstrip(b"\n") + b"\n" + lines, durable=False)
+    os.chmod(draft, _READABLE)
+    os.rename(draft, NAMES)
+
+
+def sweep() -> None:
+    """Remove what is not needed afterwards."""
+    try:
+        os.rmdir(SCRATCH)
+    except FileNotFoundError:
+        return
+    except OSError:
+        import subprocess  # noqa: PLC0415  # most jobs leave nothing there
+
+        # A job may nest folders as deep as it likes: Python's own function would recurse too deep.
+        words = ["rm", "-rf", "--one-file-system", "--", SCRATCH]
+        subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def starters(plan: dict[str, Any]) -> set[int]:
+    """Numbers of the processes that the ledger calls starters of live steps.
+
+    The ledger belongs to the job: it may hold anything, so check it against what is known.
+    """
+    try:
+        fd = os.open(f"{plan['room']['steps']}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, KeyError):
+        return set()
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return set()
+        content = os.read(fd, _LEDGER_BYTES_MAX)
+        live = json.loads(content)["live"]
+        return {each["pid"] for each in live if type(each["pid"]) is int and each["pid"] > 1}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return set()
+    finally:
+        os.close(fd)
+
+
+def clear(folder: str, aside: str) -> None:
+    """Put aside what a killed supervisor did not remove: it may be a lot."""
+    path = os.path.join(folder, SCRATCH)
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.makedirs(aside, mode=0o700, exist_ok=True)
+        os.rename(path, os.path.join(aside, f"{SCRATCH}-{os.path.basename(folder)}"))

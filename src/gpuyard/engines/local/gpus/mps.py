@@ -1,0 +1,220 @@
+"""MPS: one daemon for a GPU and a user, so that several of that user's jobs compute on it at the same time, each within
+its caps.
+
+A server of MPS serves one user at a time, and a client that breaks it may harm its neighbours; so shares of one GPU
+belong to one user. The daemon runs as that user, in a folder that the user owns. It caps the memory that a program may
+allocate, and the part of the multiprocessors that it computes on, but not bandwidth and caches.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from gpuyard.engines.contract import Transient
+from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.accounts import Account
+
+CONTROL = "nvidia-cuda-mps-control"
+THROUGH = "YARD_SHARED_THROUGH"
+"""The variable that says how a job with a share shares: `mps`, or `time-slicing`."""
+_ASK_S_MAX = 10.0
+_READY_S_MAX = 10.0
+_PAUSE_S = 0.05
+_FOLDER = re.compile(r"[0-9a-f]{8}-([0-9]{1,10})")
+
+
+class Daemon(NamedTuple):
+    """Where one daemon is reached."""
+
+    gpu: str
+    uid: int
+    folder: str
+
+    @property
+    def pipe(self) -> str:
+        """The folder of its sockets."""
+        return os.path.join(self.folder, "pipe")
+
+    @property
+    def log(self) -> str:
+        """The folder of its logs."""
+        return os.path.join(self.folder, "log")
+
+    def environment(self) -> dict[str, str]:
+        """The environment that its clients and its control program need."""
+        return {"CUDA_MPS_PIPE_DIRECTORY": self.pipe, "CUDA_MPS_LOG_DIRECTORY": self.log}
+
+
+def caps(milli: int, memory_mib: int) -> dict[str, str]:
+    """The limits of one share: its part of the multiprocessors, and of the memory of the GPU."""
+    return {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, milli // 10)),
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={memory_mib * milli // 1000}M",
+    }
+
+
+def pid_of(daemon: Daemon) -> int:
+    """The process id of a daemon, which may be dead; 0: it has not started, or was ended."""
+    try:
+        # The folder is its user's: a pipe there must not be waited for.
+        fd = os.open(f"{daemon.pipe}/{CONTROL}.pid", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return 0
+    try:
+        return max(0, int(os.read(fd, 20)))
+    except (OSError, ValueError):
+        return 0
+    finally:
+        os.close(fd)
+
+
+class Mps:
+    """The daemons of one yard."""
+
+    def __init__(self, data: str) -> None:
+        # Not below the yard's own folder: the path of a socket is limited to about a hundred characters.
+        mark = hashlib.sha256(data.encode()).hexdigest()[:10]
+        self._root = f"/tmp/gpuyard-mps-{mark}"
+
+    def available(self) -> bool:
+        """Whether this machine has MPS; without it, programs that share a GPU take turns, and nothing caps them."""
+        return shutil.which(CONTROL) is not None
+
+    def daemon(self, gpu: str, uid: int) -> Daemon:
+        """Where the daemon for a GPU and a user is, or would be."""
+        short = hashlib.sha256(gpu.encode()).hexdigest()[:8]
+        return Daemon(gpu, uid, os.path.join(self._root, f"{short}-{uid}"))
+
+    def ensure(self, gpu: str, account: Account) -> Daemon:
+        """The daemon for this GPU and user, started now if it does not answer."""
+        daemon = self.daemon(gpu, account.uid)
+        if self.answers(daemon):
+            return daemon
+        self._make_folders(daemon, account)
+        done = self._run(daemon, account.uid, account.gid, [CONTROL, "-d"])
+        until_s = time.monotonic() + _READY_S_MAX
+        while not self.answers(daemon):
+            if time.monotonic() > until_s:
+                raise Transient(f"the MPS daemon for {gpu} does not answer: {done.strip()[:300]}")
+            time.sleep(_PAUSE_S)
+        return daemon
+
+    def _make_folders(self, daemon: Daemon, account: Account) -> None:
+        os.makedirs(self._root, mode=0o711, exist_ok=True)
+        if os.lstat(self._root).st_uid != os.geteuid():
+            raise Transient(f"{self._root} belongs to somebody else")
+        for folder in (daemon.folder, daemon.pipe, daemon.log):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.geteuid() == 0:
+                os.chown(folder, account.uid, account.gid)
+
+    def answers(self, daemon: Daemon) -> bool:
+        """Whether it is there."""
+        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+            return False
+        try:
+            self._run(daemon, daemon.uid, -1, [CONTROL], "get_server_list\n")
+        except Transient:
+            return False
+        return True
+
+    def stop(self, daemon: Daemon) -> None:
+        """End it. A process that still computes there loses its GPU."""
+        if os.path.exists(os.path.join(daemon.pipe, "control")):
+            with suppress(Transient):
+                self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
+
+    def all(self) -> list[Daemon]:
+        """Every daemon of this yard that may be there, by the folders they left. The GPU of each is unknown."""
+        try:
+            # Any user may make a folder of this name in /tmp first: its content is not ours.
+            if os.lstat(self._root).st_uid != os.geteuid():
+                return []
+            names = sorted(os.listdir(self._root))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = [match for name in names if (match := _FOLDER.fullmatch(name))]
+        return [Daemon("", int(match[1]), os.path.join(self._root, match[0])) for match in found]
+
+    @staticmethod
+    def dead(daemon: Daemon) -> bool:
+        """Whether it has died: a daemon that ends on request removes its pid file."""
+        pid = pid_of(daemon)
+        return pid > 0 and not processes.runs(pid)
+
+    def pids(self) -> set[int]:
+        """Pids of the daemons: processes below them that compute are ours."""
+        return {pid for daemon in self.all() if (pid := pid_of(daemon))}
+
+    def stop_unused(self, used: set[tuple[str, int]]) -> None:
+        """End every daemon except those of these GPUs and users."""
+        wanted = {self.daemon(gpu, uid).folder for gpu, uid in used}
+        for daemon in self.all():
+            if daemon.folder not in wanted:
+                self.stop(daemon)
+                self._clear(daemon)
+
+    def _clear(self, daemon: Daemon) -> None:
+        """Remove what an ended daemon left; one that is about to end still has its socket, and is cleared later."""
+        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+            shutil.rmtree(daemon.folder, ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir(self._root)
+
+    @staticmethod
+    def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
+        """A command as the daemon's user."""
+        environment = {**daemon.environment(), "PATH": os.environ.get("PATH", os.defpath)}
+        if zone := os.environ.get("TZ"):
+            # Its log has local times, and we read them by our own.
+            environment["TZ"] = zone
+        if daemon.gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = daemon.gpu
+        other = os.geteuid() == 0 and uid != 0
+        try:
+            done = subprocess.run(
+                words,
+                env=environment,
+                input=said,
+                capture_output=True,
+                text=True,
+                timeout=_ASK_S_MAX,
+                check=False,
+                cwd="/",
+                user=uid if other else None,
+                group=gid if other and gid >= 0 else None,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Transient(f"{words[0]}: {error}") from error
+        if done.returncode:
+            raise Transient(f"{words[0]}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
+        return done.stdout
+
+
+class NoMps(Mps):
+    """For emulated GPUs: clients get their variables and folders, and there is no daemon.
+
+    A fault that is written into the log there counts as a fault of a server.
+    """
+
+    def available(self) -> bool:
+        """It is pretended to be there, like the GPUs."""
+        return True
+
+    def ensure(self, gpu: str, account: Account) -> Daemon:
+        """Nothing to start."""
+        daemon = self.daemon(gpu, account.uid)
+        self._make_folders(daemon, account)
+        return daemon
+
+    def answers(self, daemon: Daemon) -> bool:
+        """No: there is no daemon."""
+        return False
+
+    def stop(self, daemon: Daemon) -> None:
+        """Nothing to end."""

@@ -1,0 +1,1 @@
+"""The two ways to speak to Slurm: its commands and slurmrestd."""

@@ -1,0 +1,1 @@
+"""How Slurm writes things down, and what its words mean here."""
