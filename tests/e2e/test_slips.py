@@ -19,7 +19,7 @@ from .conftest import Box
         (("submit", "marked.sh"), "yard: marked.sh:1: begins with a byte order mark"),
         (("submit", "--array", "", "--", "true"), "yard: --array names no task\n"),
         (("submit", "-n", "x" * 200, "--", "true"), "yard: name: it should have at most 128 characters\n"),
-        (("config", "versions"), "yard: invalid value for 'VERSION': it should be a whole number\n"),
+        (("config", "versions"), "yard config: VERSION takes a whole number, not 'versions'\n"),
         (("rollback",), "yard: there is no version before the first\n"),
         (("up", "-d", "--data", "other", "--port", 0, "--tls-cert", "no.pem", "--tls-key", "no.pem"),
          "yard: /"),
