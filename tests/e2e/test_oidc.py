@@ -23,7 +23,7 @@ from rigs.teams import CONFIG, ME
 
 from .conftest import Box, Done
 
-BROWSER = Path(flow.__file__).parents[3] / "tests" / "rigs" / "oidc_browser.py"
+BROWSER = Path(__file__).resolve().parents[1] / "rigs" / "oidc_browser.py"
 NONCE = "n" * 40
 ROSTER = UserDirectory({"ulla": Account(ME, "user", "research")})
 
