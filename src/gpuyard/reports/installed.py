@@ -13,6 +13,9 @@ def installed() -> dict[str, str]:
     """By name, the place of each as `module:attribute`."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
+        if folder.startswith(sys.base_prefix) and not folder.endswith("-packages"):
+            # Python's own.
+            continue
         try:
             names = os.listdir(folder or ".")
         except OSError:

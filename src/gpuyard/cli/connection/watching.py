@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -26,13 +25,25 @@ class _Screen(io.StringIO):
         return sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
 
 
+class Flag(Protocol):
+    """A `threading.Event`, which a listing shown once does without."""
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it is set, by then."""
+
+    def clear(self) -> None:
+        """Set it back."""
+
+
 class News(Protocol):
     """What tells a listing that something has happened (`cli/connection/followed.py`, which a listing shown once does
     without).
     """
 
-    told: threading.Event
-    """Set where there is something new to show."""
+    @property
+    def told(self) -> Flag:
+        """Set where there is something new to show."""
+
     live: bool
     """Whether it would be told."""
     apart_s: float

@@ -2,27 +2,39 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 HELP = ("-h", "--help")
 
 
-class Entry(NamedTuple):
-    """A command, or a group of commands."""
+class Entry:
+    """A command, or a group of commands. Written out: a NamedTuple is compiled anew at every start."""
 
-    module: str
-    """Below `gpuyard.cli`."""
-    help: str
-    """One line, for the list of commands."""
-    attribute: str = ""
-    """The function, if its name differs from the command's."""
-    no_args_is_help: bool = False
-    words: bool = False
-    """Whether it takes a command line of its own: what follows the first word is not ours."""
-    below: "Mapping[str, Entry]" = MappingProxyType({})
-    """Commands of a group."""
-    about: str = ""
-    """The help of a group that does nothing by itself; a group without it is a command too."""
+    __slots__ = ("about", "attribute", "below", "help", "module", "no_args_is_help", "words")
+
+    def __init__(
+        self,
+        module: str,
+        help: str,
+        attribute: str = "",
+        no_args_is_help: bool = False,
+        words: bool = False,
+        below: "Mapping[str, Entry]" = MappingProxyType({}),
+        about: str = "",
+    ) -> None:
+        self.module = module
+        """Below `gpuyard.cli`."""
+        self.help = help
+        """One line, for the list of commands."""
+        self.attribute = attribute
+        """The function, if its name differs from the command's."""
+        self.no_args_is_help = no_args_is_help
+        self.words = words
+        """Whether it takes a command line of its own: what follows the first word is not ours."""
+        self.below = below
+        """Commands of a group."""
+        self.about = about
+        """The help of a group that does nothing by itself; a group without it is a command too."""
 
     def function(self, name: str) -> Callable[..., Any]:
         """The command, imported now. Its docstring is its help, its parameters are its options."""
@@ -196,7 +208,7 @@ class _Entries(dict[str, Entry]):
         return reports_of_packages()[name]
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or name in reports_of_packages()
+        return super().__contains__(name) or (str(name)[:1] != "-" and name in reports_of_packages())
 
 
 ENTRIES = _Entries({name: entry for section in SECTIONS.values() for name, entry in section.items()})

@@ -22,12 +22,12 @@ MAX_RETRY_MS = 30_000
 """The first and the longest wait before an unanswered call is repeated; each wait is twice the one before."""
 PUT_OFF_MS = 5_000
 """The wait before a call that the engine put off is repeated."""
-AT_ONCE_MIN, AT_ONCE_MAX = 4, 32
+AT_ONCE_MIN, AT_ONCE_MAX = 2, 32
 """Attempts that an engine is asked to start, to stop or to forget in one call: as many as take little time."""
-ACT_NS = 30_000_000
+ACT_NS = 15_000_000
 """How long such a call may take, about, and how long a step acts, at least: what came in meanwhile is then decided on
 before the rest is done."""
-ALONE_NS = 8 * ACT_NS
+ALONE_NS = 16 * ACT_NS
 """The same while only one user's attempts start: no other user waits, and each step has a cost."""
 OTHERS_MS = 10_000
 """How long after a start a user counts as one whose attempts start."""
