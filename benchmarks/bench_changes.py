@@ -44,7 +44,7 @@ _CONFIG = "version: 1\nclusters: {here: {gpus: 8 x A100-80GB, emulate: true, all
 def serve(data: Path, port: int, config: Path, rate: int) -> None:
     """The server, in a process of its own."""
     from gpuyard.api.server.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
-    from gpuyard.control.fleet import Fleet  # noqa: PLC0415
+    from gpuyard.control.fleet import LiveCluster  # noqa: PLC0415
     from gpuyard.control.serve import Options, clock_ms  # noqa: PLC0415
     from gpuyard.model import Node  # noqa: PLC0415
     from gpuyard.testing.engine import Life, SimEngine  # noqa: PLC0415
@@ -59,11 +59,11 @@ def serve(data: Path, port: int, config: Path, rate: int) -> None:
             due_ms = self.next_ms()
             return due_ms is not None and due_ms <= clock_ms()
 
-    def engine(fleet: Fleet, _folder: Path) -> Any:
+    def engine(cluster: LiveCluster, *_: Any) -> Any:
         # An end is seen, and another job started, some 20 ms after it is due.
         count = -(-rate * (LIFE_MS + 20) // 1000 // GPUS_PER_NODE)
         nodes = [
-            Node(f"n{n}", fleet.cluster, "p", "A100-80GB", GPUS_PER_NODE, 1 << 20, 1 << 30)
+            Node(f"n{n}", cluster.name, "p", "A100-80GB", GPUS_PER_NODE, 1 << 20, 1 << 30)
             for n in range(count)
         ]
 
@@ -73,7 +73,7 @@ def serve(data: Path, port: int, config: Path, rate: int) -> None:
 
         return Timed(clock_ms, nodes, life)
 
-    Fleet.engine = engine  # type: ignore[assignment,method-assign]
+    LiveCluster.engine = engine  # type: ignore[method-assign]
     serve_yard(Options(data, port, config=config), lambda _yard: None)
 
 
