@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuyard.api.connecting.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
 from gpuyard.api.connecting.surroundings import environment, here, umask
@@ -83,11 +83,24 @@ ASKED_AT_ONCE = 2000
 __all__ = ["API", "Client", "NoServer", "Page", "Refused"]
 
 
-class Page(NamedTuple):
+class Page(tuple["list[JobView]", "str | None"]):
     """Some jobs, and where the next ones begin; None: there are no more."""
 
-    jobs: list[JobView]
-    next_cursor: str | None
+    __slots__ = ()
+
+    def __new__(cls, jobs: list[JobView], next_cursor: str | None) -> Page:
+        """Written out: the first NamedTuple of a process takes 2 ms to make."""
+        return tuple.__new__(cls, (jobs, next_cursor))
+
+    @property
+    def jobs(self) -> list[JobView]:
+        """The jobs of this page."""
+        return self[0]
+
+    @property
+    def next_cursor(self) -> str | None:
+        """For the next page."""
+        return self[1]
 
 
 class Client(Caller):

@@ -8,7 +8,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpuyard.control.places import DataDir, likely_data
 from gpuyard.errors import BadInput, YardError
@@ -20,25 +20,31 @@ HTTPS_PORT = 443
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Login(NamedTuple):
-    """What `yard login` keeps."""
+class Login:
+    """What `yard login` keeps. Written out, as `Place` is: the first NamedTuple of a process takes 2 ms to make."""
 
-    url: str
-    token: str
-    ca: str = ""
-    """A file with the certificate that signed the server's, if the machine does not know it."""
+    def __init__(self, url: str, token: str, ca: str = "") -> None:
+        self.url, self.token = url, token
+        self.ca = ca
+        """A file with the certificate that signed the server's, if the machine does not know it."""
 
 
-class Place(NamedTuple):
+class Place:
     """Where a yard is, and the token for it."""
 
-    address: tuple[str, int] | str
-    token: str = ""
-    tls: "ssl.SSLContext | None" = None
-    url: str = ""
-    """As people would write it."""
-    local: bool = False
-    """Whether it was found in a data folder: any server there will do."""
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        token: str = "",
+        tls: "ssl.SSLContext | None" = None,
+        url: str = "",
+        local: bool = False,
+    ) -> None:
+        self.address, self.token, self.tls = address, token, tls
+        self.url = url
+        """As people would write it."""
+        self.local = local
+        """Whether it was found in a data folder: any server there will do."""
 
     @property
     def host(self) -> str:
@@ -166,7 +172,7 @@ def keep_login(login: Login) -> Path:
     draft = path.with_suffix(f".{os.getpid()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
-        json.dump(login._asdict(), file)
+        json.dump(vars(login), file)
     os.replace(draft, path)
     return path
 

@@ -6,7 +6,7 @@ The standard library's client takes longer to import than a command has to answe
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
@@ -19,11 +19,11 @@ class BadAnswer(ConnectionError):
     """The answer is not HTTP, or stopped half-way."""
 
 
-class Head(NamedTuple):
+class Head:
     """Status and headers of an answer, names in lower case."""
 
-    status: int
-    headers: dict[str, str]
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        self.status, self.headers = status, headers
 
 
 class Connection:

@@ -8,7 +8,7 @@ completes it. Nothing here may import anything that takes time.
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 
 class Output(StrEnum):
@@ -76,15 +76,18 @@ class Argument:
         """Whether options that the command does not know are words too: they are for another command."""
 
 
-class Called(NamedTuple):
+class Called:
     """How a command was called, for commands that need it: a parameter of this type gets it."""
 
-    dashes: bool = False
-    """Whether `--` stood before the words that are not its own."""
-    given: frozenset[str] = frozenset()
-    """Parameters that were given a value, rather than left at their default."""
-    options: tuple[str, ...] = ()
-    """Its options as typed, without the `--` after them; for a command that carries another one."""
+    def __init__(
+        self, dashes: bool = False, given: frozenset[str] = frozenset(), options: tuple[str, ...] = ()
+    ) -> None:
+        self.dashes = dashes
+        """Whether `--` stood before the words that are not its own."""
+        self.given = given
+        """Parameters that were given a value, rather than left at their default."""
+        self.options = options
+        """Its options as typed, without the `--` after them; for a command that carries another one."""
 
 
 OutputOption = Annotated[

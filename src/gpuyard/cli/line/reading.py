@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from gpuyard.cli.line.commands import HELP, Entry
 from gpuyard.cli.line.complaints import Misuse
@@ -30,16 +30,16 @@ class HelpWanted(Exception):
     """`--help` stands among the options."""
 
 
-class Parameter(NamedTuple):
+class Parameter:
     """One parameter of a command."""
 
-    name: str
-    kind: type
-    """bool, int, float, str, Path, or an enumeration of texts."""
-    many: bool
-    says: Option | Argument
-    default: Any
-    required: bool
+    def __init__(
+        self, name: str, kind: type, many: bool, says: Option | Argument, default: Any, required: bool
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        """bool, int, float, str, Path, or an enumeration of texts."""
+        self.many, self.says, self.default, self.required = many, says, default, required
 
     @property
     def on_off(self) -> tuple[list[str], list[str]]:
