@@ -406,3 +406,15 @@ class Trial:
                 )
         fresh = Books(self.store)  # type: ignore[arg-type]
         assert canonical(fresh.state) == canonical(self.books.state), "the log does not fold to the state"
+
+
+def told(trial: Trial, file: str) -> None:
+    """Let a trial live. Where one of its own checks fails, it says how to repeat it and what happened last."""
+    try:
+        trial.live()
+    except BaseException as error:
+        error.add_note(
+            f"seed {trial.seed}, policy {trial.policy}, at {trial.clock_ms}: to repeat it, run\n"
+            f"  GPUYARD_SEED={trial.seed} .venv/bin/pytest {file} -k chosen\n" + "\n".join(trial.story[-15:])
+        )
+        raise

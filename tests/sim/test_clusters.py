@@ -5,6 +5,7 @@ import os
 import pytest
 
 from harness.clusters import ClustersTrial
+from harness.trial import told
 
 CHUNK = 25
 SEEDS = 200
@@ -13,16 +14,7 @@ QUICK, LONG = 100, 220
 
 
 def live(seed: int, steps: int = QUICK) -> None:
-    trial = ClustersTrial(seed, steps=steps)
-    try:
-        trial.live()
-    except BaseException as error:
-        error.add_note(
-            f"seed {seed}, policy {trial.policy}, at {trial.clock_ms}: to repeat it, run\n"
-            f"  GPUYARD_SEED={seed} .venv/bin/pytest tests/sim/test_clusters.py -k chosen\n"
-            + "\n".join(trial.story[-15:])
-        )
-        raise
+    told(ClustersTrial(seed, steps=steps), "tests/sim/test_clusters.py")
 
 
 @pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))

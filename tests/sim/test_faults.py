@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.trial import Trial
+from harness.trial import Trial, told
 
 KEPT = [
     int(line.split()[0]) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines() if line
@@ -18,16 +18,7 @@ SEEDS = 200
 
 
 def live(seed: int) -> None:
-    trial = Trial(seed)
-    try:
-        trial.live()
-    except BaseException as error:
-        error.add_note(
-            f"seed {seed}, policy {trial.policy}, at {trial.clock_ms}: to repeat it, run\n"
-            f"  GPUYARD_SEED={seed} .venv/bin/pytest tests/sim/test_faults.py -k chosen\n"
-            + "\n".join(trial.story[-15:])
-        )
-        raise
+    told(Trial(seed), "tests/sim/test_faults.py")
 
 
 @pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
