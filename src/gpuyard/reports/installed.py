@@ -29,11 +29,14 @@ def installed() -> dict[str, str]:
 def _said_in(file: str) -> dict[str, str]:
     within, found = False, {}
     try:
-        with open(file, encoding="utf-8") as text:
-            lines = text.read().splitlines()
-    except (OSError, ValueError):
+        with open(file, "rb", buffering=0) as raw:
+            data = raw.read()
+    except OSError:
         # Most packages have none.
         return {}
+    if ENTRY_POINTS.encode() not in data:
+        return {}
+    lines = data.decode("utf-8", "replace").splitlines()
     for line in map(str.strip, lines):
         if line.startswith("["):
             within = line == f"[{ENTRY_POINTS}]"
