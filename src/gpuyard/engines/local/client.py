@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
 from gpuyard.engines.machine import descriptors, files
-from gpuyard.engines.machine.fence import Fence
+from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.peeking import Inside
 
 _ANSWER_BYTES_MAX = 8192
@@ -121,7 +121,7 @@ def accepted(word: str | None) -> bool:
     return word in (CLAIMED, TAKEN)
 
 
-class Data(Fence):
+class Data(OneLeader):
     """The engine's folder: its parts, the newest epoch seen, and the lock under which the world is changed."""
 
     def __init__(self, root: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.machine import files as whole
-from gpuyard.engines.machine.fence import Fence
+from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.node import files
 from gpuyard.model import Outcome
@@ -33,7 +33,7 @@ _END_BYTES_MAX = 65_536
 _OUTCOMES = frozenset({*[outcome.value for outcome in Outcome], files.TOLD})
 
 
-class Folder(Fence):
+class Folder(OneLeader):
     """Where the engine and the nodes meet."""
 
     def __init__(self, root: Path) -> None:

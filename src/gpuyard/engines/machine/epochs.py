@@ -15,7 +15,7 @@ _LOCK_S_MAX = 5.0
 _PAUSE_S = 0.005
 
 
-class Fence:
+class OneLeader:
     """The folder's lock and epoch."""
 
     def __init__(self, root: str) -> None:
