@@ -162,6 +162,7 @@ def test_help_starts_quickly(process: Yard) -> None:
     code = "import sys, gpuyard.cli.app; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {
+        "typing",
         "pydantic",
         "yaml",
         "rich.progress",
