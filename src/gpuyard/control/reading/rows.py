@@ -4,7 +4,7 @@ A row holds neither its place in line nor its age: one start would change every 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -12,7 +12,7 @@ from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS, queue_row
 from gpuyard.control.reading.slurm_views import waits_for
 from gpuyard.core import State
 from gpuyard.core.jobs.records import HELD_ONLY, JobRecord
-from gpuyard.model import JobClass, JobSpec, JobState, Node
+from gpuyard.model import After, Job, JobClass, JobSpec, JobState, Node
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -28,14 +28,22 @@ class Row:
     """
 
     __slots__ = (
-        "_borrowed", "_head", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass", "limit_ms",
-        "phase", "waits_for",
+        "_after", "_borrowed", "_head", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass",
+        "limit_ms", "phase",
     )  # fmt: skip
 
-    def __init__(self, record: JobRecord, aside: bool, waits: str = "", borrowed: bool = False) -> None:
+    def __init__(
+        self,
+        record: JobRecord,
+        aside: bool,
+        after: tuple[tuple[After, Job | None], ...] = (),
+        borrowed: bool = False,
+    ) -> None:
         self._record = record
         self._borrowed = borrowed
         """Whether the record is that of the books: of it a row reads only what never changes."""
+        self._after = after
+        """What it still waits for; of a dependency on one job, that job."""
         self.id = record.id
         self.job = record.job
         """What was submitted."""
@@ -46,8 +54,6 @@ class Row:
         self.aside = aside
         """Whether it is set aside, and not in line."""
         self.earmarked = not borrowed and record.earmark is not None
-        self.waits_for = waits
-        """The jobs that it still waits for, as Slurm writes them."""
         self.in_line = not aside and self.phase is None
         self._head = ""
 
@@ -57,8 +63,15 @@ class Row:
         if self._borrowed:
             record = _fresh(self._record, self.klass, self.limit_ms)
             record.held = self.held
+            if self._after:
+                record.pending = dict.fromkeys([after for after, _job in self._after])
             self._record, self._borrowed = record, False
         return self._record
+
+    @property
+    def waits_for(self) -> str:
+        """The jobs that it still waits for, as Slurm writes them."""
+        return waits_for(self.job, self._after) if self._after else ""
 
     def head(self, nodes: Sequence[Node], alike: "Alike") -> str:
         """The row as JSON up to its reason. A task that waits does not remember it: there may be very many of them."""
@@ -116,22 +129,30 @@ def row_of(state: State, record: JobRecord) -> Row:
     """A job as it is now. Called with the books locked."""
     aside = record.state is JobState.PENDING and record.id in state.deferred
     extras = record.extras
-    only_waits = (extras is None or extras is HELD_ONLY) and not (record.attempt or record.earmark)
-    if only_waits and record.begin_ms == record.job.begin_ms:
-        return Row(record, aside, borrowed=True)
+    if not (record.attempt or record.earmark) and record.begin_ms == record.job.begin_ms:
+        if extras is None or extras is HELD_ONLY:
+            return Row(record, aside, borrowed=True)
+        if extras.pending and not (extras.doomed or extras.boost):
+            return Row(record, aside, _after(state, extras.pending), True)
     copy = _fresh(record, record.klass, record.limit_ms)
     copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
     copy.begin_ms, copy.earmark = record.begin_ms, record.earmark
-    waits = ""
+    after: tuple[tuple[After, Job | None], ...] = ()
     if extras is not None:
         copy.held, copy.ran_ms, copy.cause = record.held, record.ran_ms, record.cause
         copy.doomed, copy.wanted = record.doomed, record.wanted
         copy.move(record.boost, record.moved_by)
         if record.pending:
             copy.pending = dict(record.pending)
-            waits = waits_for(state, record)
-    return Row(copy, aside, waits)
+            after = _after(state, record.pending)
+    return Row(copy, aside, after)
+
+
+def _after(state: State, pending: Iterable[After]) -> tuple[tuple[After, Job | None], ...]:
+    """Dependencies, each with the job that it names if that has not ended."""
+    jobs = state.jobs
+    return tuple([(after, jobs[after.job_id].job if after.job_id in jobs else None) for after in pending])
 
 
 def _fresh(record: JobRecord, klass: JobClass, limit_ms: int) -> JobRecord:

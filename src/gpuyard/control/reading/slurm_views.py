@@ -1,11 +1,11 @@
 """What a listing for people does without and Slurm's commands show: more columns of the queue, and a job's files."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.model import After, AfterKind
+from gpuyard.model import After, AfterKind, Job
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
 
@@ -41,38 +41,36 @@ def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
     )
 
 
-def _own(record: JobRecord, job_id: int) -> bool:
+def _own(job: Job, other_id: int) -> bool:
     """Whether another job is an earlier task of the same array."""
-    return 0 < record.job.array_id < job_id < record.id
+    return 0 < job.array_id < other_id < job.id
 
 
 def throttled(record: JobRecord) -> bool:
     """Whether it waits for nothing but earlier tasks of its own array."""
-    return bool(record.pending) and all([_own(record, after.job_id) for after in record.pending])
+    return bool(record.pending) and all([_own(record.job, after.job_id) for after in record.pending])
 
 
 def _array_limit(record: JobRecord) -> int:
     """How many tasks of its array may run at a time, told by the one it stands behind; 0: not told by this task."""
-    own = [after.job_id for after in record.job.spec.after if _own(record, after.job_id)]
+    own = [after.job_id for after in record.job.spec.after if _own(record.job, after.job_id)]
     return record.id - own[-1] if own else 0
 
 
-def waits_for(state: State, record: JobRecord) -> str:
-    """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind."""
+def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) -> str:
+    """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind.
+
+    Each dependency comes with the job that it names; None: that one has ended, or is an array.
+    """
     found = []
-    for after in record.pending:
-        if not _own(record, after.job_id):
-            found.append(_waited(state, after))
+    for after, job in dependencies:
+        if after.kind is AfterKind.ALONE:
+            found.append(after.kind.value)
+        elif after.tasks:
+            found.append(f"{after.kind.value}:{after.job_id}_*")
+        elif not _own(waiting, after.job_id):
+            found.append(f"{after.kind.value}:{job.label if job else after.job_id}")
     return ",".join(found)
-
-
-def _waited(state: State, after: After) -> str:
-    if after.kind is AfterKind.ALONE:
-        return after.kind.value
-    if after.tasks:
-        return f"{after.kind.value}:{after.job_id}_*"
-    other = state.jobs.get(after.job_id)
-    return f"{after.kind.value}:{other.job.label if other else after.job_id}"
 
 
 def files(store: Store, recipe: str) -> dict[str, Any]:
