@@ -182,11 +182,14 @@ class TasksSubmitted(NamedTuple):
         times, values = self.job[2:6], _VALUES(spec)
         make: Callable[..., JobSpec] = JobSpec
         before, behind = values[:_AFTER], values[_AFTER + 1 :]
+        beside = [(each.kind, each.job_id, each.delay_ms) for each in self.beside]
         for place, index in enumerate(self.indices):
             job_id = first_id + place
             after = self.own[place] if self.own else ()
-            if self.beside:
-                after = tuple([After(each.kind, each.job_id + place, each.delay_ms) for each in self.beside])
+            if beside:
+                after = tuple(
+                    [After(kind, other_id + place, delay_ms) for kind, other_id, delay_ms in beside]
+                )
             if 0 < self.at_once < job_id - array_id:
                 # As many chains as tasks may run at a time; each task waits for the one before it in its chain.
                 after += (After(AfterKind.ENDED, job_id - self.at_once),)

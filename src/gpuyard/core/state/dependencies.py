@@ -30,7 +30,7 @@ def enter(state: State, record: JobRecord) -> None:
     pending: dict[After, None] = {}
     done, broken = 0, ""
     for asked in spec.after:
-        after = _known_failed(state, asked)
+        after = _known_failed(state, asked) if asked.tasks else asked
         answer = _answer(state, record, after)
         if answer and after.delay_ms:
             record.begin_ms = max(record.begin_ms, _last_start_ms(state, after) + after.delay_ms)
@@ -46,9 +46,10 @@ def enter(state: State, record: JobRecord) -> None:
     if broken and not (spec.after_one and pending):
         doom(state, record, broken)
     index(state, record)
-    key = (spec.user, spec.name)
-    if key in state.namesakes and not state.namesakes[key].waiting:
-        del state.namesakes[key]
+    if state.namesakes:
+        key = (spec.user, spec.name)
+        if key in state.namesakes and not state.namesakes[key].waiting:
+            del state.namesakes[key]
 
 
 def reindex(state: State) -> None:
@@ -66,12 +67,17 @@ def reindex(state: State) -> None:
 
 def index(state: State, record: JobRecord) -> None:
     """Enter the job under each job, array or name that it waits for."""
+    dependents = state.dependents
     for after in record.pending:
-        if after.kind is _ALONE:
-            state.dependents.setdefault(0, {}).setdefault(record.id, []).append(after)
+        alone = after.kind is _ALONE
+        waiting = dependents.setdefault(0 if alone else after.job_id, {})
+        if record.id in waiting:
+            waiting[record.id].append(after)
+        else:
+            waiting[record.id] = [after]
+        if alone:
             _namesakes(state, record).waiting.append(record.id)
             continue
-        state.dependents.setdefault(after.job_id, {}).setdefault(record.id, []).append(after)
         if after.tasks:
             tally = _tally(state, after)
             if after.kind is _STARTED:
@@ -136,7 +142,7 @@ def _answer(state: State, record: JobRecord, after: After) -> bool | None:
 
 def _known_failed(state: State, after: After) -> After:
     """`afternotok` wants one failed task of an array: once one failed, only the ends of the others matter."""
-    if after.tasks and after.kind is _FAILED and _tally(state, after).failed in state.ends:
+    if after.kind is _FAILED and _tally(state, after).failed in state.ends:
         return After(_ENDED, after.job_id, after.delay_ms, after.tasks)
     return after
 

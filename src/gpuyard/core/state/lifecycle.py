@@ -7,7 +7,7 @@ cost as much as folding it.
 from gpuyard.core.fleet.mig_book import mark_idle, mark_used
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
-from gpuyard.core.state.state import InvalidEvent, State
+from gpuyard.core.state.state import Intake, InvalidEvent, State
 from gpuyard.core.state.transitions import current, story
 from gpuyard.model import (
     After,
@@ -42,8 +42,11 @@ def close_periods(state: State, at_ms: int) -> None:
     state.change_seq += 1
 
 
-def submit(state: State, at_ms: int, job: Job, held: bool = False) -> JobRecord:
-    """`JobSubmitted`; `held`: it may not start until it is released, and never enters the queue before."""
+def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intake | None = None) -> JobRecord:
+    """`JobSubmitted`; `held`: it may not start until it is released, and never enters the queue before.
+
+    `intake` is what is known of its spec, if the caller knows it.
+    """
     state.now_ms = at_ms
     state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
@@ -52,9 +55,10 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False) -> JobRecord:
     if job_id <= state.last_job_id:
         raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {state.last_job_id}")
     state.last_job_id = job_id
-    intake = state.intake.get(id(spec))
-    if intake is None or intake[0] is not spec:
-        intake = state.take_in(spec)
+    if intake is None:
+        intake = state.intake.get(id(spec))
+        if intake is None or intake[0] is not spec:
+            intake = state.take_in(spec)
     _spec, shape, klass, leaf, party, waits, count = intake
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
     count.jobs += 1
@@ -101,18 +105,18 @@ def submit_tasks(
     held: bool,
 ) -> None:
     """`TasksSubmitted`: the same as `submit` for each task."""
-    intake, first = state.intake, None
+    alike: Intake | None = None
     for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
         spec = task.spec
-        if first is not None and spec is not first.job.spec:
+        if alike is None:
+            first = submit(state, at_ms, task, held)
+            alike = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
+        elif spec is alike[0]:
+            submit(state, at_ms, task, held, alike)
+        else:
             # It differs from the first task only in what it waits for.
-            known = (first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
-            intake[id(spec)] = (spec, *known)
-        record = submit(state, at_ms, task, held)
-        if first is None:
-            first = record
-        elif spec is not first.job.spec:
-            intake.pop(id(spec), None)
+            _spec, shape, klass, leaf, party, _waits, count = alike
+            submit(state, at_ms, task, held, (spec, shape, klass, leaf, party, bool(spec.after), count))
 
 
 def hold(state: State, record: JobRecord) -> None:
