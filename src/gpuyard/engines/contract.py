@@ -35,6 +35,27 @@ UMASK = 0o022
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a job that runs in images."""
+
+    image: str
+    name: str = ""
+    entrypoint: tuple[str, ...] = ()
+    """In place of the image's own; empty: the image's."""
+    argv: tuple[str, ...] = ()
+    """Arguments of the entrypoint; empty: the image's. Of the job's own container, the recipe has them."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Besides those of the job."""
+    workdir: str = ""
+    volumes: tuple[str, ...] = ()
+    """`/source:/target[:ro]`, or `name:/target` for an empty folder that goes with the attempt."""
+    init: bool = False
+    """Whether it runs to its end before the others start."""
+    pull: str = ""
+    """`always` or `never`; empty: where the image is missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How to run a job: everything that is not needed to decide about it. Kept as a blob, by its hash."""
 
@@ -67,6 +88,8 @@ class Recipe:
     """Run it once, in the first task: the others only hold room for processes that it starts there."""
     ranks: int = 0
     """How many processes it means to start in all; 0: as many as it has tasks."""
+    containers: tuple[Container, ...] = ()
+    """The job's own container, then the others; none: it is a process of the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,11 @@ def _job(document: Document, problems: list[Problem]) -> dict[str, Any]:
             job[key] = FIELDS[key].read(node)
         except Wrong as wrong:
             problems.append(Problem(wrong.place, f"{quoted(key)} {wrong}"))
-    if not document.root.entries.keys() & {"command", "script"}:
+    if not document.root.entries.keys() & {"command", "script", "image"}:
         problems.append(
-            Problem(document.root.place, "there is nothing to run: give a 'command' or a 'script'")
+            Problem(
+                document.root.place, "there is nothing to run: give a 'command', a 'script' or an 'image'"
+            )
         )
     return job
 

@@ -134,6 +134,29 @@ def _dependency(node: Node) -> dict[str, Any]:
     return found
 
 
+_CONTAINER = {
+    "name": Field(_text),
+    "image": Field(_text),
+    "init": Field(_boolean),
+    "entrypoint": Field(_texts),
+    "command": Field(_texts),
+    "workdir": Field(_text),
+    "env": Field(_named(_value)),
+    "volumes": Field(_texts),
+}
+
+
+def _containers(node: Node) -> list[dict[str, Any]]:
+    if not isinstance(node, Sequence):
+        raise Wrong(node.place, "must be a list such as [{image: busybox, command: [true], init: true}]")
+    found = []
+    for item in node.items:
+        found.append(read_mapping(item, _CONTAINER, "container"))
+        if not found[-1].get("image"):
+            raise Wrong(item.place, "has a container without an 'image'")
+    return found
+
+
 def read_mapping(node: Node, fields: dict[str, Field], what: str) -> dict[str, Any]:
     """The fields of a mapping by name; raises for the first wrong one."""
     if not isinstance(node, Mapping):
@@ -166,6 +189,7 @@ _READERS: dict[Kind, Read] = {
     Kind.BOOLEAN: _boolean,
     Kind.NAMED_TEXTS: _named(_value),
     Kind.DEPENDENCIES: _dependencies,
+    Kind.CONTAINERS: _containers,
 }
 FIELDS = {name: _field(says) for name, says in JOB_FIELDS.items() if says.native}
 """Every field, in the order in which they are written."""

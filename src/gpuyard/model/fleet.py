@@ -28,6 +28,8 @@ class Capability(Enum):
     INDICES = "indices"
     """An attempt gets exactly the GPUs that its launch names. Without it, it gets as many on the same node, and
     `Report.gpus` says which."""
+    IMAGES = "images"
+    """Jobs in container images."""
 
 
 @dataclass(frozen=True, slots=True)

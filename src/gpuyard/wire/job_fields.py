@@ -28,6 +28,7 @@ class Kind(Enum):
     NAMED_TEXTS = "named texts"
     NAMED_NUMBERS = "named numbers"
     DEPENDENCIES = "dependencies"
+    CONTAINERS = "containers"
 
 
 class JobField(NamedTuple):
@@ -74,6 +75,18 @@ JOB_FIELDS: dict[str, JobField] = {
     "class": _text("How it is treated. Left out: the default class.", "--class"),
     "command": _texts("Program and arguments. With a script: the script's arguments.", "COMMAND", ["nvidia-smi"]),
     "script": _text("A script, which begins with #!. Up to 1 MiB.", "COMMAND"),
+    "image": _text("Container image to run it in. Left out: it is a process of the node.", "--image",
+        "docker.io/pytorch/pytorch:2.4.0-cuda12.4-cudnn9-runtime"),
+    "entrypoint": _texts("In place of the image's entrypoint; 'command' holds its arguments.", "", ["/bin/sh", "-c"]),
+    "workdir": _text("Folder inside the image to run in. Left out: 'cwd', else the image's own.", "", "/workspace"),
+    "volumes": _texts("What the image sees besides 'cwd': /data, /data:/mnt:ro, or NAME:/scratch for an empty folder "
+        "that goes with the attempt.", "--volume", ["/data:/mnt:ro"]),
+    "secrets": JobField(Kind.NAMED_TEXTS, "Files of the node that the image sees as /run/secrets/NAME, by NAME.",
+        "--secret", {}),
+    "pull": JobField(Kind.CHOICE, "When the image is pulled. Left out: missing, which is once per user and node.",
+        "--pull", "", choices=("missing", "always", "never")),
+    "containers": JobField(Kind.CONTAINERS, "Further containers of the same job: init steps before its own, and others "
+        "beside it.", "", ()),
     "gpus": _whole("GPUs of each task.", "--gpus", 0, 100_000),
     "gpu_models": _texts("GPU models that will do. Left out: any.", "--gpu-model", ["H100"]),
     "gpu_milli": _whole("A share of one GPU, in thousandths, instead of whole ones.", "--gpus", 0, 999),

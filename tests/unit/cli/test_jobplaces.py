@@ -23,12 +23,14 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 FROM_SBATCH_ALONE = {"batch", "ranks", "slurm_commands"}
 """Fields for the shapes of Slurm's batch scripts; a person who types a command has no use for them."""
+FROM_FILES_ALONE = {"entrypoint", "workdir", "containers"}
+"""Fields of pods; a job of several containers stands in a file."""
 
 
 def test_every_field_of_a_job_has_its_option_within_the_same_bounds() -> None:
     """The command line does not wait for the table to be loaded: that takes as long as reading it."""
     options = {name: says.option for name, says in JOB_FIELDS.items() if says.native and says.option}
-    assert FIELDS.keys() == options.keys() | PROPOSED.keys() | FROM_SBATCH_ALONE
+    assert FIELDS.keys() == options.keys() | PROPOSED.keys() | FROM_SBATCH_ALONE | FROM_FILES_ALONE
     declared = {
         name: each for each in parameters(submit) if isinstance(each, Parameter) for name in each.on_off[0]
     }

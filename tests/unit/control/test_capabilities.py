@@ -12,6 +12,7 @@ from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
 from gpuyard.core.explain.admission import never
 from gpuyard.core.state.dump import canonical, dump, load
+from gpuyard.engines.contract import Container
 from gpuyard.model import (
     Ask,
     Capability,
@@ -110,6 +111,18 @@ def test_memory_means_a_whole_gpu_where_there_are_no_parts(world: World) -> None
     world.books.catch_up()
 
     assert Whole(1) == world.books.state.jobs[job_id].job.spec.ask.gpus
+
+
+def test_an_image_is_refused_where_none_runs_with_what_to_install(world: World) -> None:
+    images = (Container("docker.io/library/python:3.12"),)
+    with pytest.raises(CouldNever, match="and cluster hpc runs no images") as refused:
+        world.submit(containers=images)
+    assert "apt-get install podman crun uidmap" in refused.value.hint
+
+    world.engine.capabilities = frozenset({Capability.GANG, Capability.IMAGES})
+    world.step()
+
+    assert 1 == world.submit(containers=images)
 
 
 def test_a_gang_is_taken_where_the_engine_starts_gangs_and_refused_where_it_does_not(world: World) -> None:

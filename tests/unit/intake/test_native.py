@@ -28,6 +28,29 @@ command:
 script: |
   #!/bin/bash
   python train.py
+image: docker.io/library/python:3.12
+entrypoint:
+  - /bin/sh
+workdir: /work
+volumes:
+  - /data:/mnt:ro
+secrets:
+  token: /home/ana/.token
+pull: always
+containers:
+  - name: fetch
+    image: busybox
+    init: true
+    entrypoint:
+      - /bin/sh
+    command:
+      - -c
+      - 'true'
+    workdir: /work
+    env:
+      A: '1'
+    volumes:
+      - scratch:/scratch
 gpus: 2
 gpu_models:
   - H100
@@ -121,8 +144,8 @@ def test_every_field_goes_in_and_out() -> None:
 
 
 def test_the_wire_takes_the_job() -> None:
-    # A job asks for GPUs in one way only.
-    left_out = {*PROPOSED, "gpu_milli", "mig", "gpu_memory_mib", "isolation"}
+    # A job asks for GPUs in one way only, and a script takes the place of an entrypoint.
+    left_out = {*PROPOSED, "gpu_milli", "mig", "gpu_memory_mib", "isolation", "entrypoint"}
     accepted = {name: value for name, value in one(EVERYTHING).items() if name not in left_out}
 
     assert JobRequest.model_validate(accepted).new_job().retries == 2

@@ -18,6 +18,11 @@ ENV_NAMES_MAX = 10_000
 PATH_MAX = 4096
 NAME_MAX = 128
 
+IMAGE_MAX = 512
+"""A reference with its registry, path, tag and digest, or the path of a bundle."""
+
+_IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@+-]*")
+_VOLUME = re.compile(r"(?:(?P<source>/[^:]*|[A-Za-z0-9][A-Za-z0-9_.-]*):)?(?P<target>/[^:]*)(?::(?:ro|rw))?")
 _NAME = re.compile(r"[^\W_][\w .:+=@,-]*")
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
@@ -50,6 +55,32 @@ def _folder(text: str) -> str:
     if text and not text.startswith("/"):
         raise ValueError("must be an absolute path")
     return _word(text)
+
+
+def _image(text: str) -> str:
+    if text and not _IMAGE.fullmatch(text):
+        raise ValueError(f"is a reference such as docker.io/library/python:3.12, not {quoted(text)}")
+    return text
+
+
+def _volume(text: str) -> str:
+    found = _VOLUME.fullmatch(_word(text))
+    if found is None or "\n" in text:
+        raise ValueError(
+            f"is /folder, /folder:/inside, /folder:/inside:ro or NAME:/inside, with absolute paths, not {quoted(text)}"
+        )
+    return text if found["source"] else f"{found['target']}:{text}"
+
+
+def _secrets(files: dict[str, str]) -> dict[str, str]:
+    for name, path in files.items():
+        if not _SEGMENT.fullmatch(name):
+            raise ValueError(f"{quoted(name)} cannot be a name: letters, digits, '.', '_' and '-'")
+        if not path.startswith("/") or ":" in path or "\n" in path:
+            raise ValueError(
+                f"{quoted(name)} is a file by its absolute path, without ':', not {quoted(path)}"
+            )
+    return files
 
 
 def _script(text: str) -> str:
@@ -145,6 +176,11 @@ Word = Annotated[str, AfterValidator(_word)]
 Command = Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)]
 Script = Annotated[str, AfterValidator(_script)]
 Env = Annotated[dict[str, Word], Field(max_length=ENV_NAMES_MAX), AfterValidator(_env)]
+Reference = Annotated[str, Field(max_length=IMAGE_MAX), AfterValidator(_image)]
+Volumes = Annotated[
+    list[Annotated[str, Field(max_length=2 * PATH_MAX), AfterValidator(_volume)]], Field(max_length=100)
+]
+Secrets = Annotated[dict[str, Word], Field(max_length=100), AfterValidator(_secrets)]
 ShortNames = list[Annotated[str, Field(min_length=1, max_length=63)]]
 NodeNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=10_000)]
 Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]

@@ -22,9 +22,12 @@ from gpuyard.api.messages.fields import (
     Name,
     NodeNames,
     Path,
+    Reference,
     Script,
+    Secrets,
     ShortNames,
     Tenant,
+    Volumes,
     Word,
     features,
     indices,
@@ -37,6 +40,7 @@ from gpuyard.control.commands.dependencies import KINDS, SINGLETON, Dependency
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.partitions import Wanted
 from gpuyard.control.replica.labels import label_of
+from gpuyard.engines.contract import Container
 from gpuyard.errors import remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
@@ -58,6 +62,10 @@ def _of(name: str, **more: Any) -> Any:
     says = JOB_FIELDS[name]
     examples = list(says.examples) or None
     return Field(says.default, ge=says.least, le=says.most, description=says.text, examples=examples, **more)
+
+
+_OF_IMAGES = ("image", "entrypoint", "workdir", "volumes", "secrets", "pull", "containers")
+"""Fields that become the containers of a job."""
 
 
 class DependencyRequest(BaseModel):
@@ -85,6 +93,28 @@ class DependencyRequest(BaseModel):
         return Dependency(self.kind, job, self.delay_s * SECOND_MS)
 
 
+class ContainerRequest(BaseModel):
+    """One more container of a job."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    image: Annotated[Reference, Field(min_length=1)]
+    name: Name = ""
+    init: bool = Field(False, description="Runs to its end before the job's own container starts.")
+    entrypoint: Command = Field([], description="In place of the image's entrypoint.")
+    command: Command = Field([], description="Arguments of the entrypoint. Left out: the image's.")
+    workdir: Folder = ""
+    env: Env = Field({}, description="Besides those of the job.")
+    volumes: Volumes = Field([], description="As those of a job.")
+
+    def container(self, pull: str) -> Container:
+        """The same as engines have it."""
+        return Container(
+            image=self.image, name=self.name, init=self.init, entrypoint=tuple(self.entrypoint),
+            argv=tuple(self.command), workdir=self.workdir, env=self.env, volumes=tuple(self.volumes), pull=pull,
+        )  # fmt: skip
+
+
 class JobRequest(BaseModel):
     """A job to run: a command or a script, what it needs, and how it is to be treated."""
 
@@ -92,6 +122,13 @@ class JobRequest(BaseModel):
 
     command: Command = _of("command")
     script: Script = _of("script")
+    image: Reference = _of("image")
+    entrypoint: Command = _of("entrypoint")
+    workdir: Folder = _of("workdir")
+    volumes: Volumes = _of("volumes")
+    secrets: Secrets = _of("secrets")
+    pull: Literal["", "missing", "always", "never"] = _of("pull")
+    containers: Annotated[list[ContainerRequest], Field(max_length=20)] = _of("containers")
     name: Name = _of("name")
     tenant: Tenant = _of("tenant")
     klass: Klass = _of("class", alias="class")
@@ -138,8 +175,14 @@ class JobRequest(BaseModel):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if not self.script and (not self.command or not self.command[0]):
-            raise ValueError("there is nothing to run: give a 'command' or a 'script'")
+        if not self.script and not self.image and (not self.command or not self.command[0]):
+            raise ValueError("there is nothing to run: give a 'command', a 'script' or an 'image'")
+        if not self.image:
+            for name in ("entrypoint", "workdir", "volumes", "secrets", "pull", "containers"):
+                if getattr(self, name):
+                    raise ValueError(f"'{name}' is for jobs in an image: give an 'image'")
+        elif self.script and self.entrypoint:
+            raise ValueError("a 'script' is run in place of the image's entrypoint: leave 'entrypoint' out")
         if self.cpus and abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
             raise ValueError("'cpus' is finer than a thousandth of a core")
         if self.warn_s and not self.warn_signal:
@@ -169,6 +212,7 @@ class JobRequest(BaseModel):
         # All at once: most of the fields are the same there.
         found = dict(self.__dict__)
         cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
+        image, *_ = map(found.pop, _OF_IMAGES)
         for name in ("command", "gpu_models", "pools", "clusters", "on_nodes", "not_nodes"):
             found[name] = tuple(found[name])
         found |= {
@@ -179,12 +223,31 @@ class JobRequest(BaseModel):
             "array": None if array is None else _array(array),
             "features": _features(constraint),
             "dependencies": tuple([each.dependency() for each in self.dependencies]),
+            "containers": self._containers() if image else (),
         }
         return NewJob(**found)
 
+    def _containers(self) -> tuple[Container, ...]:
+        """Its own container, then the others."""
+        pull = "" if self.pull == "missing" else self.pull
+        secrets = [f"{path}:/run/secrets/{name}:ro" for name, path in sorted(self.secrets.items())]
+        own = Container(
+            self.image,
+            entrypoint=tuple(self.entrypoint),
+            workdir=self.workdir,
+            volumes=(*self.volumes, *secrets),
+            pull=pull,
+        )
+        return (own, *[each.container(pull) for each in self.containers])
+
     def _made_name(self) -> str:
-        """From the script that a program is to run, else from the program's own name, as far as it can be one."""
-        word = "script" if self.script else script_of(self.command) or self.command[0].rpartition("/")[2]
+        """From the script that a program is to run, else from the name of the program or the image."""
+        if self.script:
+            word = "script"
+        elif self.command:
+            word = script_of(self.command) or self.command[0].rpartition("/")[2]
+        else:
+            word = self.image.rpartition("/")[2].partition(":")[0].partition("@")[0]
         return (
             "".join([char for char in word if char.isalnum() or char in "._-"]).lstrip("._-")[:NAME_MAX]
             or "job"

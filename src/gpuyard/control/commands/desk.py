@@ -24,6 +24,7 @@ from gpuyard.control.commands.newjobs import (
     reply_of,
     spec_of,
     tenant_of,
+    where_images_run,
     why_not,
 )
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
@@ -268,7 +269,9 @@ def _judged(person: Person, new: NewJob, state: State) -> tuple[str, NewJob] | R
     )
     if refusal is not None:
         return refusal
-    whole = concrete(new, state)
+    whole: NewJob | Refusal = concrete(new, state)
+    if not isinstance(whole, Refusal):
+        whole = where_images_run(whole, state)
     if isinstance(whole, Refusal):
         return whole
     return why_not(whole, person, tenant, state) or (tenant, whole)

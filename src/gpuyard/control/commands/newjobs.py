@@ -17,12 +17,13 @@ from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_paid
 from gpuyard.core.phrases import span
 from gpuyard.durations import duration_text
-from gpuyard.engines.contract import UMASK, Recipe
+from gpuyard.engines.contract import UMASK, Container, Recipe
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import (
     CATALOGUE,
     After,
     Ask,
+    Capability,
     Event,
     GpuRequest,
     Isolation,
@@ -83,6 +84,8 @@ class NewJob:
     open_mode: str = ""
     warn_shell: bool = False
     slurm_commands: bool = False
+    containers: tuple[Container, ...] = ()
+    """Its own container and the others; none: it is a process of the node."""
     checkpoint_s: int = 0
     retries: int = 0
     requeue: bool = True
@@ -172,6 +175,7 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         slurm_commands=new.slurm_commands,
         batch=new.batch,
         ranks=new.ranks or (new.tasks if new.batch else 0),
+        containers=new.containers,
     )
     return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
 
@@ -399,6 +403,26 @@ def _own_tenant(known: Sequence[str], person: Person) -> str:
         return own[0] if len(own) == 1 else ""
     leaves = [path for path in known if not any(other.startswith(f"{path}/") for other in known)]
     return f"{leaves[0]}/{person.name}" if len(leaves) == 1 else ""
+
+
+def where_images_run(new: NewJob, state: State) -> NewJob | Refusal:
+    """A job in images goes where images run: a cluster without them is none that will do."""
+    if not new.containers:
+        return new
+    clusters = sorted({node.cluster for node in state.nodes.node})
+    wanted = [name for name in new.clusters or clusters if name in clusters]
+    able = [name for name in wanted if Capability.IMAGES not in state.nodes.lacks.get(name, ())]
+    if len(able) == len(wanted):
+        return new
+    if not able:
+        named = f"cluster {wanted[0]}" if len(wanted) == 1 else f"none of the clusters {', '.join(wanted)}"
+        return CouldNever(
+            f"it could never start: it asks for the image {quoted(new.containers[0].image)}, and {named} runs "
+            f"{'no images' if len(wanted) == 1 else 'images'}",
+            "On a machine of the local engine, root installs what runs them: apt-get install podman crun uidmap "
+            "(docs/how-to/containers.md). Without 'image' the command runs with the node's own programs.",
+        )
+    return replace(new, clusters=tuple(able))
 
 
 def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal | None:

@@ -175,7 +175,7 @@ def node_events(
     return events
 
 
-_JUDGED_BY = (Capability.GANG, Capability.SHARES, Capability.SLICES, Capability.SUSPEND)
+_JUDGED_BY = (Capability.GANG, Capability.SHARES, Capability.SLICES, Capability.SUSPEND, Capability.IMAGES)
 """What decides whether a job, or a wish about it, is taken."""
 
 

@@ -188,6 +188,12 @@ def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> No
     notice(f"job {accepted['label']} {text}", before="note: ")
 
 
+def exports(ctx: Called, export: bool, image: str) -> bool:
+    """Whether this shell's environment goes with the job: into an image only if that is asked for, for its PATH and
+    the like are those of another system."""
+    return export and (not image or was_given(ctx, "export"))
+
+
 def was_empty(ctx: Called, option: str, value: str) -> bool:
     """Whether an option was given an empty value, as by an unset variable of a script."""
     return not value and was_given(ctx, option)

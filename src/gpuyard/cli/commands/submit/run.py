@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.cli.commands.submit import jobfields as f
+from gpuyard.cli.commands.submit import jobimages as i
 from gpuyard.cli.commands.submit import jobplaces as p
 from gpuyard.cli.commands.submit.scripts import (
     command_of,
@@ -40,6 +41,10 @@ def run(
     time_limit: f.TimeLimit = "",
     klass: f.Klass = "",
     tenant: f.Tenant = "",
+    image: i.Image = "",
+    volume: i.Volume = None,
+    secret: i.Secret = None,
+    pull: i.Pull = "",
     tasks: f.Tasks = 1,
     cpus: f.Cpus = None,
     memory: f.Memory = "",
@@ -69,13 +74,14 @@ def run(
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)
-    fields = command_of("run", words, ctx, through)
+    fields = command_of("run", words, ctx, through, image=bool(image))
     fields |= f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name or fields.get("name", ""), tenant=tenant, klass=klass,
         time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env,
-        env_file=env_file, export=export, signal=signal,
+        env_file=env_file, export=f.exports(ctx, export, image), signal=signal,
     )  # fmt: skip
+    fields |= i.boxed(image, volume, secret, pull)
     fields |= p.place(
         chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,

@@ -50,12 +50,15 @@ def is_file_to_read(words: list[str] | None, dashes: bool, through: bytes | None
 
 
 def command_of(
-    verb: str, words: list[str] | None, called: Called, through: bytes | None = None
+    verb: str, words: list[str] | None, called: Called, through: bytes | None = None, *, image: bool = False
 ) -> dict[str, Any]:
     """A command line, or a script: a file that begins with #! and is not after `--`, or what came through `-`.
 
-    `verb`: the command of ours that was called, for the line to type instead.
+    `verb`: the command of ours that was called, for the line to type instead. `image`: the programs are those of an
+    image, which may have one that runs without being named.
     """
+    if not words and image:
+        return {}
     if not words:
         raise BadInput("there is nothing to run", f"For example: yard {verb} -g 1 -- nvidia-smi")
     if through is not None:
@@ -66,7 +69,8 @@ def command_of(
     path = Path(words[0])
     content = _script(path)
     if content is None:
-        _refuse_slips(verb, words, called.options)
+        if not image:
+            _refuse_slips(verb, words, called.options)
         return {"command": words}
     return {"script": _text(content, str(path)), "command": words[1:], "name": _name(path)}
 
@@ -176,7 +180,7 @@ def refuse_folder(fields: Mapping[str, Any]) -> None:
 def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str]) -> None:
     """Refuse a command that names a file of the job's folder which could not be run that way."""
     words = fields.get("command", ())
-    if fields.get("script") or not words:
+    if fields.get("script") or fields.get("image") or not words:
         return
     word, path = words[0], Path(fields.get("cwd", ""), words[0])
     if not path.is_file():

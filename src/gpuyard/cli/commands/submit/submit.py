@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuyard.api.connecting.surroundings import here
 from gpuyard.cli.commands.submit import jobfields as f
+from gpuyard.cli.commands.submit import jobimages as i
 from gpuyard.cli.commands.submit import jobplaces as p
 from gpuyard.cli.commands.submit.scripts import (
     command_of,
@@ -31,6 +32,10 @@ def submit(
     array: f.Array = "",
     after: f.After = None,
     after_one: f.AfterOne = False,
+    image: i.Image = "",
+    volume: i.Volume = None,
+    secret: i.Secret = None,
+    pull: i.Pull = "",
     tasks: f.Tasks = 1,
     cpus: f.Cpus = None,
     memory: f.Memory = "",
@@ -71,8 +76,10 @@ def submit(
     given = f.request(
         gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
         name=name, tenant=tenant, klass=klass, time_limit=time_limit,
-        tasks=tasks, cpus=cpus, memory=memory, env=env, env_file=env_file, export=export, signal=signal,
+        tasks=tasks, cpus=cpus, memory=memory, env=env, env_file=env_file, signal=signal,
+        export=f.exports(ctx, export, image),
     )  # fmt: skip
+    given |= i.boxed(image, volume, secret, pull)
     given |= p.place(
         chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
         exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
@@ -157,7 +164,7 @@ def _plain(
     words: list[str] | None, given: dict[str, Any], ctx: Called, through: bytes | None
 ) -> dict[str, Any]:
     """A command, or a script as it stands."""
-    fields = command_of("submit", words, ctx, through)
+    fields = command_of("submit", words, ctx, through, image=bool(given.get("image")))
     return fields | f.completed(ctx, given) | {"name": given.get("name") or fields.get("name", "")}
 
 
