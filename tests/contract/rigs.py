@@ -198,12 +198,20 @@ class LocalRig:
     slack = 1
     settle_s = 20.0
 
-    def __init__(self, folder: Path, *, use_cgroups: bool = True, nodes: Here | Pretended = ONE_NODE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        use_cgroups: bool = True,
+        use_fence: bool = True,
+        nodes: Here | Pretended = ONE_NODE,
+    ) -> None:
         self.nodes = nodes
         self.data = folder.resolve() / "data"
         self.effects = folder / "effects"
         self.effects.mkdir()
         self.use_cgroups = use_cgroups
+        self.use_fence = use_fence
         self.engines: list[LocalEngine] = []
         self.keys: set[str] = set()
         self.engine = self.reopen()
@@ -214,6 +222,7 @@ class LocalRig:
             self.data,
             nodes=self.nodes,
             use_cgroups=self.use_cgroups,
+            use_fence=self.use_fence,
             **options,  # type: ignore[arg-type]
         )
         self.engines.append(engine)

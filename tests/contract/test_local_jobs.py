@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.rigs import EPOCH, LocalRig, Program, ended, launch, until, until_alive
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, pids_of, until, until_alive
 from gpuyard.engines.contract import Answer, Launch, Leftover, Part, Phase, Recipe, Report, StopRequest
 from gpuyard.model import Outcome
 
@@ -350,11 +350,20 @@ def test_a_frozen_job_stands_still(rig: LocalRig) -> None:
 
 def test_memory_that_runs_out_ends_jobs_before_the_server_and_its_supervisors(open_rig: LocalRig) -> None:
     account = pwd.getpwnam("nobody")
-    script = "#!/bin/sh\ncat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj"
-    recipe = Recipe(script=script, uid=account.pw_uid, gid=account.pw_gid, user="nobody")
-    assert Outcome.COMPLETED is run(open_rig, recipe).outcome
-    of_server = Path("/proc/self/oom_score_adj").read_text(encoding="ascii")
-    assert ["500", of_server.strip()] == output(open_rig).splitlines()
+    recipe = Recipe(argv=("sleep", "60"), uid=account.pw_uid, gid=account.pw_gid, user="nobody")
+    open_rig.keys.add("y-1-1")
+    open_rig.engine.start(EPOCH, [launch(open_rig, "y-1-1", recipe=recipe)])
+    until(open_rig, "y-1-1", Phase.RUNNING)
+    (pid,) = pids_of(open_rig.data, "y-1-1")
+    supervisor = json.loads(open_rig.claim("y-1-1").read_text())["pid"]
+    found = [
+        int(Path(f"/proc/{each}/oom_score_adj").read_text(encoding="ascii"))
+        for each in (pid, supervisor, "self")
+    ]
+    open_rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    ended(open_rig, "y-1-1")
+    assert 500 == found[0]
+    assert found[1] == found[2] < 500
 
 
 def test_root_runs_a_job_as_its_user(open_rig: LocalRig) -> None:

@@ -1,7 +1,6 @@
 """What users of one machine learn of one another through the local engine's folder: nothing."""
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,10 +27,8 @@ def start(rig: LocalRig, key: str, job_id: int, uid: int, *argv: str, **env: str
 
 def test_the_log_of_a_job_that_ended_is_the_servers_alone(rig: LocalRig) -> None:
     """A user's number may be given to somebody else; and what a job wrote is not changed afterwards."""
-    own = Path(tempfile.mkdtemp(prefix="link-", dir=rig.data.parent))
-    own.chmod(0o777)
-    link = own / "x"
-    start(rig, "y-1-1", 1, OTHER, "sh", "-c", f"echo secret; ln $YARD_ATTEMPT_DIR/stdout {link}")
+    link = rig.data / "jobs" / "1" / "x"
+    start(rig, "y-1-1", 1, OTHER, "sh", "-c", "echo secret; ln $YARD_ATTEMPT_DIR/stdout x")
     ended(rig, "y-1-1")
     assert "" == act(OTHER, lambda: refused(lambda: link.open("a").close())), "while it is the job's"
     rig.engine.forget(EPOCH, ["y-1-1"])

@@ -44,6 +44,7 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.node.dispositions",
+        "gpuyard.engines.node.fence",
     } == set(found[:-1])
     assert int(found[-1]) < 100
 

@@ -31,6 +31,7 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.local import machine, outputs, translate
 from gpuyard.engines.local.attempt import cgroups, room
 from gpuyard.engines.local.client import Data, Spawner, accepted
+from gpuyard.engines.local.fencing import Fencing
 from gpuyard.engines.local.gpus import persistence, signals
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
@@ -75,6 +76,7 @@ class LocalEngine:
         nodes: Here | Pretended = THIS_MACHINE,
         yard: Path | None = None,
         use_cgroups: bool = True,
+        use_fence: bool = True,
         log_limit_mib: int = 0,
         hands_off: bool = False,
         boot_id: Callable[[], str] = processes.boot_id,
@@ -105,6 +107,7 @@ class LocalEngine:
         group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
         self._limits = controllers >= cgroups.CONTROLLERS
+        self._fencing = Fencing(str(self._data.root), self._yard, wanted=use_fence, emulated=self._emulated)
         self._found: dict[str, Host] | None = None
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
@@ -380,7 +383,10 @@ class LocalEngine:
         try:
             _make_folders(job_folder, folder, account if place.drop else None)
             plan = translate.plan_of(launch, account, place)
+            plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
             _put(folder, plan)
+        except Transient as error:
+            return Reply(Answer.UNSURE, str(error))
         except OSError as error:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
         return None
@@ -501,7 +507,7 @@ class LocalEngine:
                 for name in names:
                     if name in _USELESS:
                         os.unlink(os.path.join(folder, name))
-                    elif name == room.SCRATCH:
+                    elif name in (room.SCRATCH, room.PRIVATE):
                         room.clear(folder, self._leftovers.out)
                 outputs.seal(folder)
                 self._trimmer.trim(folder)

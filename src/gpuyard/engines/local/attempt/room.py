@@ -13,11 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.machine import files
+from gpuyard.engines.node import fence
 
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
 SCRATCH = "tmp"
 """A folder for files that go when the attempt ends, SLURM_TMPDIR, of a job that has Slurm's commands."""
+PRIVATE = "private"
+"""The folder behind the job's own /tmp and /var/tmp, where its fence gives it some; it goes when the attempt ends."""
 NAMES = "hosts"
 """The machine's own list of names, with those of the job's emulated nodes."""
 LEDGER = "ledger.json"
@@ -58,17 +61,29 @@ def write_names(plan: dict[str, Any], system: str) -> None:
     os.rename(draft, NAMES)
 
 
-def sweep() -> None:
+def sweep(plan: dict[str, Any]) -> None:
     """Remove what is not needed afterwards."""
+    if (plan.get("fence") or {}).get("tmp"):
+        with suppress(OSError):
+            # It was not mounted if the fence could not be raised.
+            fence.leave_temporary()
+        with suppress(OSError):
+            for name in os.listdir(PRIVATE):
+                os.rmdir(f"{PRIVATE}/{name}")
+        _remove(PRIVATE)
+    _remove(SCRATCH)
+
+
+def _remove(folder: str) -> None:
     try:
-        os.rmdir(SCRATCH)
+        os.rmdir(folder)
     except FileNotFoundError:
         return
     except OSError:
         import subprocess  # noqa: PLC0415  # most jobs leave nothing there
 
         # A job may nest folders as deep as it likes: Python's own function would recurse too deep.
-        words = ["rm", "-rf", "--one-file-system", "--", SCRATCH]
+        words = ["rm", "-rf", "--one-file-system", "--", folder]
         subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -95,7 +110,8 @@ def starters(plan: dict[str, Any]) -> set[int]:
 
 def clear(folder: str, aside: str) -> None:
     """Put aside what a killed supervisor did not remove: it may be a lot."""
-    path = os.path.join(folder, SCRATCH)
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.makedirs(aside, mode=0o700, exist_ok=True)
-        os.rename(path, os.path.join(aside, f"{SCRATCH}-{os.path.basename(folder)}"))
+    for name in (SCRATCH, PRIVATE):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.makedirs(aside, mode=0o700, exist_ok=True)
+            os.rename(path, os.path.join(aside, f"{name}-{os.path.basename(folder)}"))

@@ -15,7 +15,14 @@ from typing import Any
 
 from gpuyard.engines.local.attempt import room
 from gpuyard.engines.local.attempt.cgroups import Group
-from gpuyard.engines.local.attempt.tasks import Failure, Task, adopt_orphans, become_looker, launch
+from gpuyard.engines.local.attempt.tasks import (
+    Failure,
+    Task,
+    adopt_orphans,
+    become_looker,
+    enter_fence,
+    launch,
+)
 from gpuyard.engines.machine import files, peeking, processes
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
@@ -161,6 +168,11 @@ class Supervisor:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
                 self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
+        try:
+            enter_fence(plan)
+        except OSError as error:
+            self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {error}"
+            return None
         failure = launch(plan, self.group, self.tasks, self._heed)
         if failure is not None:
             self._kill()
@@ -405,7 +417,7 @@ class Supervisor:
         end = self._verdict(failure)
         if self.group is not None:
             self.group.remove()
-        room.sweep()
+        room.sweep(self.plan)
         while True:
             try:
                 self.slot.write(end)

@@ -17,13 +17,12 @@ from typing import Any, NamedTuple, NoReturn
 from gpuyard.engines.local.attempt import limits, room
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
-from gpuyard.engines.node import dispositions
+from gpuyard.engines.node import dispositions, fence
 
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126
 """Exit codes of shells for a program that is not there, and for one that cannot be run."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 _NAMES = "/etc/hosts"
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
@@ -77,6 +76,33 @@ class Failure(NamedTuple):
     why: str
 
 
+def enter_fence(plan: dict[str, Any]) -> None:
+    """See what the job is to see of this machine, from now on; raises OSError where that cannot be had."""
+    # A plan of an older yard has none. A yard of an ordinary user has no right to show others' names.
+    wanted = dict(plan.get("fence") or {})
+    if plan.get("names") and os.geteuid() == 0:
+        room.write_names(plan, _NAMES)
+        wanted["names"] = os.path.abspath(room.NAMES)
+    if wanted:
+        fence.enter(wanted, lambda what, path: _as_user(plan, what, path))
+
+
+def _as_user(plan: dict[str, Any], what: Callable[[str], Any], path: str) -> Any:
+    """What a function of a path gives with the rights of the job's user."""
+    if not plan["drop"]:
+        return what(path)
+    groups = os.getgroups()
+    os.setgroups(_groups(plan))
+    os.setegid(plan["gid"])
+    os.seteuid(plan["uid"])
+    try:
+        return what(path)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
 def launch(
     plan: dict[str, Any], group: Group | None, tasks: list[Task], heed: Callable[[], None]
 ) -> Failure | None:
@@ -87,7 +113,6 @@ def launch(
     """
     output = _own_output(plan)
     room.prepare(plan)
-    room.write_names(plan, _NAMES)
     argv = plan["argv"]
     if plan["script"]:
         argv = [_write_script(plan), *argv]
@@ -201,9 +226,6 @@ def _become(
             doing = f"join {group.path}"
             group.join()
         limits.apply()
-        doing = "give its nodes their names"
-        if plan.get("names") and os.geteuid() == 0:
-            _know_names()
         doing = f"become user {plan['user'] or plan['uid']}"
         if plan["drop"]:
             _become_user(plan)
@@ -237,13 +259,6 @@ def _become(
         os._exit(code)
 
 
-def _know_names() -> None:
-    """See this machine under the names of the job's emulated nodes, and nowhere but in this job."""
-    _checked(_libc.unshare(_CLONE_NEWNS))
-    _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None))
-    _checked(_libc.mount(room.NAMES.encode(), _NAMES.encode(), None, ctypes.c_ulong(_MS_BIND), None))
-
-
 def _moment(plan: dict[str, Any]) -> dict[str, str]:
     """When the job starts and must have ended, in seconds, as Slurm gives it."""
     start_s = int(time.time())
@@ -274,14 +289,16 @@ def become_looker(plan: dict[str, Any]) -> None:
 
 
 def _become_user(plan: dict[str, Any]) -> None:
-    try:
-        name = pwd.getpwuid(plan["uid"]).pw_name
-    except KeyError:
-        os.setgroups([plan["gid"]])
-    else:
-        os.initgroups(name, plan["gid"])
+    os.setgroups(_groups(plan))
     os.setgid(plan["gid"])
     os.setuid(plan["uid"])
+
+
+def _groups(plan: dict[str, Any]) -> list[int]:
+    try:
+        return os.getgrouplist(pwd.getpwuid(plan["uid"]).pw_name, plan["gid"])
+    except KeyError:
+        return [plan["gid"]]
 
 
 def _connect(plan: dict[str, Any], output: int) -> None:

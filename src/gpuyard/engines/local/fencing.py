@@ -1,0 +1,120 @@
+"""Which fence an attempt gets on this machine, and what keeps a job to what it was given, kind by kind.
+
+A fence is as good as the rights of the yard. A yard of root gives a job of an ordinary user all of it. A job of root is
+kept from other GPUs by mistake only, since root may undo it. A yard of an ordinary user runs that user's jobs alone and
+hides GPUs by a user namespace, where the kernel lets it.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.contract import Launch
+from gpuyard.engines.local.attempt.room import PRIVATE
+from gpuyard.engines.local.gpus.sharing import Ready
+from gpuyard.engines.local.hosts import Host
+from gpuyard.engines.machine import nvml
+from gpuyard.engines.node import fence
+
+DEVICES = "devices"
+"""In the engine's folder: the devices of emulated GPUs and slices, by their UUIDs."""
+MASK = "masked"
+"""In the engine's folder: a file that nobody may open, to lie over the devices of other jobs."""
+MAJOR_GPU, MAJOR_SLICE = 4000, 4001
+"""Numbers that no driver can have. To open such a device fails, and how it fails says whether a fence was there."""
+_MINOR_BITS = 20
+
+
+class Fencing:
+    """The fences of one yard."""
+
+    def __init__(self, root: str, yard: str, *, wanted: bool, emulated: bool) -> None:
+        self._root = root
+        self._yard = yard or root
+        self._emulated = emulated
+        self._privileged = os.geteuid() == 0
+        self.flaw = fence.flaw(not self._privileged) if wanted else "fences are switched off"
+        """Why no view of the file system can be made for a job; empty: it can."""
+        self.blind = fence.hides_processes() if not self.flaw else self.flaw
+        """Why processes of others cannot be hidden; empty: they can."""
+        if not self.flaw:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        with suppress(FileExistsError):
+            os.close(os.open(self._mask, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
+        if self._emulated:
+            os.makedirs(self._devices, mode=0o755, exist_ok=True)
+
+    @property
+    def _mask(self) -> str:
+        return os.path.join(self._root, MASK)
+
+    @property
+    def _devices(self) -> str:
+        return os.path.join(self._root, DEVICES)
+
+    def of(
+        self,
+        plan: Mapping[str, Any],
+        launch: Launch,
+        hosts: Mapping[str, Host],
+        ready: Sequence[Ready],
+        folder: str,
+    ) -> dict[str, Any]:
+        """The fence of an attempt; empty: none. `folder` is the attempt's own."""
+        if self.flaw:
+            return {}
+        readings = [hosts[part.node].readings[gpu] for part in launch.parts for gpu in part.gpus]
+        slices = [device for each in ready if "slices" in each.held for device in each.devices]
+        found: dict[str, Any] = {} if self._privileged else {"user": True}
+        if self._emulated:
+            uuids = [each.uuid for each in readings]
+            self._make_devices(uuids, MAJOR_GPU)
+            self._make_devices(slices, MAJOR_SLICE)
+            found["only"] = {self._devices: sorted({*uuids, *slices})}
+        elif all([each.minor >= 0 for each in readings]):
+            caps = nvml.capabilities(slices) if slices else ()
+            found |= {"gpus": sorted({f"nvidia{each.minor}" for each in readings}), "mask": self._mask}
+            found["only"] = {fence.CAPS: [f"nvidia-cap{minor}" for minor in caps]}
+        if plan["drop"]:
+            found |= self._apart(plan, ready, folder)
+        return found
+
+    def _apart(self, plan: Mapping[str, Any], ready: Sequence[Ready], folder: str) -> dict[str, Any]:
+        """What keeps users apart, beyond GPUs."""
+        outputs = [path for path in (plan["stdout"], plan["stderr"]) if path]
+        daemons = [each.environment["CUDA_MPS_PIPE_DIRECTORY"] for each in ready if "mps" in each.held]
+        above = [os.path.dirname(path) for path in (*outputs, *daemons, plan["checkpoint"])]
+        programs = [path for path in plan["argv"][:1] if path.startswith("/")]
+        needed = [self._yard, folder, plan["cwd"], plan["envs"][0]["HOME"], *above, *outputs, *programs]
+        return {
+            "tmp": os.path.join(folder, PRIVATE),
+            # Only what the job names itself: it has to be there, and its output must not go when the job ends.
+            "keep": sorted({path for path in needed if fence.in_temporary(path)}),
+            "touch": sorted({path for path in outputs if fence.in_temporary(path)}),
+            # Programs that share a GPU through MPS speak to its server through files there.
+            "shm": not daemons,
+            "proc": not self.blind,
+        }
+
+    def _make_devices(self, uuids: Sequence[str], major: int) -> None:
+        """Devices of emulated GPUs or slices; files where only root could make devices."""
+        for uuid in uuids:
+            path = os.path.join(self._devices, uuid)
+            if os.path.lexists(path):
+                continue
+            with suppress(FileExistsError):
+                if self._privileged:
+                    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor_of(uuid)))
+                else:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+                os.chmod(path, 0o666)
+
+
+def minor_of(uuid: str) -> int:
+    """The number of an emulated device."""
+    return int(hashlib.sha256(uuid.encode()).hexdigest()[:5], 16) & ((1 << _MINOR_BITS) - 1)

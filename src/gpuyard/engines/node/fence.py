@@ -1,0 +1,232 @@
+"""The fence of an attempt: a view of the machine in which its own GPUs are there, and no others.
+
+The process that starts the tasks enters it once, so all tasks of the attempt share one view, and a shell that is opened
+beside them has it too. What is mounted here cannot be taken away inside: an ordinary user has no right to, and in a
+user namespace of a job's own inherited mounts are locked.
+
+This file is part of the code for the nodes: only the standard library, nothing newer than Python 3.6.
+"""
+
+import ctypes
+import os
+import re
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+DEV, CAPS = "/dev", "/dev/nvidia-caps"
+_GPU = re.compile(r"nvidia[0-9]+")
+_TEMPORARY = ("/tmp", "/var/tmp")
+_SHM = "/dev/shm"
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_MNT_DETACH = 2
+_OPEN_TO_ALL = 0o1777
+_HIDEPID_SINCE = (5, 8)
+"""Before this kernel `hidepid` is a setting of the whole machine and not of one mount."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+AsUser = Callable[[Callable[[str], Any], str], Any]
+"""Calls a function of a path with the rights of the job's user."""
+
+Fence = Dict[str, Any]
+"""What a plan says of a fence. Every part may be absent, and is then left as it is on the machine:
+
+    user    true: a user namespace first, since the yard is an ordinary user's
+    gpus    names in /dev of its GPUs; every other GPU is masked
+    mask    the file that lies over what is masked
+    only    folders by path, with the names that are left in them
+    names   a list of host names in place of the machine's
+    tmp     a folder of its own in place of /tmp and /var/tmp
+    keep    paths that stay where they are though they lie in one of these
+    touch   files there that are made first, as the job's user
+    shm     true: a /dev/shm of its own
+    proc    true: only processes of its own user in /proc
+"""
+
+
+def enter(fence: Fence, as_user: AsUser) -> None:
+    """Go into the fence, for good."""
+    unshare(bool(fence.get("user")))
+    # First: what stays visible in /tmp is shown there without what is mounted in it.
+    if fence.get("tmp"):
+        _own_temporary(fence, as_user)
+    if "gpus" in fence:
+        for name in hidden_gpus(fence["gpus"]):
+            bind(fence["mask"], "{}/{}".format(DEV, name))
+    for folder in sorted(fence.get("only", {})):
+        leave_only(folder, fence["only"][folder])
+    if fence.get("names"):
+        bind(fence["names"], "/etc/hosts")
+    if fence.get("shm"):
+        mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    if fence.get("proc"):
+        mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2")
+
+
+def hidden_gpus(own: Iterable[str]) -> List[str]:
+    """Names in /dev of the GPUs that are not these."""
+    return sorted([name for name in os.listdir(DEV) if _GPU.fullmatch(name) and name not in own])
+
+
+def unshare(user: bool = False) -> None:
+    """A view of the file system of one's own: what the machine mounts later is seen there, and nothing gets out."""
+    uid, gid = os.geteuid(), os.getegid()
+    _checked(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if user else 0)), "a view of its own")
+    if user:
+        _put("/proc/self/setgroups", "deny")
+        _put("/proc/self/uid_map", "{0} {0} 1".format(uid))
+        _put("/proc/self/gid_map", "{0} {0} 1".format(gid))
+    mount("none", "/", "", _MS_REC | _MS_SLAVE, "")
+
+
+def leave_only(folder: str, names: Iterable[str]) -> None:
+    """Leave only these names in a folder, even of what is put there later."""
+    try:
+        kept = [
+            (name, os.open("{}/{}".format(folder, name), os.O_PATH | os.O_NOFOLLOW)) for name in sorted(names)
+        ]
+        os.close(os.open(folder, os.O_PATH | os.O_DIRECTORY))
+    except FileNotFoundError:
+        if names:
+            raise
+        return
+    mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NOEXEC, "mode=755,size=64k")
+    for name, fd in kept:
+        _bind_at(fd, "{}/{}".format(folder, name))
+
+
+def bind(source: str, target: str) -> None:
+    """Show one file or folder in the place of another."""
+    mount(source, target, "", _MS_BIND, "")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    """As the system call; OSError names the target."""
+    words = [os.fsencode(text) if text else None for text in (source, target, kind, options)]
+    _checked(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), target)
+
+
+def hides_processes() -> str:
+    """Why the processes of other users cannot be hidden from a job here; empty: they can."""
+    release = re.match(r"([0-9]+)\.([0-9]+)", os.uname().release)
+    if release is None or (int(release.group(1)), int(release.group(2))) < _HIDEPID_SINCE:
+        return "the kernel is older than {}.{}".format(*_HIDEPID_SINCE)
+    for path in mounted_below("/proc"):
+        if path != "/proc/sys/fs/binfmt_misc":
+            return "{} is mounted in the machine's /proc".format(path)
+    return ""
+
+
+def mounted_below(folder: str) -> List[str]:
+    """Where something is mounted below a folder."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        found = {line.split()[4] for line in file}
+    return sorted([path for path in found if path.startswith(folder.rstrip("/") + "/")])
+
+
+def flaw(user: bool) -> str:
+    """Why no fence can be raised here; empty: one can. Tried out in a process of its own."""
+    ears, mouth = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(ears)
+            why = ""
+            try:
+                unshare(user)
+                mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "")
+            except OSError as error:
+                why = "{}: {}".format(error.filename or "namespaces", error.strerror)
+            os.write(mouth, why.encode("utf-8", "surrogateescape"))
+        finally:
+            os._exit(0)
+    os.close(mouth)
+    with os.fdopen(ears, "rb") as file:
+        told = file.read().decode("utf-8", "surrogateescape")
+    os.waitpid(pid, 0)
+    return told
+
+
+# -- /tmp --------------------------------------------------------------------------------------------------------------
+
+
+def in_temporary(path: str) -> bool:
+    """Whether a path lies in a folder for temporary files, and is not that folder."""
+    return any([os.path.normpath(path).startswith(top + "/") for top in _TEMPORARY])
+
+
+def _own_temporary(fence: Fence, as_user: AsUser) -> None:
+    for path in fence.get("touch", ()):
+        as_user(_touch, path)
+    kept = [
+        (path, as_user(_handle, path))
+        for path in sorted({os.path.normpath(each) for each in fence.get("keep", ())})
+    ]
+    own = []
+    # Other jobs of the same user must not pass.
+    os.makedirs(fence["tmp"], mode=0o700, exist_ok=True)
+    for top in _TEMPORARY:
+        if os.path.isdir(top) and not os.path.islink(top):
+            folder = os.path.join(fence["tmp"], top.strip("/").replace("/", "-"))
+            os.makedirs(folder, exist_ok=True)
+            os.chmod(folder, _OPEN_TO_ALL)
+            own.append((top, os.open(folder, os.O_PATH)))
+    for top, fd in own:
+        bind("/proc/self/fd/{}".format(fd), top)
+        os.close(fd)
+    shown: List[str] = []
+    for path, fd in kept:
+        if fd is None:
+            continue
+        # What lies in a folder that is shown already is there. Nothing is made in it: it is the user's.
+        if in_temporary(path) and not any([path.startswith(above + "/") for above in shown]):
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            _bind_at(fd, path)
+            shown.append(path)
+        os.close(fd)
+
+
+def leave_temporary() -> None:
+    """Take the folders of temporary files away again, so that they can be removed."""
+    for top in _TEMPORARY:
+        if os.path.isdir(top) and not os.path.islink(top):
+            _checked(_libc.umount2(os.fsencode(top), _MNT_DETACH), top)
+
+
+def _touch(path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
+    except OSError:
+        # The task itself will say so, in its own words.
+        pass
+
+
+def _handle(path: str) -> Optional[int]:
+    try:
+        return os.open(path, os.O_PATH)
+    except OSError:
+        return None
+
+
+def _bind_at(fd: int, path: str) -> None:
+    """Show an open file or folder at a path where there is nothing yet."""
+    if os.path.isdir("/proc/self/fd/{}".format(fd)):
+        os.mkdir(path)
+    else:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    bind("/proc/self/fd/{}".format(fd), path)
+
+
+def _put(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _checked(answer: int, target: str) -> None:
+    if answer != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)

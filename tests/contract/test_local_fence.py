@@ -1,0 +1,123 @@
+"""A hostile job of an ordinary user gets at nothing that belongs to another job; on devices of emulated GPUs."""
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.rigs import EPOCH, LocalRig, ended, launch, pids_of, until
+from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
+from gpuyard.engines.local.fencing import MAJOR_GPU, minor_of
+from gpuyard.model import Outcome
+from rigs import hostile
+from rigs.others import OTHER, THIRD, needs_root
+
+pytestmark = needs_root
+
+SECRET = f"yard-secret-{os.getpid()}"
+VICTIM = f"""#!/bin/sh
+umask 000
+for place in /tmp /var/tmp /dev/shm; do echo secret >$place/{SECRET}; done
+echo ready
+sleep 60
+"""
+SECRETS = [Path(place, SECRET) for place in ("/tmp", "/var/tmp", "/dev/shm")]
+OWN = [Path(place, f"{SECRET}-mine") for place in ("/tmp", "/dev/shm")]
+
+
+@dataclass
+class Yard:
+    """An engine that two users have jobs on: one minds its own business, the other does not."""
+
+    rig: LocalRig
+
+    def start(self, key: str, job_id: int, recipe: Recipe, gpus: tuple[int, ...]) -> None:
+        self.rig.keys.add(key)
+        (reply,) = self.rig.engine.start(
+            EPOCH, [launch(self.rig, key, recipe=recipe, job_id=job_id, gpus=gpus)]
+        )
+        assert Answer.DONE is reply.answer, reply.why
+
+    def output(self, key: str) -> str:
+        return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
+
+    def victim(self) -> int:
+        """A job of another user on GPU 1, with something in every place that is to be its own; one of its processes."""
+        recipe = Recipe(script=VICTIM, uid=THIRD, gid=THIRD, user=str(THIRD), env={"SECRET": "secret"})
+        self.start("y-2-1", 2, recipe, (1,))
+        until(self.rig, "y-2-1", Phase.RUNNING)
+        while "ready" not in self.output("y-2-1"):
+            self.rig.let_pass(10)
+        return pids_of(self.rig.data, "y-2-1")[0]
+
+    def hostile(self, pid: int, gpus: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        """What a job of another user meets that wants all that the victim has."""
+        readings = self.rig.engine._hosts()[self.rig.node].readings
+        device = f"{self.rig.data}/devices/{readings[1].uuid}"
+        tmp = f"{self.rig.data}/attempts/y-2-1/private"
+        program = f"#!/usr/bin/env python3\n{Path(hostile.__file__).read_text()}"
+        words = (device, str(pid), tmp, SECRET, str(MAJOR_GPU), str(minor_of(readings[1].uuid)))
+        self.start(
+            "y-1-1", 1, Recipe(script=program, argv=words, uid=OTHER, gid=OTHER, user=str(OTHER)), gpus
+        )
+        report = ended(self.rig, "y-1-1")
+        assert Outcome.COMPLETED is report.outcome, (report, self.output("y-1-1"))
+        found: dict[str, Any] = json.loads(self.output("y-1-1"))
+        return found
+
+    def end(self) -> None:
+        self.rig.engine.stop(EPOCH, [StopRequest("y-2-1", Outcome.CANCELLED, 0)])
+        ended(self.rig, "y-2-1")
+
+
+@pytest.fixture
+def yard(open_rig: LocalRig) -> Iterator[Yard]:
+    made = Yard(open_rig)
+    yield made
+    made.end()
+
+
+def test_a_hostile_job_gets_at_nothing_of_anothers(yard: Yard) -> None:
+    found = yard.hostile(yard.victim())
+    own = yard.rig.engine._hosts()[yard.rig.node].readings[0].uuid
+
+    assert ([own], ["open"]) == (found.pop("own"), found.pop("own opens")), "its own GPU is there"
+    assert ("open", "open") == (found.pop("own tmp"), found.pop("own shm"))
+    assert 0 == found.pop("others"), "processes of others that it sees"
+    inside = found.pop("namespace")
+    assert "open" == inside.pop("unshare"), "where a user may make a namespace, the tries in it count"
+    assert {} == {name: met for name, met in (found | inside).items() if met == "open"}
+    assert [] == [path for path in SECRETS if path.exists()]
+    folders = [yard.rig.data / "attempts" / key / "private" for key in ("y-1-1", "y-2-1")]
+    assert [False, True] == [folder.exists() for folder in folders], "a job's own /tmp goes with it"
+    assert [] == [path for path in OWN if path.exists()]
+
+
+def test_without_a_fence_the_same_job_gets_at_devices_tmp_shm_and_commands() -> None:
+    """So that the tries of the hostile job are known to be good ones."""
+    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
+    folder.chmod(0o711)
+    yard = Yard(LocalRig(folder, use_fence=False))
+    other = yard.rig.engine._hosts()[yard.rig.node].readings[1].uuid
+    (yard.rig.data / "devices").mkdir(mode=0o755)
+    os.mknod(yard.rig.data / "devices" / other, stat.S_IFCHR | 0o666, os.makedev(MAJOR_GPU, minor_of(other)))
+    os.chmod(yard.rig.data / "devices" / other, 0o666)
+    try:
+        found = yard.hostile(yard.victim())
+        reached = {name for name, met in found.items() if met == "open"}
+        assert {"device", "tmp", "var tmp", "shm", "command", "own tmp", "own shm"} == reached
+        assert found["others"] > 0
+        assert "open" == found["namespace"]["device"]
+    finally:
+        yard.end()
+        yard.rig.close()
+        shutil.rmtree(folder)
+        for path in [*SECRETS, *OWN]:
+            path.unlink(missing_ok=True)
