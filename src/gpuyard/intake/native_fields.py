@@ -182,7 +182,7 @@ def _field(says: JobField) -> Field:
     return Field(_READERS[says.kind], says.least, says.most)
 
 
-_READERS: dict[Kind, Read] = {
+_READERS: dict[str, Read] = {
     Kind.TEXT: _text,
     Kind.TEXTS: _texts,
     Kind.NUMBER: _number,

@@ -1,4 +1,7 @@
-"""Estimates over HTTP: when a job will start, and what would become of one that is not submitted yet."""
+"""Questions that take long: why a job waits, when it will start, what a job would become; the shares of the tenants."""
+
+from collections.abc import Callable
+from typing import Any
 
 from fastapi import Request, Response
 
@@ -9,30 +12,46 @@ from gpuyard.api.edge.turns import Turns
 from gpuyard.api.edge.wire import answer, number_of
 from gpuyard.api.messages.bodies import bytes_of, object_of
 from gpuyard.api.messages.schemas import JobRequest, checked
+from gpuyard.control.access.people import Person
 from gpuyard.control.foresight.ahead import SEED, Foresights
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
+from gpuyard.control.views.explained import Explained
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import SEED_MAX
+from gpuyard.wire.job_fields import TIME_MS_MAX
 
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
-    """`/jobs/{id}/eta` and `/jobs/dry-run`."""
+    """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run` and `/share`."""
+    explained = Explained(yard.books, yard.now_ms, yard.said, yard.think)
     ahead = Foresights(yard.books, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
+
+    async def in_turn(person: Person, ask: Callable[..., Any], *values: Any) -> Response:
+        async with turns.of(person):
+            return answer(await in_thread(ask, *values))
+
+    async def why(request: Request, id: str) -> Response:
+        """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
+        at, person = request.query_params.get("at_ms"), asker(request.scope)
+        at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
+        return await in_turn(person, explained.why, label_of(id), at_ms, person.sight)
+
+    async def share(request: Request) -> Response:
+        """`tenant`: only that one, with all above and below it."""
+        tenant, person = request.query_params.get("tenant", ""), asker(request.scope)
+        return await in_turn(person, explained.share, tenant, person.sight)
 
     async def eta(request: Request, id: str) -> Response:
         """By when a waiting job starts, in half and in nine of ten runs. `seed`: other draws."""
-        label, text = label_of(id), request.query_params.get("seed")
+        label, text, person = label_of(id), request.query_params.get("seed"), asker(request.scope)
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
-        person = asker(request.scope)
-        async with turns.of(person):
-            return answer(await in_thread(ahead.estimate, label, seed, person.sight))
+        return await in_turn(person, ahead.estimate, label, seed, person.sight)
 
     async def dry_run(request: Request) -> Response:
         """The judgement of a submission, where and when it would start and what it would cost."""
         person = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
-        async with turns.of(person):
-            return answer(await in_thread(ahead.rehearse, person, new))
+        return await in_turn(person, ahead.rehearse, person, new)
 
-    return {endpoints.ETA: eta, endpoints.DRY_RUN: dry_run}
+    return {endpoints.WHY: why, endpoints.SHARE: share, endpoints.ETA: eta, endpoints.DRY_RUN: dry_run}

@@ -27,7 +27,6 @@ from gpuyard.api.handlers import (
     pruning,
     reports,
     streams,
-    why,
 )
 from gpuyard.api.handlers.front import front_of
 from gpuyard.api.messages.problems import Problem, problem_of
@@ -72,7 +71,6 @@ def build(yard: Yard) -> FastAPI:
             **partitions.handlers(yard),
             **configs.handlers(yard),
             **pruning.handlers(yard),
-            **why.handlers(yard, turns),
             **access.handlers(yard),
             **reports.handlers(yard),
             **_health(yard),

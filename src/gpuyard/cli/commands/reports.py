@@ -1,14 +1,16 @@
 """Commands of reports, each made from the report alone: its options, its forms of output, `--watch`."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import ColumnsOption, Option, Output, OutputOption, WatchOption
+from gpuyard.cli.line.reading import Parameter, taking
 from gpuyard.reports import registry
 from gpuyard.reports.report import Flag, Report
 
-_KINDS = {"integer": int, "boolean": bool, "string": str}
+_KINDS: dict[str, tuple[type, Any]] = {"integer": (int, None), "boolean": (bool, False), "string": (str, "")}
+"""By its type in the description, what an option becomes, and what it is when it is left out."""
 
 
 def __getattr__(name: str) -> Callable[..., None]:
@@ -20,46 +22,37 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def command(report: Report[Any]) -> Callable[..., None]:
-    """A function as one that is written by hand: readers of command lines look at its parameters."""
-    parameters = {each["name"]: each for each in report.endpoint.parameters}
-    names = [flag.parameter for flag in report.flags]
-    made: dict[str, Any] = {"run": lambda values: _run(report, values)}
-    exec(f"def command({', '.join([*names, 'output', 'columns', 'watch'])}): run(locals())", made)
-    found: Any = made["command"]
-    hints = [_hint(flag, parameters[flag.parameter]) for flag in report.flags]
-    found.__annotations__ = {
-        **dict(zip(names, [hint for hint, _ in hints], strict=True)),
-        "output": OutputOption,
-        "columns": ColumnsOption,
-        "watch": WatchOption,
-    }
-    found.__defaults__ = (*(default for _, default in hints), Output.TABLE, "", None)
-    found.__name__ = report.name
-    found.__doc__ = f"{report.help}\n\n{report.more_help}" if report.more_help else report.help
-    command_: Callable[..., None] = found
-    return command_
+    """The command of a report, as the reader of command lines wants it."""
+    described = {each["name"]: each for each in report.endpoint.parameters}
+
+    @taking(_parameter(flag, described[flag.parameter]) for flag in report.flags)
+    def run(
+        *,
+        output: OutputOption = Output.TABLE,
+        columns: ColumnsOption = "",
+        watch: WatchOption = None,
+        **values: Any,
+    ) -> None:
+        shown(report, values, output, columns, watch)
+
+    run.__doc__ = f"{report.help}\n\n{report.more_help}" if report.more_help else report.help
+    return run
 
 
-def _hint(flag: Flag, parameter: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The declaration of an option, and its default."""
-    schema = parameter["schema"]
-    kind: Any = _KINDS[schema["type"]]
-    empty = {int: None, bool: False, str: ""}[kind]
-    default = empty if flag.default is None else flag.default
+def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
+    """An option as the endpoint describes it."""
+    schema = described["schema"]
+    kind, empty = _KINDS[schema["type"]]
     says = Option(
         *(flag.names or (f"--{flag.parameter.replace('_', '-')}",)),
         metavar=None if kind is bool else "N" if kind is int else flag.parameter.upper(),
-        help=flag.help or parameter["description"],
+        help=flag.help or described["description"],
         min=schema.get("minimum"),
         max=schema.get("maximum"),
-        show_default=default != empty,
     )
-    return Annotated[kind | None if default is None else kind, says], default
-
-
-def _run(report: Report[Any], values: dict[str, Any]) -> None:
-    output, columns, watch = (values.pop(name) for name in ("output", "columns", "watch"))
-    shown(report, values, output, columns, watch)
+    return Parameter(
+        flag.parameter, kind, False, says, empty if flag.default is None else flag.default, False
+    )
 
 
 def shown(

@@ -16,7 +16,6 @@ DataOption = Annotated[
         metavar="DIR",
         help="Where the yard keeps its data. Default: $YARD_DATA, else /var/lib/gpuyard for root and "
         "~/.local/share/gpuyard for others.",
-        show_default=False,
     ),
 ]
 

@@ -88,7 +88,7 @@ def _row(parameter: "Any") -> tuple[str, str]:
     more = []
     if getattr(says, "envvar", ""):
         more.append(f"env var: {says.envvar}")
-    if says.show_default and not parameter.required and (shown := _default(parameter.default, on)):
+    if not parameter.required and (shown := _default(parameter.default, on)):
         more.append(f"default: {shown}")
     if says.min is not None and says.max is not None:
         more.append(f"{says.min} to {says.max}")

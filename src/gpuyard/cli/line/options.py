@@ -34,7 +34,6 @@ class Option:
         help: str = "",
         min: int | float | None = None,
         max: int | float | None = None,
-        show_default: bool = True,
         bare: str = "",
         section: str = "",
     ) -> None:
@@ -44,7 +43,6 @@ class Option:
         self.help = help
         self.min = min
         self.max = max
-        self.show_default = show_default
         self.bare = bare
         """The value when no number follows; empty: one has to follow."""
         self.section = section
@@ -61,7 +59,6 @@ class Argument:
         help: str = "",
         min: int | float | None = None,
         max: int | float | None = None,
-        show_default: bool = True,
         envvar: str = "",
         unknown: bool = False,
     ) -> None:
@@ -69,7 +66,6 @@ class Argument:
         self.help = help
         self.min = min
         self.max = max
-        self.show_default = show_default
         self.envvar = envvar
         """The variable that is taken if it is left out."""
         self.unknown = unknown
@@ -91,8 +87,7 @@ class Called:
 
 
 OutputOption = Annotated[
-    Output,
-    Option("-o", "--output", metavar="FORM", help="table, wide, json, yaml or csv."),
+    Output, Option("-o", "--output", metavar="FORM", help="table, wide, json, yaml or csv.")
 ]
 
 ColumnsOption = Annotated[
@@ -101,7 +96,6 @@ ColumnsOption = Annotated[
         "--columns",
         metavar="NAMES",
         help="Only these columns, in this order: id,state,gpus. A wrong name lists them all.",
-        show_default=False,
     ),
 ]
 
@@ -117,26 +111,19 @@ WatchOption = Annotated[
         bare=str(WATCH_S),
         help="Show it again whenever something has happened, until Ctrl-C; where the server does not tell, "
         f"every {WATCH_S} seconds, or as often as you say.",
-        show_default=False,
     ),
 ]
 
 JobArgument = Annotated[str, Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")]
 StateOption = Annotated[
-    list[str] | None,
-    Option("--state", metavar="STATE", help="Only jobs in this state; may be repeated.", show_default=False),
+    list[str] | None, Option("--state", metavar="STATE", help="Only jobs in this state; may be repeated.")
 ]
 TenantOption = Annotated[
-    str, Option("--tenant", metavar="TENANT", help="Only this tenant and those below it.", show_default=False)
+    str, Option("--tenant", metavar="TENANT", help="Only this tenant and those below it.")
 ]
 MineOption = Annotated[bool, Option("--mine", help="Only your own jobs.")]
-ClusterOption = Annotated[
-    str,
-    Option("--cluster", metavar="NAME", help="Only what is in this cluster.", show_default=False),
-]
-UserOption = Annotated[
-    str, Option("-u", "--user", metavar="USER", help="Only this user's jobs.", show_default=False)
-]
+ClusterOption = Annotated[str, Option("--cluster", metavar="NAME", help="Only what is in this cluster.")]
+UserOption = Annotated[str, Option("-u", "--user", metavar="USER", help="Only this user's jobs.")]
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
@@ -152,6 +139,5 @@ ReportOption = Annotated[
         "--report",
         metavar="FILE",
         help="Write a report with plots here: one HTML file that needs no network.",
-        show_default=False,
     ),
 ]

@@ -1,9 +1,10 @@
 """The one reader of command lines: every command of `yard` declares what it takes, is read here and called.
 
 A command is a function. Each parameter is annotated with an `Option` or an `Argument` (`gpuyard.cli.line.options`), and
-its type says what the text becomes. Options may follow operands, a name may not be shortened, `--` ends the options,
-and what follows it is left as it is. A command line that cannot be read is a `Misuse`: exit code 2, with what was
-probably meant. The reader imports nothing that takes time: a command is read before another parser would be imported.
+its type says what the text becomes; `taking` adds options of a table. Options may follow operands, a name may not be
+shortened, `--` ends the options, and what follows it is left as it is. A command line that cannot be read is a
+`Misuse`: exit code 2, with what was probably meant. The reader imports nothing that takes time: a command is read
+before another parser would be imported.
 """
 
 import os
@@ -11,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from gpuyard.cli.line.commands import HELP, Entry
 from gpuyard.cli.line.complaints import Misuse
 from gpuyard.cli.line.options import Argument, Called, Option
 from gpuyard.errors import quoted, remedy
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 _DIGITS_MAX = 18
 _NO_SIGN = dict.fromkeys(map(ord, "+-"))
 _NO_DIGITS = dict.fromkeys(map(ord, "+-.e"))
@@ -78,7 +80,9 @@ def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
     defaults = dict(
         zip(code.co_varnames[:placed][::-1], (command.__defaults__ or ())[::-1], strict=False)
     ) | (command.__kwdefaults__ or {})
-    for name in code.co_varnames[: placed + code.co_kwonlyargcount]:
+    for place, name in enumerate(code.co_varnames[: placed + code.co_kwonlyargcount]):
+        if place == placed:
+            yield from command.__dict__.get("declared", ())
         hint = hints[name]
         if hint is Called:
             yield name
@@ -86,6 +90,16 @@ def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
         (says,) = hint.__metadata__
         kind, many = _kind(hint.__origin__)
         yield Parameter(name, kind, many, says, defaults.get(name), name not in defaults)
+
+
+def taking(declared: Iterable[Parameter]) -> Callable[[Command], Command]:
+    """Have a command take options of a table too: its `**` gets them. They stand before its keyword-only ones."""
+
+    def take(command: Command) -> Command:
+        command.__dict__["declared"] = list(declared)
+        return command
+
+    return take
 
 
 def _kind(hint: Any) -> tuple[type, bool]:

@@ -40,7 +40,6 @@ def bench_simulate(
             "--save-trace",
             metavar="FILE",
             help="Also write the trace: as SWF if it ends in .swf, else as CSV.",
-            show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

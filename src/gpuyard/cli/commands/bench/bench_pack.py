@@ -29,13 +29,7 @@ PlacementOption = Annotated[Placement, Option("--policy", help="The placement to
 def bench_pack(
     *,
     nodes: Annotated[
-        Path,
-        Option(
-            "--nodes",
-            metavar="FILE",
-            help="Node list, CSV: sn, cpu_milli, memory_mib, gpu, model.",
-            show_default=False,
-        ),
+        Path, Option("--nodes", metavar="FILE", help="Node list, CSV: sn, cpu_milli, memory_mib, gpu, model.")
     ],
     pods: Annotated[
         Path,
@@ -43,13 +37,11 @@ def bench_pack(
             "--pods",
             metavar="FILE",
             help="Pod list, CSV: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec if there is one.",
-            show_default=False,
         ),
     ],
     policy: PlacementOption = Placement.PACK,
     seeds: Annotated[
-        int,
-        Option("--seeds", metavar="N", min=1, max=1000, help="Orders of arrival; the first has seed 42."),
+        int, Option("--seeds", metavar="N", min=1, max=1000, help="Orders of arrival; the first has seed 42.")
     ] = 10,
     bound: Annotated[
         bool,

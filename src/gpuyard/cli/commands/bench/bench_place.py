@@ -25,12 +25,10 @@ def bench_place(
             "--fleet",
             metavar="FILE",
             help="Node list to repeat until there are N, instead of the built-in mix.",
-            show_default=False,
         ),
     ] = None,
     pods: Annotated[
-        Path | None,
-        Option("--pods", metavar="FILE", help="Pod list, instead of the built-in mix.", show_default=False),
+        Path | None, Option("--pods", metavar="FILE", help="Pod list, instead of the built-in mix.")
     ] = None,
     seed: SeedOption = 42,
     output: OutputOption = Output.TABLE,

@@ -24,8 +24,7 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Show it and change noth
 YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")]
 NoPreviewOption = Annotated[bool, Option("--no-preview", help="Do not simulate the recorded jobs.")]
 DaysOption = Annotated[
-    int,
-    Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate."),
+    int, Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate.")
 ]
 
 
@@ -58,7 +57,6 @@ def rollback(
             metavar="VERSION",
             min=1,
             help="As `yard config --list` numbers them. Default: the one before the present one.",
-            show_default=False,
         ),
     ] = None,
     dry_run: DryRunOption = False,

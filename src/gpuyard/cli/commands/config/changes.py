@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 FileOption = Annotated[
-    Path,
-    Option("-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.", show_default=False),
+    Path, Option("-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.")
 ]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}

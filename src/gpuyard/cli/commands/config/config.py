@@ -11,15 +11,11 @@ from gpuyard.errors import BadInput
 
 def config(
     version: Annotated[
-        int | None,
-        Argument(
-            metavar="VERSION", min=1, help="Which version. Default: the one in force.", show_default=False
-        ),
+        int | None, Argument(metavar="VERSION", min=1, help="Which version. Default: the one in force.")
     ] = None,
     listed: Annotated[bool, Option("-l", "--list", help="List the versions instead.")] = False,
     limit: Annotated[
-        int,
-        Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show."),
+        int, Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show.")
     ] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def validate(
-    file: Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml.", show_default=False)] = None,
+    file: Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml.")] = None,
     schema: Annotated[
         bool, Option("--schema", help="Print the JSON Schema of yard.yaml, for editors.")
     ] = False,
@@ -22,8 +22,7 @@ def validate(
     """
     if schema == (file is not None):
         raise BadInput(
-            "validate takes one of the two: a FILE or --schema",
-            "For example: yard validate yard.yaml",
+            "validate takes one of the two: a FILE or --schema", "For example: yard validate yard.yaml"
         )
     if file is None:
         import json

@@ -26,12 +26,7 @@ _NBSP = "\u00a0"
 def demo(
     report: Annotated[
         Path | None,
-        Option(
-            "--report",
-            metavar="FILE",
-            help=f"Where the report goes. Default: {REPORT_NAME}, here.",
-            show_default=False,
-        ),
+        Option("--report", metavar="FILE", help=f"Where the report goes. Default: {REPORT_NAME}, here."),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -39,7 +34,6 @@ def demo(
             "--keep",
             metavar="FOLDER",
             help="Keep the report and the yard.yaml of the simulated week in this folder.",
-            show_default=False,
         ),
     ] = None,
     seed: SeedOption = 0,

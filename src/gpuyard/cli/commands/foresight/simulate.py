@@ -28,8 +28,7 @@ class Format(StrEnum):
 _FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
 
 TraceOption = Annotated[
-    Path | None,
-    Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.", show_default=False),
+    Path | None, Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.")
 ]
 HistoryOption = Annotated[
     str,
@@ -38,7 +37,6 @@ HistoryOption = Annotated[
         metavar="TIME",
         help="Instead of --trace: the jobs of your yard that ended within this time, as in 30d; on its own fleet, "
         "with its own configuration, unless --config or --gpus says otherwise.",
-        show_default=False,
     ),
 ]
 PolicyOption = Annotated[
@@ -48,13 +46,9 @@ PolicyOption = Annotated[
         metavar="NAME",
         help=f"One of {', '.join(PRESETS)}, or of the policies in --config. Repeat it to compare. "
         "Default: the configuration's own.",
-        show_default=False,
     ),
 ]
-ConfigOption = Annotated[
-    Path | None,
-    Option("--config", metavar="FILE", help="A yard.yaml.", section=_FLEET, show_default=False),
-]
+ConfigOption = Annotated[Path | None, Option("--config", metavar="FILE", help="A yard.yaml.", section=_FLEET)]
 GpusOption = Annotated[
     int | None,
     Option(
@@ -63,18 +57,11 @@ GpusOption = Annotated[
         min=1,
         help="Instead of --config: one pool with this many GPUs and no quotas.",
         section=_FLEET,
-        show_default=False,
     ),
 ]
 GpuModelOption = Annotated[
     str | None,
-    Option(
-        "--gpu-model",
-        metavar="NAME",
-        help="With --gpus: their model. Default: H100.",
-        section=_FLEET,
-        show_default=False,
-    ),
+    Option("--gpu-model", metavar="NAME", help="With --gpus: their model. Default: H100.", section=_FLEET),
 ]
 GpusPerNodeOption = Annotated[
     int,
@@ -88,22 +75,15 @@ GpusPerNodeOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Format | None,
-    Option("--format", help="Default: recognised by itself.", section=_TRACE, show_default=False),
+    Format | None, Option("--format", help="Default: recognised by itself.", section=_TRACE)
 ]
 StrictOption = Annotated[
-    bool,
-    Option("--strict", help="Stop at a broken row instead of skipping it.", section=_TRACE),
+    bool, Option("--strict", help="Stop at a broken row instead of skipping it.", section=_TRACE)
 ]
 LimitJobsOption = Annotated[
     int | None,
     Option(
-        "--limit-jobs",
-        metavar="N",
-        min=1,
-        help="How many jobs to take at most, the first.",
-        section=_TRACE,
-        show_default=False,
+        "--limit-jobs", metavar="N", min=1, help="How many jobs to take at most, the first.", section=_TRACE
     ),
 ]
 ProcessorsOption = Annotated[
@@ -117,8 +97,7 @@ ProcessorsOption = Annotated[
     ),
 ]
 KeepModelsOption = Annotated[
-    bool,
-    Option("--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", section=_TRACE),
+    bool, Option("--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", section=_TRACE)
 ]
 KeepCpuJobsOption = Annotated[
     bool, Option("--keep-cpu-jobs", help="sacct: keep jobs without GPUs.", section=_TRACE)
@@ -130,26 +109,15 @@ MtbfOption = Annotated[
         metavar="HOURS",
         help="Mean time between failures of one node. Default: none fails.",
         section=_FAULTS,
-        show_default=False,
     ),
 ]
 RepairOption = Annotated[
-    float,
-    Option(
-        "--node-repair",
-        metavar="HOURS",
-        help="Time until a failed node is back.",
-        section=_FAULTS,
-    ),
+    float, Option("--node-repair", metavar="HOURS", help="Time until a failed node is back.", section=_FAULTS)
 ]
 SpotTraceOption = Annotated[
     Path | None,
     Option(
-        "--spot-trace",
-        metavar="FILE",
-        help="Recorded availability that spot nodes follow.",
-        section=_FAULTS,
-        show_default=False,
+        "--spot-trace", metavar="FILE", help="Recorded availability that spot nodes follow.", section=_FAULTS
     ),
 ]
 

@@ -17,9 +17,7 @@ def eta(
     jobs: Annotated[
         list[str] | None,
         Argument(
-            metavar="[JOB...]",
-            help="17, 12_3 for a task, 12 for an array. Default: your own that wait.",
-            show_default=False,
+            metavar="[JOB...]", help="17, 12_3 for a task, 12 for an array. Default: your own that wait."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

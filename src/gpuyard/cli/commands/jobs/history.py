@@ -25,22 +25,11 @@ def history(
     state: StateOption = None,
     tenant: TenantOption = "",
     user: UserOption = "",
-    name: Annotated[
-        str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.", show_default=False)
-    ] = "",
-    since: Annotated[
-        str,
-        Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.", show_default=False),
-    ] = "",
+    name: Annotated[str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.")] = "",
+    since: Annotated[str, Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.")] = "",
     limit: Annotated[
         int | None,
-        Option(
-            "--limit",
-            metavar="N",
-            min=1,
-            help=f"How many to show, the newest. Default: {SHOWN}.",
-            show_default=False,
-        ),
+        Option("--limit", metavar="N", min=1, help=f"How many to show, the newest. Default: {SHOWN}."),
     ] = None,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",

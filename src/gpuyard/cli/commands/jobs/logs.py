@@ -17,8 +17,7 @@ def logs(
         bool, Option("--stderr", help="Its errors, if they went to a file of their own.")
     ] = False,
     attempt: Annotated[
-        int | None,
-        Option("--attempt", metavar="N", min=1, help="Default: the last one.", show_default=False),
+        int | None, Option("--attempt", metavar="N", min=1, help="Default: the last one.")
     ] = None,
     quiet: Annotated[
         bool, Option("-q", "--quiet", help="With -f: say nothing of the wait, nor where it runs.")

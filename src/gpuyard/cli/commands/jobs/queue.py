@@ -42,8 +42,7 @@ def queue(
     mine: MineOption = False,
     cluster: ClusterOption = "",
     limit: Annotated[
-        int | None,
-        Option("--limit", metavar="N", min=1, help="How many jobs to show at most.", show_default=False),
+        int | None, Option("--limit", metavar="N", min=1, help="How many jobs to show at most.")
     ] = None,
     tasks: Annotated[bool, Option("--tasks", help="A line for each task of an array that waits.")] = False,
     output: OutputOption = Output.TABLE,

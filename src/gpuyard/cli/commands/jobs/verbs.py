@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from gpuyard.wire.replies.jobs import OneOfMany
 
 JobsArgument = Annotated[
-    list[str],
-    Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
+    list[str], Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.")
 ]
 SomeJobsArgument = Annotated[
-    list[str] | None,
-    Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.", show_default=False),
+    list[str] | None, Argument(metavar="JOB...", help="17, 12_3 for a task, 12 for a whole array.")
 ]
 _REFUSED = 2
 _SHOWN_MAX = 10
@@ -36,26 +34,13 @@ class Wanted(NamedTuple):
 
 def cancel(
     jobs: SomeJobsArgument = None,
-    name: Annotated[
-        str, Option("-n", "--name", metavar="NAME", help="Your jobs of this name.", show_default=False)
-    ] = "",
+    name: Annotated[str, Option("-n", "--name", metavar="NAME", help="Your jobs of this name.")] = "",
     state: Annotated[
-        list[str] | None,
-        Option(
-            "--state", metavar="STATE", help="Your jobs in this state; may be repeated.", show_default=False
-        ),
+        list[str] | None, Option("--state", metavar="STATE", help="Your jobs in this state; may be repeated.")
     ] = None,
-    user: Annotated[
-        str, Option("-u", "--user", metavar="USER", help="Jobs of this user, not yours.", show_default=False)
-    ] = "",
+    user: Annotated[str, Option("-u", "--user", metavar="USER", help="Jobs of this user, not yours.")] = "",
     tenant: Annotated[
-        str,
-        Option(
-            "--tenant",
-            metavar="TENANT",
-            help="Everybody's jobs of this tenant and those below it.",
-            show_default=False,
-        ),
+        str, Option("--tenant", metavar="TENANT", help="Everybody's jobs of this tenant and those below it.")
     ] = "",
     everything: Annotated[
         bool, Option("--all", help="All your jobs; with --user or --tenant, all of theirs.")

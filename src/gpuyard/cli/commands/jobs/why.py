@@ -19,7 +19,6 @@ def why(
             "--at",
             metavar="TIME",
             help="Answer for the past: -2h, 14:05, 2026-03-02T14:05, or milliseconds since 1970.",
-            show_default=False,
         ),
     ] = "",
     output: OutputOption = Output.TABLE,

@@ -10,10 +10,7 @@ from gpuyard.errors import BadInput
 
 def login(
     url: Annotated[
-        str,
-        Argument(
-            metavar="URL", help="https://yard.example.org:7447. Default: $YARD_URL.", show_default=False
-        ),
+        str, Argument(metavar="URL", help="https://yard.example.org:7447. Default: $YARD_URL.")
     ] = "",
     token_file: Annotated[
         Path | None,
@@ -21,13 +18,11 @@ def login(
             "--token-file",
             metavar="FILE",
             help="Where the token is; - for standard input. Default: $YARD_TOKEN, else you are asked.",
-            show_default=False,
         ),
     ] = None,
     oidc: Annotated[bool, Option("--oidc", help="Log in through the yard's identity provider.")] = False,
     browser: Annotated[
-        bool,
-        Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address."),
+        bool, Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address.")
     ] = True,
     ca: Annotated[
         Path | None,
@@ -35,7 +30,6 @@ def login(
             "--ca",
             metavar="FILE",
             help="The certificate that signed the server's, if the machine does not know it.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -69,9 +63,7 @@ def login(
     print(f"logged in at {url} as {me['user']}, {_rights(me)}{until}; kept in {path}")
 
 
-def logout(
-    revoke: Annotated[bool, Option("--revoke", help="Revoke the token as well.")] = False,
-) -> None:
+def logout(revoke: Annotated[bool, Option("--revoke", help="Revoke the token as well.")] = False) -> None:
     """Forget the login."""
     from gpuyard.api.client import Client
     from gpuyard.api.connecting.finding import forget_login, read_login

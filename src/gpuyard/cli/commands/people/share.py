@@ -11,8 +11,7 @@ Row = Mapping[str, Any]
 
 def share(
     tenant: Annotated[
-        str,
-        Argument(metavar="TENANT", show_default=False, help="Only this one, with all above and below it."),
+        str, Argument(metavar="TENANT", help="Only this one, with all above and below it.")
     ] = "",
     explain: Annotated[bool, Option("--explain", help="Print the arithmetic, line by line.")] = False,
     output: OutputOption = Output.TABLE,
@@ -143,10 +142,7 @@ def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines = [
             ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent(row['share_ppm'])}"),
             *lines,
-            (
-                "has had",
-                f"{usd(total)} / {usd(row['siblings_milli_usd'])} {of} = {percent(row['used_ppm'])}",
-            ),
+            ("has had", f"{usd(total)} / {usd(row['siblings_milli_usd'])} {of} = {percent(row['used_ppm'])}"),
         ]
         if found["fair"]:
             each = total / row["weight"] / 1000

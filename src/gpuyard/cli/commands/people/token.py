@@ -11,17 +11,13 @@ WHOLE_YARD = "/"
 
 
 def create(
-    user: Annotated[
-        str,
-        Option("--user", "-u", metavar="USER", help="The user that the token is for.", show_default=False),
-    ],
+    user: Annotated[str, Option("--user", "-u", metavar="USER", help="The user that the token is for.")],
     role: Annotated[
         str,
         Option(
             "--role",
             metavar="ROLE",
             help="viewer, user, tenant-admin or admin. Default: what the user has in yard.yaml, else user.",
-            show_default=False,
         ),
     ] = "",
     tenant: Annotated[
@@ -30,7 +26,6 @@ def create(
             "--tenant",
             metavar="TENANT",
             help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
-            show_default=False,
         ),
     ] = "",
     days: Annotated[
@@ -40,12 +35,9 @@ def create(
             metavar="N",
             min=1,
             help="How long it lasts. Default: 30; at most 90, unless yard.yaml says otherwise.",
-            show_default=False,
         ),
     ] = None,
-    note: Annotated[
-        str, Option("--note", metavar="NOTE", help="What the token is for.", show_default=False)
-    ] = "",
+    note: Annotated[str, Option("--note", metavar="NOTE", help="What the token is for.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""
@@ -87,10 +79,7 @@ def list_(output: OutputOption = Output.TABLE) -> None:
 
 
 def revoke(
-    tokens: Annotated[
-        list[str],
-        Argument(metavar="ID...", help="Ids, as `yard token list` shows them.", show_default=False),
-    ],
+    tokens: Annotated[list[str], Argument(metavar="ID...", help="Ids, as `yard token list` shows them.")],
 ) -> None:
     """Take tokens back, and with each those that were made with it. It holds at once."""
     with client() as yard:
@@ -103,11 +92,7 @@ def revoke(
             print(f"{name} is revoked{with_it}" if done["revoked"] else f"{name} was revoked already")
 
 
-def unbind(
-    user: Annotated[
-        str, Argument(metavar="NAME", help="A name at the identity provider.", show_default=False)
-    ],
-) -> None:
+def unbind(user: Annotated[str, Argument(metavar="NAME", help="A name at the identity provider.")]) -> None:
     """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
     from gpuyard.reports.table import counted
 

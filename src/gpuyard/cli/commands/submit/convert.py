@@ -18,18 +18,9 @@ FORMS = ("sbatch", "kubernetes", "native")
 
 
 def convert(
-    file: Annotated[
-        str,
-        Argument(metavar="FILE", help="A script or a YAML file; - is standard input.", show_default=False),
-    ],
+    file: Annotated[str, Argument(metavar="FILE", help="A script or a YAML file; - is standard input.")],
     source: Annotated[
-        str,
-        Option(
-            "--from",
-            metavar="FORM",
-            help="sbatch, kubernetes or native; else it is recognised.",
-            show_default=False,
-        ),
+        str, Option("--from", metavar="FORM", help="sbatch, kubernetes or native; else it is recognised.")
     ] = "",
     host_process: Annotated[
         bool,

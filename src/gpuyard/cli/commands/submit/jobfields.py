@@ -1,177 +1,75 @@
-"""Options that say what a job needs, shared by `submit` and `run`, and the request they make."""
+"""Options of `submit` and `run`, made from the table of them, and read into the fields of a job that they set."""
 
+import os
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 from gpuyard.api.connecting.surroundings import environment, here
-from gpuyard.cli.commands.submit.jobplaces import limit_s, variables
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option
+from gpuyard.cli.line.reading import Parameter
 from gpuyard.errors import BadInput, YardError
+from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, JobOption, Kind
 
-WordsArgument = Annotated[
-    list[str] | None,
-    Argument(metavar="COMMAND [ARGS]...", help="What to run.", show_default=False),
-]
-Gpus = Annotated[
-    str,
-    Option(
-        "-g",
-        "--gpus",
-        metavar="N|0.25|PROFILE",
-        help="GPUs of each task: 2; a share of one: 0.25; MIG slices: 1g.18gb, 2x2g.35gb.",
-        show_default=False,
-    ),
-]
-GpuMemory = Annotated[
-    str,
-    Option(
-        "--gpu-memory",
-        metavar="SIZE",
-        help="The cheapest part of a GPU with this much memory: 20G.",
-        show_default=False,
-    ),
-]
-Isolated = Annotated[
-    str,
-    Option(
-        "--isolation",
-        metavar="strict|shared|any",
-        help="With --gpu-memory: strict is a MIG slice or a whole GPU, never a share.",
-        show_default=False,
-    ),
-]
-GpuModel = Annotated[
-    list[str] | None,
-    Option(
-        "--gpu-model", metavar="MODEL", help="A GPU model that will do; may be repeated.", show_default=False
-    ),
-]
-JobName = Annotated[
-    str,
-    Option(
-        "-n",
-        "--name",
-        metavar="NAME",
-        help="Name of the job. Default: that of its script or program.",
-        show_default=False,
-    ),
-]
-Tenant = Annotated[
-    str, Option("--tenant", metavar="TENANT", help="The tenant that the job counts for.", show_default=False)
-]
-Klass = Annotated[
-    str,
-    Option(
-        "--class",
-        metavar="CLASS",
-        help="The class of the job: its priority, time limit and grace.",
-        show_default=False,
-    ),
-]
-TimeLimit = Annotated[
-    str,
-    Option(
-        "-t",
-        "--time",
-        metavar="TIME",
-        help="Time limit: 30m, 2h, 1d12h, 2:00:00; a plain 90 is minutes.",
-        show_default=False,
-    ),
-]
-Tasks = Annotated[
-    int, Option("--tasks", metavar="N", min=1, help="Number of tasks, which start together or not at all.")
-]
-Cpus = Annotated[
-    float | None,
-    Option(
-        "-c",
-        "--cpus",
-        metavar="N",
-        min=0,
-        help="Cores of each task. Default: 1 without a GPU, else none; 0 counts none.",
-        show_default=False,
-    ),
-]
-Memory = Annotated[
-    str,
-    Option("-m", "--memory", metavar="SIZE", help="Memory of each task: 512M, 8G.", show_default=False),
-]
-Env = Annotated[
-    list[str] | None,
-    Option(
-        "--env", metavar="NAME=VALUE", help="Set a variable of the job; may be repeated.", show_default=False
-    ),
-]
-Export = Annotated[bool, Option("--export/--no-export", help="Pass on this shell's environment.")]
-Signal = Annotated[
-    str,
-    Option(
-        "--signal",
-        metavar="SIG[@SECONDS]",
-        help="Warn with this signal before it is stopped, so long ahead of its time limit; B:USR1@60: the shell alone.",
-        show_default=False,
-    ),
-]
-Array = Annotated[
-    str,
-    Option(
-        "--array",
-        metavar="INDICES",
-        help="Make it an array of tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end at most 4 run at a time.",
-        show_default=False,
-    ),
-]
-After = Annotated[
-    list[str] | None,
-    Option(
-        "--after",
-        metavar="[KIND:]JOB",
-        help="Wait for a job, an array or a task: afterok (if no kind is given), afterany, afternotok, after, "
-        "aftercorr; or singleton. May be repeated.",
-        show_default=False,
-    ),
-]
-AfterOne = Annotated[bool, Option("--after-one", help="One of the jobs of --after is enough.")]
-Stdout = Annotated[
-    str, Option("--stdout", metavar="FILE", help="File for the output of the job.", show_default=False)
-]
-Stderr = Annotated[
-    str,
-    Option(
-        "--stderr", metavar="FILE", help="File for its errors. Default: with its output.", show_default=False
-    ),
-]
-OpenMode = Annotated[
-    str,
-    Option(
-        "--open-mode",
-        metavar="append|truncate",
-        help="Whether --stdout and --stderr are written on, or begun anew.",
-        show_default=False,
-    ),
-]
-Retries = Annotated[
-    int,
-    Option("--retries", metavar="N", min=0, max=100, help="How often the job is tried again if it fails."),
-]
-Requeue = Annotated[
-    bool, Option("--requeue/--no-requeue", help="Whether the job waits again when its node is lost.")
-]
-Hold = Annotated[bool, Option("--hold", help="Keep the job from starting until `yard release`.")]
+WordsArgument = Annotated[list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="What to run.")]
+_OPTIONS = {option.name: option for option in JOB_OPTIONS}
+_NUMBERS: dict[str, type] = {Kind.WHOLE: int, Kind.NUMBER: float}
+_ONE_TEXT = (Kind.TEXT, Kind.CHOICE)
 
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not say what the job waits for, nor where it runs.")]
-DryRun = Annotated[
-    bool,
-    Option(
-        "--dry-run", help="Say where and when the job would start and what it would cost; submit nothing."
-    ),
-]
-HostProcess = Annotated[
-    bool,
-    Option("--host-process", help="Say nothing of images: a container's command runs on the node itself."),
-]
+
+def job_options(*, run: bool) -> Iterator[Parameter]:
+    """The options of the table, as the reader of command lines wants them."""
+    for option in JOB_OPTIONS:
+        if run and not option.run:
+            continue
+        field, kind = JOB_FIELDS[option.field], option.kind
+        says = Option(*option.names, metavar=option.metavar, help=option.help)
+        if kind in _NUMBERS:
+            says.min, says.max = field.least, field.most
+            yield Parameter(option.name, _NUMBERS[kind], False, says, field.default, False)
+        elif kind == Kind.BOOLEAN:
+            # A flag that has an opposite is on.
+            yield Parameter(option.name, bool, False, says, "/" in option.names[-1], False)
+        else:
+            one = kind in _ONE_TEXT
+            yield Parameter(option.name, str, not one, says, "" if one else None, False)
+
+
+def request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the given options set, and the surroundings that every job has."""
+    fields: dict[str, Any] = {"cwd": here()}
+    for name, value in options.items():
+        # An empty text, as of a variable of a script that is not set, says nothing; but for --array.
+        if name in ctx.given and (value != "" or name == "array"):
+            fields |= _read(_OPTIONS[name], value, options)
+    if "gpu_memory_mib" in fields and "gpus" in fields:
+        raise BadInput("-g and --gpu-memory say the same thing in two ways", "Leave one of them out.")
+    fields["env"] = environment(
+        [*(variables(options["env_file"]) if options["env_file"] else ()), *(options["env"] or ())],
+        # Not into an image, unless that is asked for: PATH and the like are those of another system.
+        export=options["export"] and (not options["image"] or "export" in ctx.given),
+    )
+    return fields
+
+
+def _read(option: JobOption, value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What one option sets: read by its own rule, or else by the unit of its field."""
+    word, field = option.names[-1], option.field
+    if field == "env":
+        return {}
+    if option.name in _RULES:
+        found = _RULES[option.name](value)
+        return found if isinstance(found, dict) else {field: found} if found else {}
+    if field in ("stdout", "stderr"):
+        return {field: _file(word, value, array=bool(options["array"]))}
+    if option.kind == Kind.TEXTS:
+        return {field: found} if (found := _listed(value)) else {}
+    if option.kind == Kind.TEXT:
+        unit = field.rpartition("_")[2]
+        return {field: _UNITS[unit](word, value) if unit in _UNITS else value}
+    return {field: value}
 
 
 def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
@@ -188,66 +86,6 @@ def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> No
     notice(f"job {accepted['label']} {text}", before="note: ")
 
 
-def exports(ctx: Called, export: bool, image: str) -> bool:
-    """Whether this shell's environment goes with the job: into an image only if that is asked for, for its PATH and
-    the like are those of another system."""
-    return export and (not image or was_given(ctx, "export"))
-
-
-def was_empty(ctx: Called, option: str, value: str) -> bool:
-    """Whether an option was given an empty value, as by an unset variable of a script."""
-    return not value and was_given(ctx, option)
-
-
-def was_given(ctx: Called, option: str) -> bool:
-    """Whether an option was given, rather than left at its default."""
-    return option in ctx.given
-
-
-def request(
-    *,
-    gpus: str,
-    gpu_memory: str,
-    isolation: str,
-    gpu_model: list[str] | None,
-    name: str,
-    tenant: str,
-    klass: str,
-    time_limit: str,
-    tasks: int,
-    cpus: float | None,
-    memory: str,
-    env: list[str] | None,
-    env_file: str,
-    export: bool,
-    signal: str,
-) -> dict[str, Any]:
-    """The fields of a submission that both commands have."""
-    fields: dict[str, Any] = {"gpus": 0, "tasks": tasks, "cwd": here()}
-    fields |= _gpus(gpus) if gpus else {}
-    if gpu_memory:
-        if gpus:
-            raise BadInput("-g and --gpu-memory say the same thing in two ways", "Leave one of them out.")
-        fields["gpu_memory_mib"] = _quantity("--gpu-memory", gpu_memory, "memory_mib")
-    if isolation:
-        fields["isolation"] = isolation
-    models = [part for each in gpu_model or [] for part in each.split(",") if part]
-    if models:
-        fields["gpu_models"] = models
-    for key, value in (("name", name), ("tenant", tenant), ("class", klass)):
-        if value:
-            fields[key] = value
-    if cpus is not None:
-        fields["cpus"] = cpus
-    if memory:
-        fields["memory_mib"] = _quantity("--memory", memory, "memory_mib")
-    if time_limit:
-        fields["time_limit_s"] = limit_s("--time", time_limit)
-    fields |= _signal(signal) if signal else {}
-    fields["env"] = environment([*(variables(env_file) if env_file else ()), *(env or ())], export=export)
-    return fields
-
-
 def fallbacks(*, gpus: bool) -> dict[str, Any]:
     """The fields from a person's defaults, for what neither the command line nor a file says."""
     if not has_defaults():
@@ -258,7 +96,7 @@ def fallbacks(*, gpus: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {key: kept[key] for key in ("tenant", "class") if key in kept}
     try:
         if "pool" in kept:
-            fields["pools"] = [part for part in kept["pool"].split(",") if part]
+            fields["pools"] = _listed([kept["pool"]])
         if "time" in kept:
             fields["time_limit_s"] = limit_s("time", kept["time"])
         if gpus and "gpus" in kept:
@@ -270,8 +108,7 @@ def fallbacks(*, gpus: bool) -> dict[str, Any]:
 
 def completed(ctx: Called, given: dict[str, Any]) -> dict[str, Any]:
     """What was given, and the person's defaults for what was not."""
-    asked = was_given(ctx, "gpus") or was_given(ctx, "gpu_memory")
-    kept = fallbacks(gpus=not asked)
+    kept = fallbacks(gpus=not ctx.given & {"gpus", "gpu_memory"})
     return given | {key: value for key, value in kept.items() if not given.get(key)}
 
 
@@ -304,16 +141,6 @@ def _gpus(text: str) -> dict[str, Any]:
     raise BadInput(f"-g {text!r} is nothing that a GPU can be asked for", _GPUS_HINT)
 
 
-def _quantity(option: str, text: str, function: str) -> int:
-    from gpuyard.config import quantities
-
-    parse: Callable[[str], int] = getattr(quantities, function)
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise BadInput(f"{option} {error}") from None
-
-
 def _signal(text: str) -> dict[str, int]:
     if text[:2].upper() == "B:":
         # As for sbatch: the shell alone.
@@ -334,3 +161,175 @@ def _signal(text: str) -> dict[str, int]:
             f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
+
+
+def _volume(text: str) -> str:
+    """The volume with whole paths; a first part without a slash is the name of an empty folder."""
+    source, colon, rest = text.partition(":")
+    return f"{_path(source) if source.startswith(('/', '.', '~')) or not colon else source}{colon}{rest}"
+
+
+def _secret(text: str) -> tuple[str, str]:
+    name, sign, file = text.partition("=")
+    if not (name and sign and file):
+        raise BadInput(f"--secret {text!r} names no file", "For example: --secret hf=~/.hf_token")
+    return name, _path(file)
+
+
+def _path(text: str) -> str:
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _array(text: str) -> dict[str, Any]:
+    if not text:
+        raise BadInput("--array names no task", "For example: --array 0-9; without --array it is one job.")
+    indices, percent, at_a_time = text.partition("%")
+    if percent and not at_a_time.isdecimal():
+        raise BadInput(f"--array {text!r}: after % comes a number", "For example: --array 0-99%8")
+    fields: dict[str, Any] = {"array": indices} if indices else {}
+    return fields | ({"array_limit": int(at_a_time)} if at_a_time else {})
+
+
+def _dependency(text: str) -> dict[str, str]:
+    """`12`, `12_3`, `afterany:12` or `singleton`."""
+    kind, _, job = text.rpartition(":")
+    if text == "singleton":
+        return {"kind": text}
+    return {"kind": kind or "afterok", "job": job}
+
+
+def _file(option: str, path: str, *, array: bool) -> str:
+    """The whole path of a file for output; patterns in it that stand for nothing are reported."""
+    if "%" in path:
+        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.engines.patterns import check
+
+        for text in check(path, array=array):
+            notice(f"{option} {path}: {text}", before="warning: ", style="bold yellow")
+    return os.path.abspath(path)
+
+
+def _listed(given: list[str]) -> list[str]:
+    return [part for each in given for part in each.split(",") if part]
+
+
+def _hosts(given: list[str]) -> list[str]:
+    """Nodes by name, or many as in `gpu[1-3]`."""
+    if not any("[" in each for each in given):
+        return _listed(given)
+    from gpuyard.intake.sbatch.hostlists import expand
+
+    try:
+        return [name for each in given for name in expand(each)]
+    except ValueError as error:
+        raise BadInput(f"a list of nodes {error}") from None
+
+
+def _spread(text: str) -> dict[str, int]:
+    least, dash, most = text.partition("-")
+    if not least.isdecimal() or (dash and not most.isdecimal()) or not int(least):
+        raise BadInput(f"--nodes {text!r} is no number of nodes", "For example: --nodes 2, or --nodes 2-4")
+    return {"nodes_min": int(least), "nodes_max": int(most or least)}
+
+
+def moment_ms(option: str, text: str) -> int:
+    """A time to come, in milliseconds since 1970: `+2h`, or any form that Slurm's --begin takes."""
+    from datetime import datetime
+
+    now = datetime.now().astimezone()
+    if text.startswith("+"):
+        return round(now.timestamp() * 1000) + _parsed(option, text[1:])
+    from gpuyard.intake.sbatch.moments import moment
+
+    try:
+        found = round(moment(text, now).timestamp() * 1000)
+    except ValueError as error:
+        raise BadInput(f"{option} {error}", f"Also: {option} +2h, two hours from now.") from None
+    if option == "--deadline" and found < time.time_ns() // 1_000_000:
+        raise BadInput(f"{option} {text}: that time is over", "Give a time to come, such as +8h or 18:00.")
+    return found
+
+
+_CLOCK = r"(?:([0-9]{1,4})-)?([0-9]{1,6})(?::([0-9]{1,6}))?(?::([0-9]{1,6}))?"
+"""Not compiled here: that takes longer than the rest of this module."""
+
+
+def limit_s(option: str, text: str) -> int:
+    """A span in seconds: `90s`, `2h`, `1d12h`, or as Slurm has it `90` (minutes), `90:00`, `2:00:00`, `1-12`."""
+    clock = re.fullmatch(_CLOCK, text.strip())
+    if clock is None:
+        return _parsed(option, text.strip()) // 1000
+    days, *figures = clock.groups()
+    first, second, third = (int(figure or 0) for figure in figures)
+    if days is not None:
+        seconds = int(days) * 86_400 + first * 3600 + second * 60 + third
+    elif figures[2] is not None:
+        seconds = first * 3600 + second * 60 + third
+    else:
+        seconds = first * 60 + second
+    if not seconds:
+        raise BadInput(
+            f"{option} {text} is no time at all", f"For example: {option} 2h; left out, its class says."
+        )
+    return seconds
+
+
+def _parsed(option: str, text: str) -> int:
+    from gpuyard.durations import duration_positive_ms
+
+    try:
+        return duration_positive_ms(text)
+    except ValueError as error:
+        raise BadInput(f"{option} {error}") from None
+
+
+def variables(file: str) -> list[str]:
+    """The variables of a file as NAME=VALUE: a line each; comments, `export` and quotes as shells have them."""
+    import shlex
+
+    found = []
+    try:
+        with open(file, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                text = line.strip().removeprefix("export ").lstrip()
+                if not text or text.startswith("#"):
+                    continue
+                name, sign, value = text.partition("=")
+                if not sign or not name.isidentifier():
+                    raise BadInput(f"{file}:{number}: is not NAME=VALUE")
+                if value[:1] in ("'", '"'):
+                    try:
+                        value = "".join(shlex.split(value, comments=True)[:1])
+                    except ValueError:
+                        raise BadInput(f"{file}:{number}: has a quote that does not end") from None
+                found.append(f"{name}={value}")
+    except OSError as error:
+        raise BadInput(f"--env-file {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"--env-file {file}: is not UTF-8 text") from None
+    return found
+
+
+def _memory_mib(option: str, text: str) -> int:
+    from gpuyard.config.quantities import memory_mib
+
+    try:
+        return memory_mib(text)
+    except ValueError as error:
+        raise BadInput(f"{option} {error}") from None
+
+
+_UNITS: dict[str, Callable[[str, str], Any]] = {"s": limit_s, "ms": moment_ms, "mib": _memory_mib}
+_RULES: dict[str, Callable[[Any], Any]] = {
+    "gpus": _gpus,
+    "array": _array,
+    "after": lambda jobs: [_dependency(each) for each in jobs],
+    "chdir": _path,
+    "volume": lambda volumes: [_volume(each) for each in volumes],
+    "secret": lambda secrets: {"secrets": dict(map(_secret, secrets))},
+    "nodes": _spread,
+    "node": _hosts,
+    "exclude": _hosts,
+    "signal": _signal,
+}
+"""Options that are no plain value of one field."""

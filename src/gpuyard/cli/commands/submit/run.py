@@ -4,11 +4,9 @@ import os
 import signal as signals
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.commands.submit import jobfields as f
-from gpuyard.cli.commands.submit import jobimages as i
-from gpuyard.cli.commands.submit import jobplaces as p
 from gpuyard.cli.commands.submit.scripts import (
     command_of,
     is_file_to_read,
@@ -17,7 +15,8 @@ from gpuyard.cli.commands.submit.scripts import (
     refuse_folder,
 )
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Called
+from gpuyard.cli.line.options import Called, Option
+from gpuyard.cli.line.reading import taking
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.errors import BadInput, YardError
 
@@ -25,47 +24,15 @@ if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.wire.replies.jobs import End
 
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not say what the job waits for, nor where it runs.")]
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
 """Exit codes for ends that are not the program's own."""
 
 
-def run(
-    ctx: Called,
-    words: f.WordsArgument = None,
-    gpus: f.Gpus = "",
-    gpu_memory: f.GpuMemory = "",
-    isolation: f.Isolated = "",
-    name: f.JobName = "",
-    time_limit: f.TimeLimit = "",
-    klass: f.Klass = "",
-    tenant: f.Tenant = "",
-    image: i.Image = "",
-    volume: i.Volume = None,
-    secret: i.Secret = None,
-    pull: i.Pull = "",
-    tasks: f.Tasks = 1,
-    cpus: f.Cpus = None,
-    memory: f.Memory = "",
-    gpu_model: f.GpuModel = None,
-    chdir: p.Chdir = "",
-    pool: p.Pool = None,
-    cluster: p.Clusters = None,
-    constraint: p.Constraint = "",
-    nodes: p.Nodes = "",
-    node: p.OnNodes = None,
-    exclude: p.Exclude = None,
-    exclusive: p.Exclusive = False,
-    begin: p.Begin = "",
-    deadline: p.Deadline = "",
-    checkpoint: p.Checkpoint = "",
-    env: f.Env = None,
-    env_file: p.EnvFile = "",
-    export: f.Export = True,
-    signal: f.Signal = "",
-    quiet: f.Quiet = False,
-) -> int:
+@taking(f.job_options(run=True))
+def run(ctx: Called, words: f.WordsArgument = None, *, quiet: Quiet = False, **options: Any) -> int:
     """Run a command, show its output as it comes, and end with its exit code.
 
     `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
@@ -74,19 +41,8 @@ def run(
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)
-    fields = command_of("run", words, ctx, through, image=bool(image))
-    fields |= f.request(
-        gpus=gpus, gpu_memory=gpu_memory, isolation=isolation, gpu_model=gpu_model,
-        name=name or fields.get("name", ""), tenant=tenant, klass=klass,
-        time_limit=time_limit, tasks=tasks, cpus=cpus, memory=memory, env=env,
-        env_file=env_file, export=f.exports(ctx, export, image), signal=signal,
-    )  # fmt: skip
-    fields |= i.boxed(image, volume, secret, pull)
-    fields |= p.place(
-        chdir=chdir, pool=pool, cluster=cluster, constraint=constraint, nodes=nodes, node=node, exclude=exclude,
-        exclusive=exclusive, begin=begin, deadline=deadline, checkpoint=checkpoint,
-    )  # fmt: skip
-    fields = f.completed(ctx, fields)
+    fields = command_of("run", words, ctx, through, image=bool(options["image"]))
+    fields = f.completed(ctx, fields | f.request(ctx, options))
     # If its node is lost, the job waits again, and this command with it.
     fields["requeue"] = True
     for number in (signals.SIGTERM, signals.SIGHUP):
@@ -95,7 +51,7 @@ def run(
         if yard.here:
             refuse_folder(fields)
             refuse_command("run", fields, ctx.options)
-        return _watched(yard, fields, quiet, f.was_given(ctx, "gpus"))
+        return _watched(yard, fields, quiet, "gpus" in ctx.given)
 
 
 def _look_at_input() -> None:

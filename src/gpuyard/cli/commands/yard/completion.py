@@ -73,9 +73,7 @@ SCRIPTS = {Shell.BASH: _BASH, Shell.ZSH: _ZSH, Shell.FISH: _FISH}
 
 
 def completion(
-    shell: Annotated[
-        Shell, Argument(metavar="bash|zsh|fish", help="Which shell it is for.", show_default=False)
-    ],
+    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Which shell it is for.")],
 ) -> None:
     """Print the script that makes a shell complete commands, options, jobs, nodes and tenants on Tab.
 

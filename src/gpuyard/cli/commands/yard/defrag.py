@@ -11,15 +11,7 @@ from gpuyard.errors import BadInput
 def defrag(
     plan: Annotated[bool, Option("--plan", help="List the moves. This release does not make them.")] = False,
     moves: Annotated[
-        int | None,
-        Option(
-            "--moves",
-            metavar="N",
-            min=1,
-            max=10_000,
-            help="How many moves to list at most.",
-            show_default=False,
-        ),
+        int | None, Option("--moves", metavar="N", min=1, max=10_000, help="How many moves to list at most.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

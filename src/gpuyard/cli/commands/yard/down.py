@@ -25,7 +25,6 @@ def down(
             min=1,
             max=65535,
             help="Of several servers on one store, stop only the one at this port. Default: all.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

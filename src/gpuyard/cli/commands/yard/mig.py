@@ -29,25 +29,15 @@ _ROW = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 LayoutArgument = Annotated[
     str,
     Argument(
-        metavar="LAYOUT",
-        help="7x1g.18gb, 2x2g.35gb+3x1g.18gb, whole; with -f, the name of one in FILE.",
-        show_default=False,
+        metavar="LAYOUT", help="7x1g.18gb, 2x2g.35gb+3x1g.18gb, whole; with -f, the name of one in FILE."
     ),
 ]
 NodeOption = Annotated[
-    str,
-    Option(
-        "--node", metavar="NODE", help="Which node; may be left out where there is one.", show_default=False
-    ),
+    str, Option("--node", metavar="NODE", help="Which node; may be left out where there is one.")
 ]
-GpuOption = Annotated[
-    str | None, Option("--gpu", metavar="N", help="Only these GPUs: 0, or 0,2-3.", show_default=False)
-]
+GpuOption = Annotated[str | None, Option("--gpu", metavar="N", help="Only these GPUs: 0, or 0,2-3.")]
 FileOption = Annotated[
-    Path | None,
-    Option(
-        "-f", "--file", metavar="FILE", help="A configuration file of NVIDIA mig-parted.", show_default=False
-    ),
+    Path | None, Option("-f", "--file", metavar="FILE", help="A configuration file of NVIDIA mig-parted.")
 ]
 
 

@@ -38,8 +38,7 @@ def nodes(
 
 
 def drain(
-    node: NodeArgument,
-    why: Annotated[str, Option("--why", metavar="REASON", help="Shown to people.", show_default=False)] = "",
+    node: NodeArgument, why: Annotated[str, Option("--why", metavar="REASON", help="Shown to people.")] = ""
 ) -> None:
     """Let nothing new start on a node. What runs there goes on."""
     with client() as yard:

@@ -13,7 +13,6 @@ def prune(
             "--older-than",
             metavar="TIME",
             help="Of jobs that ended so long ago: 30d, 12h. Default: as `retention` in yard.yaml says.",
-            show_default=False,
         ),
     ] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and remove nothing.")] = False,

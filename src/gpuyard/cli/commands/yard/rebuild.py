@@ -12,10 +12,7 @@ _PATIENCE_S = 60.0
 
 
 def rebuild(
-    name: Annotated[
-        str,
-        Argument(metavar="[PROJECTION]", help="Which one; none: show all.", show_default=False),
-    ] = "",
+    name: Annotated[str, Argument(metavar="[PROJECTION]", help="Which one; none: show all.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Fill a projection again from the log, and wait until it is done; without a name, show all of them.

@@ -30,7 +30,6 @@ def install(
             metavar="-- OPTIONS",
             help="Options of `yard up` for the service, after --: `-- --auth --host 0.0.0.0`.",
             unknown=True,
-            show_default=False,
         ),
     ] = None,
     user: UserOption = False,
@@ -42,7 +41,6 @@ def install(
             "--root",
             metavar="DIR",
             help="Write it below this folder, for an image of a machine; nothing is started.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -89,10 +87,7 @@ def status(user: UserOption = False, name: NameOption = units.NAME) -> int:
 def uninstall(
     user: UserOption = False,
     name: NameOption = units.NAME,
-    root: Annotated[
-        Path | None,
-        Option("--root", metavar="DIR", help="Remove it below this folder.", show_default=False),
-    ] = None,
+    root: Annotated[Path | None, Option("--root", metavar="DIR", help="Remove it below this folder.")] = None,
 ) -> None:
     """Stop the service and remove its unit. Jobs go on, and the data stays where it is."""
     path = _path(user, name, root)

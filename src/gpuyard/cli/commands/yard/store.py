@@ -20,13 +20,9 @@ def copy(
         Argument(
             metavar="FROM",
             help="The store: a file such as yard.db, postgresql://…, or @FILE that holds this.",
-            show_default=False,
         ),
     ],
-    target: Annotated[
-        str,
-        Argument(metavar="TO", help="An empty place: a new file, or an empty database.", show_default=False),
-    ],
+    target: Annotated[str, Argument(metavar="TO", help="An empty place: a new file, or an empty database.")],
 ) -> None:
     """Copy everything that a store holds: log, history, scripts, configuration, tokens, counters.
 

@@ -22,23 +22,16 @@ PortOption = Annotated[
         min=0,
         max=65535,
         help=f"Port; 0: any free one. Default: {PORT}, or the next free one where that is taken.",
-        show_default=False,
     ),
 ]
 AuthOption = Annotated[
     bool, Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
 ]
 HostOption = Annotated[
-    str,
-    Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth."),
+    str, Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth.")
 ]
-CertOption = Annotated[
-    Path | None,
-    Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.", show_default=False),
-]
-KeyOption = Annotated[
-    Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.", show_default=False)
-]
+CertOption = Annotated[Path | None, Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.")]
+KeyOption = Annotated[Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.")]
 OlderOption = Annotated[
     bool,
     Option("--older-log", help="Go on with a store that is older than what runs: a backup was restored."),
@@ -59,7 +52,6 @@ def up(
             "--config",
             metavar="FILE",
             help="A yard.yaml: tenants, classes, policy. Default: yard.yaml in the data folder, if there is one.",
-            show_default=False,
         ),
     ] = None,
     store: Annotated[
@@ -69,17 +61,10 @@ def up(
             metavar="URL",
             help="postgresql://…, or @FILE that holds it: what is typed here stands in `ps`. "
             "Default: YARD_STORE, else a file in the data folder.",
-            show_default=False,
         ),
     ] = "",
     emulate: Annotated[
-        str,
-        Option(
-            "--emulate",
-            metavar="GPUS",
-            help="Pretend to have GPUs, as in '8 x A100-80GB'.",
-            show_default=False,
-        ),
+        str, Option("--emulate", metavar="GPUS", help="Pretend to have GPUs, as in '8 x A100-80GB'.")
     ] = "",
     auth: AuthOption = False,
     host: HostOption = "127.0.0.1",

@@ -15,10 +15,7 @@ FIELDS = ("code", "level", "seen", "why", "change")
 def run(
     conf: ConfOption = None,
     since: SinceOption = "7d",
-    rest: Annotated[
-        str,
-        Option("--rest", metavar="URL", help="slurmrestd's address, to be tried too.", show_default=False),
-    ] = "",
+    rest: Annotated[str, Option("--rest", metavar="URL", help="slurmrestd's address, to be tried too.")] = "",
     output: Annotated[Output, Option("-o", "--output", help="How to print the result.")] = Output.TABLE,
 ) -> int:
     """Look a Slurm cluster over: daemons, accounting, GPUs, nodes, jobs, the scheduler's parameters.

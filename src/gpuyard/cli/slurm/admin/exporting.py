@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from gpuyard.config.slurm.notes import Notes
 
 ClusterOption = Annotated[
-    str,
-    Option("--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.", show_default=False),
+    str, Option("--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.")
 ]
 NodesOption = Annotated[
     list[str] | None,
@@ -21,7 +20,6 @@ NodesOption = Annotated[
         "--nodes",
         metavar="POOL=HOSTS",
         help="The real names of a pool's nodes, as in h100=gpu[01-08]. May be repeated.",
-        show_default=False,
     ),
 ]
 UserOption = Annotated[
@@ -30,13 +28,12 @@ UserOption = Annotated[
         "--user",
         metavar="NAME",
         help="A tenant of the file that is a person, not an account. May be repeated.",
-        show_default=False,
     ),
 ]
 
 
 def run(
-    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.", show_default=False)],
+    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.")],
     config: Annotated[Path, Option("--config", metavar="FILE", help="A yard.yaml.")] = Path("yard.yaml"),
     cluster: ClusterOption = "",
     gpu_type: GpuTypeOption = None,

@@ -36,7 +36,6 @@ def run(
             "--files",
             metavar="DIR",
             help="Read what --commands had somebody save, instead of asking a cluster.",
-            show_default=False,
         ),
     ] = None,
     list_commands: Annotated[

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 ConfOption = Annotated[
     Path | None,
     Option(
-        "--conf",
-        metavar="SLURM_CONF",
-        help="The cluster's slurm.conf. Default: where Slurm looks by itself.",
-        show_default=False,
+        "--conf", metavar="SLURM_CONF", help="The cluster's slurm.conf. Default: where Slurm looks by itself."
     ),
 ]
 SinceOption = Annotated[str, Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")]
@@ -28,7 +25,6 @@ GpuTypeOption = Annotated[
         "--gpu-type",
         metavar="TYPE=MODEL",
         help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
-        show_default=False,
     ),
 ]
 ForceOption = Annotated[bool, Option("--force", help="Replace files that are there.")]
