@@ -2,7 +2,8 @@
 
 import re
 
-NAME_MAX = 128
+from gpuyard.wire.job_fields import NAME_MAX
+
 _FORBIDDEN = re.compile(r"[^\w .:+=@,-]")
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 

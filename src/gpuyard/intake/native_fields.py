@@ -11,8 +11,7 @@ from gpuyard.config import quantities
 from gpuyard.config.problems import Place
 from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
-from gpuyard.intake.sbatch.dependencies import KINDS
-from gpuyard.wire.job_fields import DELAY_S_MAX, JOB_FIELDS, JobField, Kind
+from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, JobField, Kind
 
 
 class Wrong(Exception):
@@ -127,8 +126,10 @@ _PARTS = {
 def _dependency(node: Node) -> dict[str, Any]:
     found = read_mapping(node, _PARTS, "dependency")
     kind = found.get("kind", "")
-    if kind not in KINDS:
-        raise Wrong(node.place, f"has an unknown kind {quoted(kind)}; {remedy(kind, KINDS, 'kinds')}")
+    if kind not in DEPENDENCY_KINDS:
+        raise Wrong(
+            node.place, f"has an unknown kind {quoted(kind)}; {remedy(kind, DEPENDENCY_KINDS, 'kinds')}"
+        )
     if ("job" in found) != (kind != "singleton"):
         raise Wrong(node.place, f"of kind {kind} {'has no' if kind == 'singleton' else 'needs a'} 'job'")
     return found

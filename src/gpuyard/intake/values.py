@@ -12,16 +12,12 @@ from enum import Enum
 from typing import Any
 
 from gpuyard.errors import BadInput
+from gpuyard.wire.job_fields import JOB_FIELDS
 
-PROPOSED: dict[str, str] = {
-    "licenses": "licenses it holds while it runs, by name with their number",
-}
+PROPOSED = {name: says.text for name, says in JOB_FIELDS.items() if not says.wire}
 """Fields that a job may need and `JobRequest` does not have yet, with the meaning of each."""
 
 PROBLEMS_SHOWN_MAX = 50
-
-ARRAY_TASKS_MAX = 10_000
-"""The yard's own limit; checked here too, so that the error has a line."""
 
 
 class Form(Enum):

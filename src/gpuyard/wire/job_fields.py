@@ -13,6 +13,14 @@ LIMIT_S_MAX = 3650 * 86_400
 """The longest time limit."""
 DELAY_S_MAX = 366 * 86_400
 """The longest delay after the start of another job."""
+ARRAY_TASKS_MAX = 10_000
+SCRIPT_BYTES_MAX = 1 << 20
+NAME_MAX = 128
+"""Characters of a job's name."""
+TEXT_MAX = 1000
+"""Characters of an array's indices, or of a constraint."""
+DEPENDENCIES_MAX = 1000
+DEPENDENCY_KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
 _DAY_S = 86_400
 
 
@@ -119,7 +127,8 @@ JOB_FIELDS: dict[str, JobField] = {
     "constraint": _text("Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", "nvme"),
     "on_nodes": _texts("Nodes that will do. Left out: any."),
     "not_nodes": _texts("Nodes that will not."),
-    "licenses": JobField(Kind.NAMED_NUMBERS, "Licenses it needs.", least=1, most=1_000_000, wire=False),
+    "licenses": JobField(Kind.NAMED_NUMBERS, "licenses it holds while it runs, by name with their number",
+        least=1, most=1_000_000, wire=False),
     "time_limit_s": _whole("When an attempt is stopped. Left out: as its class says.", 1, LIMIT_S_MAX, None),
     "begin_ms": _whole("The job does not start before, in ms since 1970.", 0, TIME_MS_MAX),
     "deadline_ms": _whole("When the job should be done, in ms since 1970.", 0, TIME_MS_MAX),

@@ -6,18 +6,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from gpuyard.control.replica.labels import ARRAY_TASKS_MAX
 from gpuyard.errors import quoted
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, NAME_MAX, SCRIPT_BYTES_MAX
 
-SCRIPT_BYTES_MAX = 1024 * 1024
 ENV_BYTES_MAX = 256 * 1024
 COMMAND_BYTES_MAX = 256 * 1024
 WORD_BYTES_MAX = 128 * 1024 - 1
 """Linux takes no longer argument or variable."""
 ENV_NAMES_MAX = 10_000
 PATH_MAX = 4096
-NAME_MAX = 128
-
 IMAGE_MAX = 512
 """A reference with its registry, path, tag and digest, or the path of a bundle."""
 

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from gpuyard.api.messages.bodies import bytes_of, object_of
 from gpuyard.api.messages.fields import (
-    NAME_MAX,
     PATH_MAX,
     Command,
     Env,
@@ -36,7 +35,7 @@ from gpuyard.api.messages.fields import (
 )
 from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
-from gpuyard.control.commands.dependencies import KINDS, SINGLETON, Dependency
+from gpuyard.control.commands.dependencies import SINGLETON, Dependency
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.partitions import Wanted
 from gpuyard.control.replica.labels import label_of
@@ -44,7 +43,8 @@ from gpuyard.engines.contract import Container
 from gpuyard.errors import remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
-from gpuyard.wire.job_fields import DELAY_S_MAX, JOB_FIELDS, TIME_MS_MAX
+from gpuyard.wire import job_fields as table
+from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, TEXT_MAX, TIME_MS_MAX
 
 _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
@@ -73,11 +73,11 @@ class DependencyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    kind: Annotated[str, Field(pattern="^(" + "|".join(KINDS) + ")$")] = Field(
-        "afterok", description=f"One of {', '.join(KINDS)}."
+    kind: Annotated[str, Field(pattern="^(" + "|".join(DEPENDENCY_KINDS) + ")$")] = Field(
+        "afterok", description=f"One of {', '.join(DEPENDENCY_KINDS)}."
     )
     job: Id | None = Field(None, description="Its id, as 17 or 12_3. Left out only for singleton.")
-    delay_s: int = Field(0, ge=0, le=DELAY_S_MAX, description="For after: how long after its start.")
+    delay_s: int = Field(0, ge=0, le=table.DELAY_S_MAX, description="For after: how long after its start.")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -144,7 +144,7 @@ class JobRequest(BaseModel):
     time_limit_s: int | None = _of("time_limit_s")
     begin_ms: int = _of("begin_ms")
     deadline_ms: int = _of("deadline_ms")
-    array: Annotated[str, Field(max_length=1000)] | None = _of("array")
+    array: Annotated[str, Field(max_length=TEXT_MAX)] | None = _of("array")
     env: Env = _of("env")
     cwd: Folder = _of("cwd")
     umask: int = _of("umask")
@@ -164,11 +164,13 @@ class JobRequest(BaseModel):
     nodes_min: int = _of("nodes_min")
     on_nodes: NodeNames = _of("on_nodes")
     not_nodes: NodeNames = _of("not_nodes")
-    constraint: str = _of("constraint", max_length=1000)
+    constraint: str = _of("constraint", max_length=TEXT_MAX)
     exclusive: bool = _of("exclusive")
     batch: bool = _of("batch")
     ranks: int = _of("ranks")
-    dependencies: Annotated[list[DependencyRequest], Field(max_length=1000)] = _of("dependencies")
+    dependencies: Annotated[list[DependencyRequest], Field(max_length=table.DEPENDENCIES_MAX)] = _of(
+        "dependencies"
+    )
     dependencies_any: bool = _of("dependencies_any")
     slurm_commands: bool = _of("slurm_commands")
     array_limit: int = _of("array_limit")
@@ -249,7 +251,9 @@ class JobRequest(BaseModel):
         else:
             word = self.image.rpartition("/")[2].partition(":")[0].partition("@")[0]
         return (
-            "".join([char for char in word if char.isalnum() or char in "._-"]).lstrip("._-")[:NAME_MAX]
+            "".join([char for char in word if char.isalnum() or char in "._-"]).lstrip("._-")[
+                : table.NAME_MAX
+            ]
             or "job"
         )
 

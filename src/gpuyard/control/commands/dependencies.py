@@ -21,7 +21,6 @@ from gpuyard.store import Store
 
 CORRESPONDING = "aftercorr"
 SINGLETON = AfterKind.ALONE.value
-KINDS = (*[kind.value for kind in AfterKind if kind is not AfterKind.ALONE], CORRESPONDING, SINGLETON)
 EDGES_MAX = 200_000
 """Tasks of one submission times what each of them waits for: every task is written to the log with all of it."""
 

@@ -12,8 +12,7 @@ from gpuyard.errors import quoted
 from gpuyard.model import Job
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import HistoryRow, Store
-
-ARRAY_TASKS_MAX = 10_000
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
 
 _FEW = 8
 """Arrays that are looked up one by one; for more, all live jobs are gone through once."""

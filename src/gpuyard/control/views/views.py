@@ -15,7 +15,7 @@ from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.slurm_views import files, recipe_of
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.replica.books import Books
-from gpuyard.control.replica.labels import ARRAY_TASKS_MAX, Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.replica.thought import Beside, Own, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.explained import no_job, why_view
@@ -26,6 +26,7 @@ from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobState, Node, Settings
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 from gpuyard.wire.endpoints import PAGE_MAX
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
 
 JUDGED_MAX = 2000
 """With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""

@@ -9,6 +9,7 @@ from gpuyard.intake.kubernetes.sources import Sources
 from gpuyard.intake.kubernetes.tree import Part, whole
 from gpuyard.intake.names import is_segment
 from gpuyard.model.gpu_names import models_called
+from gpuyard.wire.job_fields import LIMIT_S_MAX
 
 POOL_LABELS = (
     "gpuyard/pool",
@@ -52,7 +53,6 @@ _REFUSED = {
     "resourceClaims": "ask for devices as nvidia.com/gpu",
     "schedulingGates": "submit it with --hold and release it",
 }
-_DEADLINE_S_MAX = 3650 * 86_400
 
 
 def pod(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def pod(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
         if not is_segment(klass):
             spec.problem("priorityClassName", f"cannot be a class: {quoted(klass)}")
     if spec.has("activeDeadlineSeconds"):
-        found["time_limit_s"] = spec.get("activeDeadlineSeconds", whole(1, _DEADLINE_S_MAX), 1)
+        found["time_limit_s"] = spec.get("activeDeadlineSeconds", whole(1, LIMIT_S_MAX), 1)
     with spec.part("nodeSelector") as selector:
         found |= _selected(selector)
     _affinity(spec)

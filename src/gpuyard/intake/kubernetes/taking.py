@@ -9,7 +9,8 @@ from gpuyard.intake.kubernetes.pods import pod
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
 from gpuyard.intake.names import is_tenant, job_name
-from gpuyard.intake.values import ARRAY_TASKS_MAX, Caller, Form, Handing, Intake
+from gpuyard.intake.values import Caller, Form, Handing, Intake
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, JOB_FIELDS, LIMIT_S_MAX
 
 _KINDS = {"Pod": "v1", "Job": "batch/v1"}
 _BESIDE = (
@@ -46,10 +47,9 @@ _INSTEAD = {
 }
 """What to do about other kinds that users have."""
 _QUEUE = "kueue.x-k8s.io/queue-name"
-_RETRIES_MAX = 100
+_RETRIES_MAX = JOB_FIELDS["retries"].most or 0
 _BACKOFF_LIMIT = 6
 """The default in Kubernetes."""
-_DEADLINE_S_MAX = 3650 * 86_400
 _JOB_LEFT_OUT = {
     "backoffLimitPerIndex": "every task is tried again as often as backoffLimit says",
     "manualSelector": "there are no pods to select",
@@ -175,7 +175,7 @@ def _of_job(spec: Part, caller: Caller, sources: Sources, *, queued: bool) -> di
     if backoff:
         found["retries"] = min(backoff, _RETRIES_MAX)
     if spec.has("activeDeadlineSeconds"):
-        limit = spec.get("activeDeadlineSeconds", whole(1, _DEADLINE_S_MAX), 1)
+        limit = spec.get("activeDeadlineSeconds", whole(1, LIMIT_S_MAX), 1)
         found["time_limit_s"] = min(limit, found.get("time_limit_s", limit))
         spec.warn("activeDeadlineSeconds", "holds for each attempt here, not for all of them together")
     if spec.get("suspend", boolean, False):

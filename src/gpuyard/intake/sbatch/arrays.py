@@ -4,11 +4,9 @@ import re
 from typing import NamedTuple
 
 from gpuyard.errors import quoted
-from gpuyard.intake.values import ARRAY_TASKS_MAX
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, TEXT_MAX
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-_TEXT_MAX = 1000
-"""The limit of the wire format."""
 
 
 class Array(NamedTuple):
@@ -42,10 +40,10 @@ def array(text: str) -> Array:
     if not parts:
         raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
     written = ",".join(parts)
-    if len(written) > _TEXT_MAX:
+    if len(written) > TEXT_MAX:
         written = _compressed(sorted(seen))
-        if len(written) > _TEXT_MAX:
-            raise ValueError(f"names its tasks in more than {_TEXT_MAX} characters; use ranges")
+        if len(written) > TEXT_MAX:
+            raise ValueError(f"names its tasks in more than {TEXT_MAX} characters; use ranges")
     return Array(written, len(seen), limit)
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import models_called
+from gpuyard.wire.job_fields import TEXT_MAX
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_.=,:!&|*()\[\] -]+")
-_LENGTH_MAX = 1000
 
 
 class Constraint(NamedTuple):
@@ -27,7 +27,7 @@ class Constraint(NamedTuple):
 def constraint(text: str, *, with_gpus: bool) -> Constraint:
     """The constraint of a job; else `ValueError` with the rest of a sentence."""
     words = text.strip()
-    if not words or len(words) > _LENGTH_MAX or not _ALLOWED.fullmatch(words) or not _balanced(words):
+    if not words or len(words) > TEXT_MAX or not _ALLOWED.fullmatch(words) or not _balanced(words):
         raise ValueError(f"must be features such as a100, 'a100|h100' or 'intel&ib', not {quoted(text)}")
     bare = words[1:-1] if words.startswith("[") and words.endswith("]") else words
     if not with_gpus or re.search(r"[*!()\[\]]", bare) or ("|" in bare and re.search("[&,]", bare)):

@@ -4,14 +4,13 @@ import re
 from typing import Any, NamedTuple
 
 from gpuyard.errors import quoted, remedy
+from gpuyard.wire.job_fields import DEPENDENCIES_MAX, DEPENDENCY_KINDS
 
-KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
 _NOT_SERVED = {
     "afterburstbuffer": "burst buffers are not there",
     "expand": "a job cannot be enlarged",
 }
 _JOB = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,9}|\*|\[[0-9,-]{1,200}\]))?(?:\+([0-9]{1,9}))?")
-_JOBS_MAX = 1000
 
 
 class Dependencies(NamedTuple):
@@ -32,8 +31,8 @@ def dependencies(text: str) -> Dependencies:
     for part in re.split(r"[,?](?![^\[]*\])", text):
         for each in _part(part.strip(), text):
             found[tuple(each.items())] = each
-        if len(found) > _JOBS_MAX:
-            raise ValueError(f"names more than {_JOBS_MAX} jobs")
+        if len(found) > DEPENDENCIES_MAX:
+            raise ValueError(f"names more than {DEPENDENCIES_MAX} jobs")
     return Dependencies(tuple(found.values()), "?" in text)
 
 
@@ -47,8 +46,8 @@ def _part(part: str, text: str) -> list[dict[str, Any]]:
         return [{"kind": "singleton"}]
     if kind in _NOT_SERVED:
         raise ValueError(f"{quoted(kind)} is not served: {_NOT_SERVED[kind]}")
-    if kind not in KINDS:
-        raise ValueError(f"has an unknown kind {quoted(kind)}; {remedy(kind, KINDS, 'kinds')}")
+    if kind not in DEPENDENCY_KINDS:
+        raise ValueError(f"has an unknown kind {quoted(kind)}; {remedy(kind, DEPENDENCY_KINDS, 'kinds')}")
     if not sign or kind == "singleton":
         raise ValueError(f"must be written as afterok:12:13, not {quoted(text)}")
     return [each for job in jobs.split(":") for each in _job(kind, job.strip())]
@@ -74,7 +73,7 @@ def _tasks(text: str) -> list[int]:
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
             raise ValueError(f"must name tasks as in 12_[1-3], not {quoted(text)}")
-        if int(last or first) - int(first) >= _JOBS_MAX:
-            raise ValueError(f"names more than {_JOBS_MAX} jobs")
+        if int(last or first) - int(first) >= DEPENDENCIES_MAX:
+            raise ValueError(f"names more than {DEPENDENCIES_MAX} jobs")
         found += range(int(first), int(last or first) + 1)
     return found

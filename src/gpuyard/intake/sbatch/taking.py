@@ -19,8 +19,8 @@ from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
 from gpuyard.model.gpu_names import mig_profile, models_called
+from gpuyard.wire.job_fields import SCRIPT_BYTES_MAX
 
-SCRIPT_BYTES_MAX = 1024 * 1024
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
 _GPU_OPTIONS = ("gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres")
 _UNNAMED = frozenset({"", "-", "<stdin>"})

@@ -12,8 +12,8 @@ from typing import Any
 
 from gpuyard.cli.line.options import Called
 from gpuyard.errors import BadInput
+from gpuyard.wire.job_fields import SCRIPT_BYTES_MAX
 
-SCRIPT_BYTES_MAX = 1024 * 1024
 PIPED_BYTES_MAX = 8 * 1024 * 1024
 """YAML may hold many jobs."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
