@@ -15,6 +15,7 @@ from typing import Protocol
 
 from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import Here, Pretended
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.model import Node
@@ -203,7 +204,7 @@ class LocalRig:
         folder: Path,
         *,
         use_cgroups: bool = True,
-        use_fence: bool = True,
+        fence_by: tuple[str, ...] = MEANS,
         nodes: Here | Pretended = ONE_NODE,
     ) -> None:
         self.nodes = nodes
@@ -211,7 +212,7 @@ class LocalRig:
         self.effects = folder / "effects"
         self.effects.mkdir()
         self.use_cgroups = use_cgroups
-        self.use_fence = use_fence
+        self.fence_by = fence_by
         self.engines: list[LocalEngine] = []
         self.keys: set[str] = set()
         self.engine = self.reopen()
@@ -222,7 +223,7 @@ class LocalRig:
             self.data,
             nodes=self.nodes,
             use_cgroups=self.use_cgroups,
-            use_fence=self.use_fence,
+            fence_by=self.fence_by,
             **options,  # type: ignore[arg-type]
         )
         self.engines.append(engine)
@@ -270,7 +271,7 @@ class LocalRig:
                 with suppress(ProcessLookupError):
                     os.kill(pid, 9)
         assert {} == {key: pids for key, pids in left.items() if pids}
-        groups = {engine._base for engine in self.engines} - {""}
+        groups = {engine._groups.base for engine in self.engines} - {""}
         assert [] == [group for group in groups if os.path.exists(group)]
 
 

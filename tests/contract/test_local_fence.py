@@ -6,6 +6,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, pids_of, until
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
-from gpuyard.engines.local.fencing import MAJOR_GPU, minor_of
+from gpuyard.engines.local.fencing import MAJOR_GPU, MEANS, V1, V2, minor_of
 from gpuyard.model import Outcome
 from rigs import hostile
 from rigs.others import OTHER, THIRD, needs_root
@@ -73,18 +74,35 @@ class Yard:
         return found
 
     def end(self) -> None:
+        if "y-2-1" not in self.rig.keys:
+            return
         self.rig.engine.stop(EPOCH, [StopRequest("y-2-1", Outcome.CANCELLED, 0)])
         ended(self.rig, "y-2-1")
 
 
-@pytest.fixture
-def yard(open_rig: LocalRig) -> Iterator[Yard]:
-    made = Yard(open_rig)
-    yield made
-    made.end()
+@contextmanager
+def opened(means: tuple[str, ...], *, use_cgroups: bool = True) -> Iterator[Yard]:
+    """A yard whose folder every user may pass through, with these means to fence jobs."""
+    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
+    folder.chmod(0o711)
+    made = Yard(LocalRig(folder, fence_by=means, use_cgroups=use_cgroups))
+    try:
+        yield made
+    finally:
+        made.end()
+        made.rig.close()
+        shutil.rmtree(folder)
+        for path in [*SECRETS, *OWN]:
+            path.unlink(missing_ok=True)
 
 
-def test_a_hostile_job_gets_at_nothing_of_anothers(yard: Yard) -> None:
+@pytest.mark.parametrize("use_cgroups", [True, False], ids=["with cgroups", "by the view alone"])
+def test_a_hostile_job_gets_at_nothing_of_anothers(use_cgroups: bool) -> None:
+    with opened(MEANS, use_cgroups=use_cgroups) as yard:
+        assert_nothing_is_reached(yard)
+
+
+def assert_nothing_is_reached(yard: Yard) -> None:
     found = yard.hostile(yard.victim())
     own = yard.rig.engine._hosts()[yard.rig.node].readings[0].uuid
 
@@ -100,24 +118,36 @@ def test_a_hostile_job_gets_at_nothing_of_anothers(yard: Yard) -> None:
     assert [] == [path for path in OWN if path.exists()]
 
 
+@pytest.mark.parametrize("means", [V1, V2])
+def test_the_kernel_refuses_devices_of_others_that_a_job_sees(means: str) -> None:
+    """Where a job comes by the name of another's device, it is refused all the same; its own is not."""
+    with opened((means,)) as yard:
+        if yard.rig.engine._fencing.refuses != means:
+            pytest.skip(f"this machine has no cgroup {means} that refuses devices")
+        found = yard.hostile(yard.victim())
+        own, other = [reading.uuid for reading in yard.rig.engine._hosts()[yard.rig.node].readings[:2]]
+
+        assert {own: "open", other: "EPERM"} == dict(zip(found["own"], found["own opens"], strict=True))
+        assert ("EPERM", "EPERM") == (found["device"], found["namespace"]["device"])
+        assert "open" == found["tmp"], "the rest is left to the view"
+
+
+def test_a_job_without_gpus_sees_none() -> None:
+    with opened(MEANS) as yard:
+        assert [] == yard.hostile(yard.victim(), gpus=())["own"]
+
+
 def test_without_a_fence_the_same_job_gets_at_devices_tmp_shm_and_commands() -> None:
     """So that the tries of the hostile job are known to be good ones."""
-    folder = Path(tempfile.mkdtemp(prefix="yard-contract-"))
-    folder.chmod(0o711)
-    yard = Yard(LocalRig(folder, use_fence=False))
-    other = yard.rig.engine._hosts()[yard.rig.node].readings[1].uuid
-    (yard.rig.data / "devices").mkdir(mode=0o755)
-    os.mknod(yard.rig.data / "devices" / other, stat.S_IFCHR | 0o666, os.makedev(MAJOR_GPU, minor_of(other)))
-    os.chmod(yard.rig.data / "devices" / other, 0o666)
-    try:
+    with opened(()) as yard:
+        other = yard.rig.engine._hosts()[yard.rig.node].readings[1].uuid
+        device = yard.rig.data / "devices" / other
+        device.parent.mkdir(mode=0o755)
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(MAJOR_GPU, minor_of(other)))
+        os.chmod(device, 0o666)
         found = yard.hostile(yard.victim())
         reached = {name for name, met in found.items() if met == "open"}
+
         assert {"device", "tmp", "var tmp", "shm", "command", "own tmp", "own shm"} == reached
         assert found["others"] > 0
         assert "open" == found["namespace"]["device"]
-    finally:
-        yard.end()
-        yard.rig.close()
-        shutil.rmtree(folder)
-        for path in [*SECRETS, *OWN]:
-            path.unlink(missing_ok=True)

@@ -168,7 +168,7 @@ def test_supervisors_are_not_in_the_group_of_their_server(local: LocalRig) -> No
     local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(local, "y-1-1")
 
-    assert bool(local.engine._base) is (own != theirs)
+    assert bool(local.engine._groups.base) is (own != theirs)
 
 
 def test_another_engine_that_closes_takes_nothing_from_under_this_one(local: LocalRig) -> None:

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes group
 
 @pytest.fixture
 def group() -> Iterator[cgroups.Group]:
-    base, _controllers, notes = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
+    base, _controllers, why = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
     if not base:
-        pytest.skip("; ".join(notes))
+        pytest.skip(why)
     made = cgroups.Group(os.path.join(base, "one"))
     made.make(memory_mib=0, cpu_milli=0)
     yield made
@@ -61,9 +61,9 @@ def test_where_the_kernel_cannot_the_child_has_to_join(
 @pytest.fixture
 def above() -> Iterator[Path]:
     """A group in which yards have theirs."""
-    base, _controllers, notes = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
+    base, _controllers, why = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
     if not base:
-        pytest.skip("; ".join(notes))
+        pytest.skip(why)
     yield Path(base)
     for folder, _folders, _files in os.walk(base, topdown=False):
         os.rmdir(folder)
@@ -162,7 +162,7 @@ def test_an_engine_leaves_no_group_behind_and_removes_those_of_others(above: Pat
     left = above.parent / "gpuyard-0123456789ab"
     (left / cgroups.SUPERVISORS).mkdir(parents=True, exist_ok=True)
     engine = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(1, "H200")))
-    base = Path(engine._base)
+    base = Path(engine._groups.base)
 
     assert (True, False) == (base.exists(), left.exists())
     # A supervisor that takes longer to end than it used to be waited for.

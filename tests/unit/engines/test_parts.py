@@ -35,6 +35,7 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
 
     assert {
         "gpuyard.engines.local.attempt.cgroups",
+        "gpuyard.engines.local.attempt.devices",
         "gpuyard.engines.machine.files",
         "gpuyard.engines.local.attempt.limits",
         "gpuyard.engines.machine.peeking",
@@ -43,6 +44,7 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.local.attempt.spawner",
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
+        "gpuyard.engines.local.attempt.v1",
         "gpuyard.engines.node.dispositions",
         "gpuyard.engines.node.fence",
     } == set(found[:-1])

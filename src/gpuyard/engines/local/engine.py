@@ -1,6 +1,5 @@
 """The local engine: the contract of engines on one machine, which is one node or pretends to be several."""
 
-import hashlib
 import logging
 import os
 import threading
@@ -29,16 +28,17 @@ from gpuyard.engines.contract import (
     Usage,
 )
 from gpuyard.engines.local import machine, outputs, translate
-from gpuyard.engines.local.attempt import cgroups, room
+from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
-from gpuyard.engines.local.fencing import Fencing
+from gpuyard.engines.local.fencing import MEANS, Fencing
 from gpuyard.engines.local.gpus import persistence, signals
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.gpus.outsiders import Outsiders
-from gpuyard.engines.local.gpus.sharing import Sharing, cutting_note, held_by_all
+from gpuyard.engines.local.gpus.sharing import Ready, Sharing, cutting_note, held_by_all
+from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor
@@ -76,7 +76,7 @@ class LocalEngine:
         nodes: Here | Pretended = THIS_MACHINE,
         yard: Path | None = None,
         use_cgroups: bool = True,
-        use_fence: bool = True,
+        fence_by: Sequence[str] = MEANS,
         log_limit_mib: int = 0,
         hands_off: bool = False,
         boot_id: Callable[[], str] = processes.boot_id,
@@ -98,20 +98,14 @@ class LocalEngine:
             self._commands = os.path.join(self._data.root, _COMMANDS)
             slurm_commands.write(Path(self._commands))
         self._mutex = threading.Lock()
-        name = f"gpuyard-{hashlib.sha256(self._data.root.encode()).hexdigest()[:12]}"
-        self._base, controllers, self._notes = cgroups.found(name, wanted=use_cgroups)
-        self._held = -1
-        if self._base:
-            self._held = cgroups.take(self._base)
-            cgroups.sweep(self._base)
-        group = os.path.join(self._base, cgroups.SUPERVISORS) if self._base else ""
-        self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), group)
-        self._limits = controllers >= cgroups.CONTROLLERS
-        self._fencing = Fencing(str(self._data.root), self._yard, wanted=use_fence, emulated=self._emulated)
+        self._groups = Groups(self._data.root, wanted=use_cgroups)
+        self._notes = tuple(filter(None, [self._groups.note]))
+        self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), self._groups.supervisors)
+        self._fencing = Fencing(self._data.root, self._yard, self._groups, fence_by, emulated=self._emulated)
         self._found: dict[str, Host] | None = None
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
-        self._monitor = AttemptMonitor(self._data, self._boot, self._base, now_ms, self._faults.judged)
+        self._monitor = AttemptMonitor(self._data, self._boot, self._groups.base, now_ms, self._faults.judged)
         self._outsiders = Outsiders()
         self._readers = Readers()
         self._syncers = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="yard-sync")
@@ -122,7 +116,7 @@ class LocalEngine:
         self._adopted: tuple[str, ...] = ()
         self._claimed: set[str] = set()
         """Keys claimed by a supervisor that answered."""
-        limits = {Capability.LIMITS} if self._limits else set()
+        limits = {Capability.LIMITS} if self._groups.limits else set()
         able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES, Capability.INDICES}
         self.capabilities = frozenset(able | limits)
 
@@ -290,10 +284,7 @@ class LocalEngine:
                 if reply is None
             ]
             if folders:
-                if self._base and not os.path.isdir(self._base):
-                    # Another engine over the same data has closed and removed it.
-                    os.close(self._held)
-                    self._held = cgroups.take(self._base)
+                self._groups.hold()
                 self._make_durable(folders)
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
         self._claimed.update([key for key, word in answers.items() if accepted(word)])
@@ -327,8 +318,7 @@ class LocalEngine:
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
         account = accounts.account(recipe.uid, recipe.gid, recipe.user)
-        root = os.geteuid() == 0
-        if account.uid != os.geteuid() and not root:
+        if os.geteuid() not in (0, account.uid):
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         folder = self._data.attempt(launch.key)
         if os.path.exists(self._data.kept(launch.key)):
@@ -351,7 +341,23 @@ class LocalEngine:
             for gpu, uid in held.get("mps", ()):
                 if why := self._faults.held_back(launch.key, gpu, uid):
                     return Reply(Answer.LATER, why)
-        job_folder = self._data.job(launch.job_id)
+        if self._data.inside.leads_outside(self._data.job(launch.job_id)):
+            return Reply(Answer.REFUSED, "something else was put in the place of its folder")
+        try:
+            plan = self._plan(launch, account, hosts, ready)
+            _make_folders(self._data.job(launch.job_id), folder, account if plan["drop"] else None)
+            _put(folder, plan)
+        except Transient as error:
+            return Reply(Answer.UNSURE, str(error))
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
+        return None
+
+    def _plan(
+        self, launch: Launch, account: accounts.Account, hosts: Mapping[str, Host], ready: Sequence[Ready]
+    ) -> dict[str, Any]:
+        """What its supervisor will follow."""
+        folder = self._data.attempt(launch.key)
         place = translate.Place(
             seats=tuple(
                 [
@@ -367,29 +373,21 @@ class LocalEngine:
             ),
             boot=self._boot,
             folder=folder,
-            job_folder=job_folder,
-            cgroup=os.path.join(self._base, launch.key) if self._base else "",
-            limits=self._limits,
-            drop=root and account.uid != 0,
+            job_folder=self._data.job(launch.job_id),
+            cgroup=self._groups.of(launch.key),
+            limits=self._groups.limits,
+            drop=os.geteuid() == 0 and account.uid != 0,
             port=machine.free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
-            held=held,
+            held=held_by_all(ready),
             commands=self._commands,
             host=self._hostname,
             yard=self._yard,
         )
-        if self._data.inside.leads_outside(job_folder):
-            return Reply(Answer.REFUSED, "something else was put in the place of its folder")
-        try:
-            _make_folders(job_folder, folder, account if place.drop else None)
-            plan = translate.plan_of(launch, account, place)
-            plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
-            _put(folder, plan)
-        except Transient as error:
-            return Reply(Answer.UNSURE, str(error))
-        except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
-        return None
+        plan = translate.plan_of(launch, account, place)
+        plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
+        self._groups.add_to(plan)
+        return plan
 
     def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         """Stop attempts; an attempt that no supervisor has claimed will then never run."""
@@ -525,7 +523,8 @@ class LocalEngine:
             if end is not None:
                 return translate.usage_of(end.get("usage"))
         plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
-        return translate.usage_of(cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else None)
+        counted = cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else {}
+        return translate.usage_of(counted | v1.usage(plan.get("v1") or {}))
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
@@ -556,11 +555,9 @@ class LocalEngine:
         self._syncers.shutdown()
         self._leftovers.close()
         self._data.close()
-        if self._base:
-            # Only an empty group can be removed, so one with jobs in it stays. The lock keeps it from being taken away
-            # under an attempt that another engine is just starting.
-            with suppress(OSError, Transient), self._data.locked():
-                cgroups.let_go(self._base, self._held)
+        # The lock keeps a group from being taken away under an attempt that another engine is just starting.
+        with suppress(OSError, Transient), self._data.locked():
+            self._groups.let_go()
 
 
 def _sync(paths: list[str]) -> None:

@@ -13,8 +13,10 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.contract import Launch
+from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.local.attempt.room import PRIVATE
 from gpuyard.engines.local.gpus.sharing import Ready
+from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.node import fence
@@ -28,20 +30,45 @@ MAJOR_GPU, MAJOR_SLICE = 4000, 4001
 _MINOR_BITS = 20
 
 
+VIEW, V2, V1 = "view", devices.V2, devices.V1
+MEANS = (VIEW, V2, V1)
+"""What keeps a job from devices of others: a view of the file system without them; the kernel, which refuses them."""
+
+
 class Fencing:
     """The fences of one yard."""
 
-    def __init__(self, root: str, yard: str, *, wanted: bool, emulated: bool) -> None:
+    def __init__(self, root: str, yard: str, groups: Groups, means: Sequence[str], *, emulated: bool) -> None:
         self._root = root
         self._yard = yard or root
         self._emulated = emulated
         self._privileged = os.geteuid() == 0
-        self.flaw = fence.flaw(not self._privileged) if wanted else "fences are switched off"
+        self.flaw = fence.flaw(not self._privileged) if VIEW in means else "fences are switched off"
         """Why no view of the file system can be made for a job; empty: it can."""
-        self.blind = fence.hides_processes() if not self.flaw else self.flaw
+        self.blind = self.flaw or fence.hides_processes()
         """Why processes of others cannot be hidden; empty: they can."""
-        if not self.flaw:
+        self.refuses = self._refuses(groups, means)
+        """By which cgroups devices are refused; empty: by none."""
+        if self.any:
             self._prepare()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any fence here."""
+        return bool(self.refuses or not self.flaw)
+
+    @staticmethod
+    def _refuses(groups: Groups, means: Sequence[str]) -> str:
+        if V2 in means and groups.base and os.geteuid() == 0:
+            tried = os.path.join(groups.base, "yard.tried")
+            with suppress(OSError):
+                os.makedirs(tried, exist_ok=True)
+                try:
+                    devices.refuse_v2(tried, {MAJOR_GPU: ()})
+                    return V2
+                finally:
+                    os.rmdir(tried)
+        return V1 if V1 in means and "devices" in groups.v1 else ""
 
     def _prepare(self) -> None:
         with suppress(FileExistsError):
@@ -66,11 +93,15 @@ class Fencing:
         folder: str,
     ) -> dict[str, Any]:
         """The fence of an attempt; empty: none. `folder` is the attempt's own."""
-        if self.flaw:
+        if not self.any:
             return {}
         readings = [hosts[part.node].readings[gpu] for part in launch.parts for gpu in part.gpus]
         slices = [device for each in ready if "slices" in each.held for device in each.devices]
         found: dict[str, Any] = {} if self._privileged else {"user": True}
+        if self.refuses:
+            found["devices"] = self.refuses
+        if self.flaw:
+            found["view"] = False
         if self._emulated:
             uuids = [each.uuid for each in readings]
             self._make_devices(uuids, MAJOR_GPU)
@@ -80,7 +111,7 @@ class Fencing:
             caps = nvml.capabilities(slices) if slices else ()
             found |= {"gpus": sorted({f"nvidia{each.minor}" for each in readings}), "mask": self._mask}
             found["only"] = {fence.CAPS: [f"nvidia-cap{minor}" for minor in caps]}
-        if plan["drop"]:
+        if plan["drop"] and not self.flaw:
             found |= self._apart(plan, ready, folder)
         return found
 

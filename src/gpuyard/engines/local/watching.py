@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.engines.local import translate
+from gpuyard.engines.local.attempt import v1
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
@@ -169,11 +170,13 @@ class AttemptMonitor:
                 with suppress(OSError):
                     group.kill()
             seen_none = 0 if left else seen_none + 1
-            if group is not None and seen_none and group.empty():
-                group.remove()
-                return True
-            if group is None and seen_none > 1:
-                # Without a group, a process that was being forked may be missed once.
+            # Without a group, a process that was being forked may be missed once.
+            if (seen_none and group.empty()) if group is not None else seen_none > 1:
+                if group is not None:
+                    group.remove()
+                v1.remove(
+                    (files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}).get("v1") or {}
+                )
                 return True
             if time.monotonic() > until:
                 return False

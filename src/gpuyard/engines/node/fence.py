@@ -41,6 +41,7 @@ Fence = Dict[str, Any]
     keep    paths that stay where they are though they lie in one of these
     touch   files there that are made first, as the job's user
     shm     true: a /dev/shm of its own
+    devices what else refuses devices, `v1` or `v2` of cgroups; `view` false: nothing but that. Not done here
     proc    true: only processes of its own user in /proc
 """
 

@@ -10,22 +10,28 @@ import time
 from contextlib import suppress
 
 CONTROLLERS = frozenset({"memory", "cpu"})
+"""Without these there are no limits."""
+_WELCOME = CONTROLLERS | {"cpuset"}
 SUPERVISORS = "yard.supervisors"
 """The group of the supervisors, beside those of the attempts. No key holds a dot."""
-_PERIOD_US = 100_000
+PERIOD_US = 100_000
+"""The time in which an attempt may use so much of the cores."""
 _PAUSE_S = 0.002
 _SOON_S = 0.2
 """Processes that were killed are gone from their group by then, mostly."""
 _HOLD_TRIES = 50
-_OF_A_YARD = re.compile(r"gpuyard-[0-9a-f]{12}")
+OF_A_YARD = re.compile(r"gpuyard-[0-9a-f]{12}")
+"""The name of a yard's own group."""
 
 
-def _read(path: str) -> str:
+def read(path: str) -> str:
+    """All of a small file of the kernel's."""
     with open(path, encoding="ascii") as file:
         return file.read()
 
 
-def _write(path: str, value: str) -> None:
+def write(path: str, value: str) -> None:
+    """Write to a file of the kernel's, in one call."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, value.encode())
@@ -45,7 +51,7 @@ def mount() -> str | None:
 
 def own_path() -> str:
     """The path of this process in the v2 tree, from its root: `/` or `/a/b`."""
-    for line in _read("/proc/self/cgroup").splitlines():
+    for line in read("/proc/self/cgroup").splitlines():
         if line.startswith("0::"):
             return line[3:]
     return "/"
@@ -61,11 +67,10 @@ def candidates(name: str, *, root: bool) -> list[str]:
     return [os.path.join(place, name) for place in dict.fromkeys(places)]
 
 
-def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, ...]]:
-    """The yard's cgroup (empty: none), the controllers in it, and what people should know about it."""
-    missing = "jobs may use more memory and CPU than they ask for: "
+def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
+    """The yard's cgroup (empty: none), the controllers in it, and why there are not all of them."""
     if not wanted:
-        return "", frozenset(), (missing + "cgroups are switched off",)
+        return "", frozenset(), "cgroups are switched off"
     complaint = "no cgroup v2 tree is mounted"
     for base in candidates(name, root=os.geteuid() == 0):
         try:
@@ -74,28 +79,26 @@ def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], tuple[str, .
             complaint = f"{error}"
             continue
         lacking = " and ".join(sorted(CONTROLLERS - controllers))
-        notes = (
-            (f"{missing}{os.path.dirname(base)} gives the yard no limits on {lacking}",) if lacking else ()
-        )
-        return base, controllers, notes
-    return "", frozenset(), (missing + complaint,)
+        why = f"{os.path.dirname(base)} gives the yard no limits on {lacking}" if lacking else ""
+        return base, controllers, why
+    return "", frozenset(), complaint
 
 
 def prepare(base: str) -> frozenset[str]:
     """Make the yard's own group; which controllers the groups below it have. OSError: not here."""
     above = os.path.dirname(base)
-    for controller in sorted(CONTROLLERS & set(_read(f"{above}/cgroup.controllers").split())):
+    for controller in sorted(_WELCOME & set(read(f"{above}/cgroup.controllers").split())):
         with suppress(OSError):
-            _write(f"{above}/cgroup.subtree_control", f"+{controller}")
+            write(f"{above}/cgroup.subtree_control", f"+{controller}")
     held = hold(base)
     try:
-        for controller in sorted(CONTROLLERS & set(_read(f"{base}/cgroup.controllers").split())):
+        for controller in sorted(_WELCOME & set(read(f"{base}/cgroup.controllers").split())):
             with suppress(OSError):
-                _write(f"{base}/cgroup.subtree_control", f"+{controller}")
+                write(f"{base}/cgroup.subtree_control", f"+{controller}")
         # A process joins a group by this file, so it must be writable.
         if not os.access(f"{base}/cgroup.procs", os.W_OK):
             raise PermissionError(f"{base}/cgroup.procs cannot be written")
-        return CONTROLLERS & set(_read(f"{base}/cgroup.subtree_control").split())
+        return _WELCOME & set(read(f"{base}/cgroup.subtree_control").split())
     finally:
         os.close(held)
 
@@ -145,7 +148,7 @@ def sweep(base: str) -> int:
     above, own = os.path.split(base)
     count = 0
     for name in os.listdir(above):
-        if name == own or not _OF_A_YARD.fullmatch(name):
+        if name == own or not OF_A_YARD.fullmatch(name):
             continue
         # One that has processes or attempts cannot be removed, and another user's cannot either.
         with suppress(OSError):
@@ -196,32 +199,35 @@ class Group:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def make(self, *, memory_mib: int, cpu_milli: int) -> None:
-        """Make the group with its limits; 0: none. Raises OSError if it cannot be made."""
+    def make(self, *, memory_mib: int, cpu_milli: int, cpus: str = "") -> None:
+        """Make the group with its limits and its cores; 0 and empty: none. Raises OSError if it cannot be made."""
         with suppress(FileExistsError):
             os.mkdir(self.path)
         if memory_mib > 0:
-            _write(f"{self.path}/memory.max", str(memory_mib << 20))
+            write(f"{self.path}/memory.max", str(memory_mib << 20))
             for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
                 # A kernel without swap accounting has no such file, and no swap to hide in either.
                 with suppress(OSError):
-                    _write(f"{self.path}/{name}", value)
+                    write(f"{self.path}/{name}", value)
         if cpu_milli > 0:
-            _write(f"{self.path}/cpu.max", f"{max(1000, cpu_milli * _PERIOD_US // 1000)} {_PERIOD_US}")
+            write(f"{self.path}/cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
+
+        if cpus:
+            write(f"{self.path}/cpuset.cpus", cpus)
 
     def join(self) -> None:
         """Move the calling process into the group."""
-        _write(f"{self.path}/cgroup.procs", "0")
+        write(f"{self.path}/cgroup.procs", "0")
 
     def freeze(self, frozen: bool) -> None:
         """Stop every process where it is, or let them go on."""
-        _write(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
+        write(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
 
     def kill(self) -> None:
         """Kill every process in the group, even those that are being forked now."""
         # Kernels before 5.14 do not have it, and a group that is gone has no processes.
         with suppress(FileNotFoundError):
-            _write(f"{self.path}/cgroup.kill", "1")
+            write(f"{self.path}/cgroup.kill", "1")
         # It kills the first thread of each process, and misses a process if its first thread has ended already.
         for pid in self.pids():
             with suppress(ProcessLookupError):
@@ -232,20 +238,20 @@ class Group:
         found: list[int] = []
         for folder, _folders, _files in os.walk(self.path):
             with suppress(OSError):
-                found += [int(pid) for pid in _read(f"{folder}/cgroup.procs").split()]
+                found += [int(pid) for pid in read(f"{folder}/cgroup.procs").split()]
         return found
 
     def empty(self) -> bool:
         """Whether no process is left, not even a dying one."""
         try:
-            return "populated 0" in _read(f"{self.path}/cgroup.events")
+            return "populated 0" in read(f"{self.path}/cgroup.events")
         except FileNotFoundError:
             return True
 
     def killed_for_memory(self) -> bool:
         """Whether the kernel killed a process of the group because it was over its memory."""
         with suppress(OSError, ValueError):
-            events = dict(line.split() for line in _read(f"{self.path}/memory.events").splitlines())
+            events = dict(line.split() for line in read(f"{self.path}/memory.events").splitlines())
             return int(events.get("oom_kill", 0)) + int(events.get("oom_group_kill", 0)) > 0
         return False
 
@@ -253,11 +259,11 @@ class Group:
         """CPU time in ms, and the peak memory of all processes together in MiB; what is unknown is left out."""
         found = {}
         with suppress(OSError, ValueError, KeyError):
-            figures = dict(line.split() for line in _read(f"{self.path}/cpu.stat").splitlines())
+            figures = dict(line.split() for line in read(f"{self.path}/cpu.stat").splitlines())
             found["cpu_ms"] = int(figures["usage_usec"]) // 1000
         # Kernels before 5.19 do not have it, and neither does a group without the controller.
         with suppress(OSError, ValueError):
-            found["memory_mib"] = int(_read(f"{self.path}/memory.peak")) >> 20
+            found["memory_mib"] = int(read(f"{self.path}/memory.peak")) >> 20
         return found
 
     def remove(self, wait_s: float = 0.2) -> None:

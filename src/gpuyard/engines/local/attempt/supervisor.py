@@ -13,8 +13,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local.attempt import room
+from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import (
     Failure,
     Task,
@@ -95,6 +96,8 @@ class Supervisor:
         self.inside = peeking.Inside(root)
         self.slot = slot
         self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
+        self.v1: dict[str, str] = plan.get("v1") or {}
+        """Its groups of cgroup v1, by controller."""
         self.tasks: list[Task] = []
         self.started_ms = 0
         self.verdict = ""
@@ -117,11 +120,18 @@ class Supervisor:
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
-        if self.group is not None:
-            try:
-                self.group.make(memory_mib=self.plan["memory_mib"], cpu_milli=self.plan["cpu_milli"])
-            except OSError as error:
-                self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
+        plan = self.plan
+        try:
+            if self.group is not None:
+                self.group.make(
+                    memory_mib=plan["memory_mib"] if "memory" not in self.v1 else 0,
+                    cpu_milli=plan["cpu_milli"] if "cpu" not in self.v1 else 0,
+                    cpus=plan["cpus"] if plan.get("bound") else "",
+                )
+            v1.make(plan)
+            refuse(plan)
+        except OSError as error:
+            self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
 
     def run(self) -> None:
         """From here to the end."""
@@ -417,6 +427,7 @@ class Supervisor:
         end = self._verdict(failure)
         if self.group is not None:
             self.group.remove()
+        v1.remove(self.v1)
         room.sweep(self.plan)
         while True:
             try:
@@ -439,7 +450,7 @@ class Supervisor:
             outcome, why = self.verdict, self.why
         elif self.failed is not None:
             why = self._why_failed(self.failed)
-            if self.group is not None and self.group.killed_for_memory():
+            if (self.group is not None and self.group.killed_for_memory()) or v1.killed_for_memory(self.v1):
                 outcome = "OUT_OF_MEMORY"
                 # A plan from a release without several nodes has one.
                 nodes = self.plan.get("nodes") or [self.plan["node"]]
@@ -462,7 +473,7 @@ class Supervisor:
             "cpu_ms": round(1000 * (taken.ru_utime + taken.ru_stime)),
             "process_mib": taken.ru_maxrss >> 10,
         }
-        return found | (self.group.usage() if self.group is not None else {})
+        return found | (self.group.usage() if self.group is not None else {}) | v1.usage(self.v1)
 
     def _why_failed(self, task: Task) -> str:
         assert task.status is not None, "a task that failed has ended"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from gpuyard.engines.local.attempt import limits, room
+from gpuyard.engines.local.attempt import limits, room, v1
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
 from gpuyard.engines.node import dispositions, fence
@@ -80,6 +80,8 @@ def enter_fence(plan: dict[str, Any]) -> None:
     """See what the job is to see of this machine, from now on; raises OSError where that cannot be had."""
     # A plan of an older yard has none. A yard of an ordinary user has no right to show others' names.
     wanted = dict(plan.get("fence") or {})
+    if not wanted.get("view", True):
+        wanted = {}
     if plan.get("names") and os.geteuid() == 0:
         room.write_names(plan, _NAMES)
         wanted["names"] = os.path.abspath(room.NAMES)
@@ -225,7 +227,11 @@ def _become(
         if group is not None:
             doing = f"join {group.path}"
             group.join()
+        doing = "join its groups of cgroup v1"
+        v1.join(plan.get("v1") or {})
         limits.apply()
+        if plan.get("cpus"):
+            limits.keep_to(plan["cpus"])
         doing = f"become user {plan['user'] or plan['uid']}"
         if plan["drop"]:
             _become_user(plan)
