@@ -1,17 +1,22 @@
-"""A real terminal: a shell in tmux, keys that are typed and a screen that is read.
+"""Real terminals: a shell in tmux, keys that are typed and a screen that is read; or one command, byte by byte.
 
 tmux is installed from Debian if this is root there.
 """
 
+import fcntl
 import os
+import select
 import shutil
+import struct
 import subprocess
+import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 WAIT_S = 60.0
+PSEUDO_S = 30.0
 
 
 class NoTerminal(Exception):
@@ -103,3 +108,72 @@ class Terminal:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+class Pseudo:
+    """One command at a terminal of its own. For `with`: it is ended in any case."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        *,
+        rows: int = 30,
+        columns: int = 100,
+    ) -> None:
+        self._master, slave = os.openpty()
+        self.resize(rows, columns)
+        self.process = subprocess.Popen(
+            ["setsid", "--ctty", *command], stdin=slave, stdout=slave, stderr=slave, cwd=cwd,
+            env={**environment, "TERM": "xterm"},
+        )  # fmt: skip
+        os.close(slave)
+        self.shown = b""
+        self._read = 0
+
+    def __enter__(self) -> "Pseudo":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give it another size."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        """Type text; `\\r` is Enter."""
+        os.write(self._master, text.encode())
+
+    def until(self, text: str, s: float = PSEUDO_S) -> str:
+        """What has been shown since the last call, up to this text and with it."""
+        deadline = time.monotonic() + s
+        wanted = text.encode()
+        while (at := self.shown.find(wanted, self._read)) < 0:
+            left = deadline - time.monotonic()
+            assert self._more(max(0.0, left)), f"no {text!r} in {self.shown[self._read :]!r}"
+        before, self._read = self._read, at + len(wanted)
+        return self.shown[before : self._read].decode(errors="replace")
+
+    def code(self, s: float = PSEUDO_S) -> int:
+        """Its exit code, once it has ended; the rest of what it shows is in `shown`."""
+        deadline = time.monotonic() + s
+        while self._more(max(0.0, deadline - time.monotonic())):
+            pass
+        return self.process.wait(max(0.1, deadline - time.monotonic()))
+
+    def _more(self, s: float) -> bool:
+        if not select.select([self._master], [], [], s)[0]:
+            return False
+        try:
+            piece = os.read(self._master, 65536)
+        except OSError:
+            return False
+        self.shown += piece
+        return bool(piece)

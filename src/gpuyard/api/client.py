@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -320,6 +321,10 @@ class Client(Caller):
                         f"Once the yard is up again: yard logs -f {job_id}",
                     ) from error
             time.sleep(min(1.0, FIRST_PAUSE_S * 2**failures))
+
+    def terminal(self, job_id: int | str) -> tuple[socket.socket, bytes]:
+        """A WebSocket into a running job: `handlers/terminals.py` says what goes over it."""
+        return self._upgraded(endpoints.TERMINAL.address(id=job_id))
 
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of the yard, as it grows."""

@@ -6,6 +6,7 @@ concludes anything. Every call that changes the world carries the leader's epoch
 than the newest it has seen, so that a leader that was paused cannot act when it wakes up.
 """
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -90,6 +91,8 @@ class Recipe:
     """How many processes it means to start in all; 0: as many as it has tasks."""
     containers: tuple[Container, ...] = ()
     """The job's own container, then the others; none: it is a process of the node."""
+    terminal: bool = False
+    """Whether its first task has a terminal for its input and output, where the engine has terminals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +381,18 @@ class TruncatesLogs(Protocol):
 
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where to read on from an offset: the offset itself, or behind what is left out."""
+        ...
+
+
+@runtime_checkable
+class HasTerminals(Protocol):
+    """An engine through which a client comes to the terminals of a running attempt (`engines/node/terminal.py`)."""
+
+    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
+        """A connection to the keeper of an attempt's terminals; None: it is not there yet, or no longer.
+
+        `own`: the job's own terminal is wanted. `Permanent`: there is none, nor will there be; it says why.
+        """
         ...
 
 

@@ -19,6 +19,8 @@ class Action(Enum):
     """Puts a job before all others, so it needs the right to act on all of them."""
     READ_JOB = "read-job"
     """What is in a job: what it wrote, its script, its environment."""
+    ENTER_JOB = "enter-job"
+    """Do something inside a running job, as its owner: its terminal, a shell, its ports, its files."""
     SEE_TENANTS = "see-tenants"
     """What tenants may use and use: one's own, with those above it."""
     MAKE_TOKEN = "make-token"
@@ -45,6 +47,7 @@ DOES = {
     Action.ACT_ON_JOB: "act on jobs",
     Action.MOVE_JOB: "move jobs to the top of the line",
     Action.READ_JOB: "read what jobs wrote",
+    Action.ENTER_JOB: "enter jobs",
     Action.SEE_TENANTS: "see the tenants",
     Action.MAKE_TOKEN: "make tokens",
     Action.UNBIND_NAME: "unbind names",

@@ -174,6 +174,9 @@ LOGS = Endpoint("GET", "/jobs/{id}/logs", Action.READ_JOB, "", "What a job wrote
         limit(READ_BYTES_MAX),
         query("follow", "As events until the job ends.", "boolean"),
         query("standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean")))
+TERMINAL = Endpoint("GET", "/jobs/{id}/terminal", Action.ENTER_JOB, "",
+    "A WebSocket into a running job: its terminal, a shell, a port, files", tag="streams", status=101,
+    problems=(404, 426))
 LOG_EVENTS = Endpoint("GET", "/events", Action.SEE_ALL, "", "Watch the log", tag="streams", also=(EVENTS,),
     parameters=(query("after", "From after this event on; left out: from now on.", "integer", minimum=0),))
 CHANGES = Endpoint("GET", "/changes", Action.SEE_QUEUE, "", "Follow the queue", tag="streams", also=(EVENTS,),

@@ -148,6 +148,8 @@ JOB_FIELDS: dict[str, JobField] = {
     "warn_signal": _whole("Signal sent ahead of TERM. 0: none.", 0, 64),
     "warn_s": _whole("How long ahead of the time limit it is sent.", 0, _DAY_S),
     "warn_shell": _yes_no("Send that signal to the job's first process alone, not to what it started."),
+    "terminal": JobField(Kind.BOOLEAN, "Give it a terminal for its input and output: `yard attach` is at it.", False,
+        native=False),
     "slurm_commands": _yes_no("Put Slurm's commands on its PATH (srun, scontrol, …), as the yard answers them."),
     "checkpoint_s": _whole("How often it saves its work. 0: never.", 0, 30 * _DAY_S),
     "retries": _whole("How often it is tried again after it failed by itself.", 0, 100),

@@ -4,7 +4,10 @@ The groups of calls that make up `Client` build on this one class.
 """
 
 import json
+import os
+import socket
 import time
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gpuyard.api.connecting.finding import find, sockets_of
-from gpuyard.api.connecting.http import Connection, Head
+from gpuyard.api.connecting.http import BadAnswer, Connection, Head
 from gpuyard.errors import BadInput, YardError
 from gpuyard.wire.endpoints import Endpoint
 
@@ -161,6 +164,34 @@ class Caller:
         if others:
             self._address = others[0]
         return bool(others)
+
+    def _upgraded(self, path: str) -> tuple[socket.socket, bytes]:
+        """A connection of its own that is a WebSocket from now on, and what has come of it already."""
+        from gpuyard.api.connecting.websocket import accepted  # noqa: PLC0415 (few commands need it)
+
+        try:
+            connection = self._connected(self._timeout_s)
+        except OSError:
+            self._moved()
+            raise
+        try:
+            key = b2a_base64(os.urandom(16), newline=False).decode()
+            headers = {
+                **self._headers,
+                "Connection": "Upgrade",
+                "Upgrade": "websocket",
+                "Sec-WebSocket-Version": "13",
+                "Sec-WebSocket-Key": key,
+            }
+            head = connection.send("GET", path, headers, None)
+            if head.status != 101:
+                raise _refused(head, connection.body(head))
+            if head.headers.get("sec-websocket-accept") != accepted(key):
+                raise BadAnswer("the server does not speak WebSocket")
+            return connection.given_away()
+        except BaseException:
+            connection.close()
+            raise
 
     def _events(self, path: str, body: bytes | None = None) -> Iterator[tuple[str, Any]]:
         """Server-sent events of a connection of their own."""

@@ -63,6 +63,11 @@ class Connection:
         """Hang up."""
         self._socket.close()
 
+    def given_away(self) -> tuple[socket.socket, bytes]:
+        """The connection itself, for another protocol, and what has come of that already."""
+        self._socket.settimeout(None)
+        return self._socket, self._buffer
+
     def shut_down(self) -> None:
         """Hang up from another thread: a read here finds the end."""
         with suppress(OSError):

@@ -33,6 +33,7 @@ _PROBLEMS = {
     413: "The body is too large",
     415: "The body is not JSON",
     422: "It is understood and cannot be served",
+    426: "It is served over a WebSocket alone",
     429: "Too often; `Retry-After` says when to come back",
     503: "Not now; asking again later helps",
 }

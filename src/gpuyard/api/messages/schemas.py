@@ -173,6 +173,7 @@ class JobRequest(BaseModel):
     )
     dependencies_any: bool = _of("dependencies_any")
     slurm_commands: bool = _of("slurm_commands")
+    terminal: bool = _of("terminal")
     array_limit: int = _of("array_limit")
 
     @model_validator(mode="after")
@@ -191,6 +192,14 @@ class JobRequest(BaseModel):
             raise ValueError("'warn_s' needs a 'warn_signal'")
         if self.warn_shell and not self.warn_signal:
             raise ValueError("'warn_shell' needs a 'warn_signal'")
+        if self.terminal and (self.tasks > 1 and not self.batch):
+            raise ValueError("a terminal is for one task: leave 'tasks' or 'terminal' out")
+        if self.terminal and (self.stdout or self.stderr):
+            raise ValueError(
+                "what goes to a terminal goes to no file: leave 'stdout' and 'stderr' or 'terminal' out"
+            )
+        if self.terminal and self.array is not None:
+            raise ValueError("the tasks of an array have no terminals: leave 'array' or 'terminal' out")
         if self.tasks < self.nodes_min:
             tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
             raise ValueError(f"{self.nodes_min} nodes need as many tasks, and it has {tasks}")

@@ -27,6 +27,7 @@ from gpuyard.api.handlers import (
     pruning,
     reports,
     streams,
+    terminals,
 )
 from gpuyard.api.handlers.front import front_of
 from gpuyard.api.messages.problems import Problem, problem_of
@@ -64,6 +65,7 @@ def build(yard: Yard) -> FastAPI:
         app,
         {
             **streams.handlers(yard),
+            **terminals.handlers(yard),
             **changes.handlers(yard),
             **foresight.handlers(yard, turns),
             **jobs.handlers(yard, turns),

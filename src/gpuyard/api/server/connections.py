@@ -7,12 +7,14 @@ connections would use up the descriptors that the loop and other requests need.
 import asyncio
 import math
 import os
+import socket
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuyard.api.edge.peers import PEER, peer_of
+from gpuyard.api.edge.upgrades import TAKE_OVER
 
 HEAD_BYTES_MAX = 64 * 1024
 """Bytes of a head, besides the last read of it."""
@@ -23,6 +25,8 @@ LOOK_S = 2.0
 """How often to look for connections that are out of time."""
 RESERVE = 512
 """Descriptors for the loop, the store and the engine."""
+KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
+"""After a minute of silence the other machine is asked whether it is there, four times."""
 ALONE_MAX = 512
 """Connections of one user of this machine, or from one address."""
 
@@ -119,8 +123,9 @@ class PeerProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._unread = 0
         self._until_s = self.loop.time() + HEAD_S
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope[TAKE_OVER] = self._take_over
         if self._peer is not None:
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment]
             scope[PEER] = self._peer
 
     def on_headers_complete(self) -> None:
@@ -143,6 +148,22 @@ class PeerProtocol(HttpToolsProtocol):
         self._until_s = math.inf
         super().on_message_complete()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade is for the handler of the request to take or to leave."""
+
+    def _take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Give the connection to the handler of the request: HTTP is over on it."""
+        self._until_s = math.inf
+        self._unset_keepalive_if_required()
+        # What the layers above still send is for nobody.
+        self.cycle.disconnected = self.cycle.response_complete = True
+        reader = asyncio.StreamReader()
+        protocol = _TakenOver(reader, self)
+        protocol.connection_made(self.transport)
+        self.transport.set_protocol(protocol)
+        _notice_death(self.transport.get_extra_info("socket"))
+        return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
+
     def check_time(self, now_s: float) -> None:
         """Close it if its time is up."""
         if now_s > self._until_s:
@@ -160,6 +181,28 @@ class PeerProtocol(HttpToolsProtocol):
             )
             self.transport.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + text)
         self.transport.close()
+
+
+class _TakenOver(asyncio.StreamReaderProtocol):
+    """A connection that speaks HTTP no longer, and is counted all the same."""
+
+    def __init__(self, reader: asyncio.StreamReader, before: PeerProtocol) -> None:
+        super().__init__(reader)
+        self._before = before
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what goes on here, and then the connection."""
+        super().connection_lost(exc)
+        self._before.connection_lost(exc)
+
+
+def _notice_death(connection: Any) -> None:
+    """Let the kernel find out that the other machine is gone: a terminal may be silent for days."""
+    if connection is not None and connection.family != socket.AF_UNIX:
+        with socket.socket(fileno=os.dup(connection.fileno())) as real:
+            real.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE.items():
+                real.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def look_after(connections: set[Any]) -> None:

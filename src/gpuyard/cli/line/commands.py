@@ -113,6 +113,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
         "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
         "logs": Entry("commands.jobs.logs", "Show what a job wrote."),
+        "attach": Entry("commands.inside.attach", "Come to the terminal of a job."),
+        "shell": Entry("commands.inside.attach", "Open a shell beside a running job.", words=True),
         "history": Entry("commands.jobs.history", "Show jobs that have ended."),
         "cancel": Entry("commands.jobs.verbs", "Cancel jobs, by id or all that match."),
         "hold": Entry("commands.jobs.verbs", "Keep waiting jobs from starting."),

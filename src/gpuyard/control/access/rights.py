@@ -59,6 +59,8 @@ _NEEDS = {
     Action.ACT_ON_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
     Action.MOVE_JOB: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.READ_JOB: _Need(Role.TENANT_ADMIN, Role.USER),
+    # What is done inside a job is done as its owner, with all that the owner's account has.
+    Action.ENTER_JOB: _Need(Role.ADMIN, Role.USER),
     Action.SEE_TENANTS: _Need(Role.VIEWER, Role.VIEWER),
     Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),
     Action.UNBIND_NAME: _Need(Role.ADMIN, Role.ADMIN, whole=True),

@@ -86,6 +86,8 @@ class NewJob:
     slurm_commands: bool = False
     containers: tuple[Container, ...] = ()
     """Its own container and the others; none: it is a process of the node."""
+    terminal: bool = False
+    """Whether it has a terminal for its input and output."""
     checkpoint_s: int = 0
     retries: int = 0
     requeue: bool = True
@@ -173,6 +175,7 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         open_mode=new.open_mode,
         warn_shell=new.warn_shell,
         slurm_commands=new.slurm_commands,
+        terminal=new.terminal,
         batch=new.batch,
         ranks=new.ranks or (new.tasks if new.batch else 0),
         containers=new.containers,

@@ -4,6 +4,7 @@ An attempt has a key that only one engine knows; the others have nothing to say 
 keeps nothing back that another one knows.
 """
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from gpuyard.engines.contract import (
     EngineError,
     GpuSignals,
     HasTelemetry,
+    HasTerminals,
     HasUsage,
     KeepsLeftovers,
     Leftover,
@@ -61,6 +63,12 @@ class SeveralEngines:
         """What an attempt used."""
         return self._first(
             lambda engine: engine.usage(key) if isinstance(engine, HasUsage) else Usage(), Usage()
+        )
+
+    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
+        """A connection to the keeper of an attempt's terminals."""
+        return self._first(
+            lambda engine: engine.terminal(key, own=own) if isinstance(engine, HasTerminals) else None, None
         )
 
     def signals(self) -> tuple[GpuSignals, ...]:

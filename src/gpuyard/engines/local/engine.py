@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from gpuyard.engines.machine import accounts, files, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.readers import Readers
+from gpuyard.engines.node import terminal
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import MigGeometry, Slice
 
@@ -54,7 +56,17 @@ _COMMANDS = "slurm"
 """The folder of Slurm's commands, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
 _USELESS = frozenset(
-    {files.WORK, files.SCRIPT, files.RUNNING, files.HALT, files.FREEZE, room.ROOM, room.NAMES}
+    {
+        files.WORK,
+        files.SCRIPT,
+        files.RUNNING,
+        files.HALT,
+        files.FREEZE,
+        room.ROOM,
+        room.NAMES,
+        terminal.SOCKET,
+        files.KEEPER,
+    }
 )
 """Files that are not needed once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
@@ -533,6 +545,25 @@ class LocalEngine:
     def log_from(self, key: str, stream: str, offset: int) -> int:
         """Where to read on from an offset: behind what is left out of a log that was too long."""
         return outputs.read_from(self._data, key, stream, offset)
+
+    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
+        """A connection to the keeper of an attempt's terminals; an attempt without one gets one now."""
+        folder = self._data.attempt(key)
+        plan = None if flaw_of_key(key) else files.read(os.path.join(folder, files.LAUNCH))
+        if plan is None or self.status([key])[0].phase not in (
+            Phase.RUNNING,
+            Phase.SUSPENDED,
+            Phase.STOPPING,
+        ):
+            return None
+        if own and not plan.get("terminal"):
+            raise Permanent("it was started without a terminal")
+        found = terminal.reach(folder)
+        if found is None and not own:
+            with suppress(OSError):
+                os.close(os.open(os.path.join(folder, files.KEEPER), os.O_WRONLY | os.O_CREAT, 0o600))
+            self._monitor.tell(key)
+        return found
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
         """What ended jobs have left, in bytes on disk."""

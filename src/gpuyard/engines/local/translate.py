@@ -116,7 +116,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
     letters = launch.letters(account.user)
     shared = _environment(launch, account, place) | {"YARD_CHECKPOINT_FILE": checkpoint}
     envs = [shared | each for each in _task_environments(launch, place)]
-    return {
+    plan = {
         "key": launch.key,
         "job_id": launch.job_id,
         "nodes": [part.node for part in parts],
@@ -153,6 +153,9 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "memory_mib": sum([part.memory_mib for part in parts]) if place.limits else 0,
         "cpu_milli": sum([part.cpu_milli for part in parts]) if place.limits else 0,
     }
+    if recipe.terminal:
+        plan["terminal"] = True
+    return plan
 
 
 def _room(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import columns, styled
+from gpuyard.cli.terminal.streams import columns, notice, styled
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -22,6 +22,8 @@ _MARGIN = 3
 PATIENCE_MS = 3_000
 """A wait so short is not worth a line in a file."""
 _LONG_MS = 60_000
+_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
+"""Exit codes for ends that are not the program's own."""
 
 
 class Waiting:
@@ -124,3 +126,13 @@ def copied(
                 continue
             return item
     raise AssertionError("a job that is followed ends")
+
+
+def code_of(end: "End") -> int:
+    """The exit code for a job's end, which is said if it is not the program's own."""
+    code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
+    own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
+    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
+        why = f": {shown(end['reason'])}" if end["reason"] else ""
+        notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
+    return code

@@ -17,27 +17,40 @@ from gpuyard.cli.commands.submit.scripts import (
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Called, Option
 from gpuyard.cli.line.reading import taking
-from gpuyard.cli.terminal.shown import shown
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
-    from gpuyard.wire.replies.jobs import End
 
 Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not say what the job waits for, nor where it runs.")]
+Interactive = Annotated[
+    bool, Option("-i", "--interactive", help="At a terminal; the default where this is one.")
+]
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-_CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
-"""Exit codes for ends that are not the program's own."""
 
 
 @taking(f.job_options(run=True))
-def run(ctx: Called, words: f.WordsArgument = None, *, quiet: Quiet = False, **options: Any) -> int:
+def run(
+    ctx: Called,
+    words: f.WordsArgument = None,
+    *,
+    interactive: Interactive = False,
+    quiet: Quiet = False,
+    **options: Any,
+) -> int:
     """Run a command, show its output as it comes, and end with its exit code.
 
-    `yard run -g 1 -- python3 train.py`. Ctrl-C cancels the job; a second one leaves it to be cancelled.
+    `yard run -g 1 -- python3 train.py`, or `yard run -g 1 -- bash`: on a terminal the job has one too. Keys go to it,
+    Ctrl-C as well, and Enter ~ . detaches: the job goes on, and `yard attach` comes back. While it waits, and where it
+    has no terminal, Ctrl-C cancels the job; a second one leaves it to be cancelled.
     """
     through = piped(words, ctx.dashes)
+    at_terminal = interactive or (through is None and options["tasks"] == 1 and os.isatty(0) and os.isatty(1))
+    if interactive:
+        from gpuyard.cli.terminal.attached import need_terminal
+
+        need_terminal("`yard run -i`")
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)
@@ -51,7 +64,10 @@ def run(ctx: Called, words: f.WordsArgument = None, *, quiet: Quiet = False, **o
         if yard.here:
             refuse_folder(fields)
             refuse_command("run", fields, ctx.options)
-        return _watched(yard, fields, quiet, "gpus" in ctx.given)
+        gpus_said = "gpus" in ctx.given
+        if at_terminal:
+            return _attached(yard, fields, quiet, gpus_said, must=interactive)
+        return _watched(yard, fields, quiet, gpus_said)
 
 
 def _look_at_input() -> None:
@@ -96,42 +112,81 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool) -> int:
-    from gpuyard.cli.commands.jobs.waiting import copied
-    from gpuyard.cli.terminal.streams import aside, notice
+def _submitted(
+    yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool, keys: str = "Ctrl-C cancels it"
+) -> Any:
+    from gpuyard.cli.terminal.streams import aside
 
     try:
         job = yard.submit(fields)
     except YardError as error:
         raise f.own_default(error, fields) from error
     if not quiet:
-        aside(f"job {job['label']} is submitted; Ctrl-C cancels it")
+        aside(f"job {job['label']} is submitted; {keys}")
         if not gpus_said and sys.stderr.isatty():
             f.say_if_no_gpus(job, fields)
+    return job
+
+
+def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool, *, must: bool) -> int:
+    """Run it at this terminal. `must`: it is not to run without one."""
+    from gpuyard.cli.commands.inside.attach import say_detached
+    from gpuyard.cli.commands.jobs.waiting import Waiting, code_of
+    from gpuyard.cli.terminal.attached import Attached, NotThere
+    from gpuyard.cli.terminal.escapes import DETACH
+
+    env = {"TERM": os.environ.get("TERM", "dumb"), **fields.get("env", {})}
+    fields = {**fields, "terminal": True, "env": env}
+    job = _submitted(
+        yard, fields, quiet, gpus_said, f"{DETACH} detaches from it, Ctrl-C cancels it while it waits"
+    )
     try:
-        return _code(copied(yard, job["id"], quiet=quiet))
+        with Waiting(quiet=quiet) as line:
+            session = Attached(yard, job["id"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
+            session.run()
     except KeyboardInterrupt:
-        notice(f"cancelling job {job['label']}", before="yard: ")
+        return _cancelled(yard, job)
+    except NotThere as error:
+        if not must:
+            return _followed(yard, job, quiet)
+        yard.cancel(job["id"])
+        raise YardError(
+            f"{error.message}; it is cancelled", "Leave -i out to run it without a terminal."
+        ) from error
+    if session.detached:
+        say_detached(job["label"])
+        return 0
+    return code_of(session.end)
+
+
+def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool) -> int:
+    return _followed(yard, _submitted(yard, fields, quiet, gpus_said), quiet)
+
+
+def _followed(yard: "Client", job: Any, quiet: bool) -> int:
+    from gpuyard.cli.commands.jobs.waiting import code_of, copied
+    from gpuyard.cli.terminal.streams import notice
+
+    try:
+        return code_of(copied(yard, job["id"], quiet=quiet))
+    except KeyboardInterrupt:
+        return _cancelled(yard, job)
     except BrokenPipeError:
         # The reader has gone, as in `yard run … | head`: the rest is not wanted.
         notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
         yard.cancel(job["id"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+
+
+def _cancelled(yard: "Client", job: Any) -> int:
+    from gpuyard.cli.commands.jobs.waiting import copied
+    from gpuyard.cli.terminal.streams import notice
+
+    notice(f"cancelling job {job['label']}", before="yard: ")
     try:
         yard.cancel(job["id"])
         copied(yard, job["id"], quiet=True, silent=True)
     except KeyboardInterrupt:
         notice(f"job {job['label']} is being cancelled", before="yard: ")
     return INTERRUPTED
-
-
-def _code(end: "End") -> int:
-    from gpuyard.cli.terminal.streams import notice
-
-    code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
-    own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
-    if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
-        why = f": {shown(end['reason'])}" if end["reason"] else ""
-        notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
-    return code

@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +23,9 @@ from gpuyard.engines.local.attempt.tasks import (
     adopt_orphans,
     become_looker,
     enter_fence,
+    fork_beside,
     launch,
+    own_output,
 )
 from gpuyard.engines.machine import files, peeking, processes
 
@@ -41,6 +44,8 @@ _NAMED_MAX = 3
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
 _LAST_LOOK_S_MAX = 1.0
+_KEEPER_S_MAX = 6.0
+"""How long the keeper of its terminals may take after the end, for clients that are slow to fetch the rest."""
 _RETRY_S = 1.0
 
 
@@ -117,6 +122,8 @@ class Supervisor:
         self.limit_at = self.warn_at = self.term_at = self.kill_at = self.look_at = float("inf")
         self.looker = 0
         """The process that looks for a checkpoint now; 0: there is none."""
+        self.keeper: Any = None
+        """The process that keeps its terminals, if there are any."""
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
@@ -147,6 +154,7 @@ class Supervisor:
             self.verdict, self.why = "NODE_FAIL", f"its supervisor failed: {error!r}"
         self._sweep()
         self._end(failure)
+        self._part()
 
     def _lingers(self) -> bool:
         """Whether processes of a job that is being stopped still use their grace, though its tasks have ended.
@@ -183,7 +191,7 @@ class Supervisor:
         except OSError as error:
             self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {error}"
             return None
-        failure = launch(plan, self.group, self.tasks, self._heed)
+        failure = self._launch()
         if failure is not None:
             self._kill()
         self._tell("RUNNING")
@@ -191,6 +199,31 @@ class Supervisor:
             self.look_at = time.monotonic() + _LOOK_S
         # A job that was stopped while it started did not fail by itself.
         return None if self._told() else failure
+
+    def _launch(self) -> Failure | None:
+        if not self.plan.get("terminal"):
+            return launch(self.plan, self.group, self.tasks, self._heed)
+        from gpuyard.engines.node import terminal  # noqa: PLC0415 (most jobs have none)
+
+        pty, log = terminal.open_pty(self._owner()), own_output(self.plan)
+        failure = launch(self.plan, self.group, self.tasks, self._heed, os.dup(pty[1]))
+        if failure is None:
+            self._keep(terminal.Session(terminal.OWN, pty, log=log))
+        return failure
+
+    def _owner(self) -> tuple[int, int] | None:
+        return (self.plan["uid"], self.plan["gid"]) if self.plan["drop"] else None
+
+    def _keep(self, own: Any = None) -> None:
+        """Start the keeper of its terminals: the job's own, if it has one, and those of shells beside it."""
+        from gpuyard.engines.node import terminal  # noqa: PLC0415 (most jobs have none)
+
+        plan, group = self.plan, self.group
+
+        def beside(work: Callable[[], None], complain: Callable[[str], None]) -> int:
+            return fork_beside(plan, group, work, complain)
+
+        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own)
 
     def _told(self) -> bool:
         return bool(self.verdict)
@@ -260,6 +293,9 @@ class Supervisor:
                 return True
             if pid == self.looker:
                 self.looker = 0
+            if self.keeper is not None and pid == self.keeper.pid:
+                os.close(self.keeper.control)
+                self.keeper = None
             for task in self.tasks:
                 if task.pid == pid:
                     task.status = status
@@ -281,6 +317,9 @@ class Supervisor:
         if halt is not None:
             self._halt(halt)
             return
+        if self.keeper is None and self.tasks and os.path.exists(files.KEEPER):
+            with suppress(OSError):
+                self._keep()
         wanted = os.path.exists(files.FREEZE)
         if wanted and self.frozen_at is None and self.tasks and not self.verdict and not self.failed:
             self.frozen_at = time.monotonic()
@@ -336,10 +375,15 @@ class Supervisor:
     # ---- what is done to the job's processes
 
     def _signal(self, number: int) -> None:
+        if number == signal.SIGTERM and self.keeper is not None:
+            self.keeper.hang_up()
         for task in self.tasks:
             if task.status is None:
                 with suppress(ProcessLookupError):
                     os.killpg(task.pid, number)
+                    if number == signal.SIGTERM and self.plan.get("terminal"):
+                        # An interactive shell heeds no TERM, and goes when its terminal does.
+                        os.killpg(task.pid, signal.SIGHUP)
 
     def _warn(self) -> None:
         """Send the warning to its target: the first process alone, or the steps, or all of them.
@@ -359,7 +403,9 @@ class Supervisor:
             self._signal(number)
 
     def _below(self) -> set[int]:
-        return processes.descendants({os.getpid()})
+        """Every process of the attempt: its keeper is none, and what the keeper has started is."""
+        found = processes.descendants({os.getpid()})
+        return found if self.keeper is None else found - {self.keeper.pid}
 
     def _freeze(self) -> None:
         if self.group is not None:
@@ -416,8 +462,9 @@ class Supervisor:
                 self.group.kill()
             below = self._below()
             processes.signal_all(below, signal.SIGKILL)
-            if self.looker and below <= {self.looker} and (self.group is None or self.group.empty()):
-                # It is none of the job's processes, and may hang indefinitely.
+            others = self.looker or self.keeper is not None
+            if others and below <= {self.looker} and (self.group is None or self.group.empty()):
+                # These are none of the job's processes; a look may hang indefinitely, and a keeper waits for the end.
                 return
             signal.sigtimedwait(SIGNALS, self._insist())
 
@@ -425,6 +472,8 @@ class Supervisor:
 
     def _end(self, failure: Failure | None) -> None:
         end = self._verdict(failure)
+        if self.keeper is not None:
+            self.keeper.end(end["exit_code"])
         if self.group is not None:
             self.group.remove()
         v1.remove(self.v1)
@@ -440,6 +489,15 @@ class Supervisor:
                 # Without the end on disk only this process knows it, so it stays.
                 time.sleep(_RETRY_S)
         files.knock(f"../../{files.WAKE}")
+
+    def _part(self) -> None:
+        """Wait for the keeper of its terminals: it goes once its clients have seen the rest."""
+        until = time.monotonic() + _KEEPER_S_MAX
+        while self.keeper is not None and self._reap() and time.monotonic() < until:
+            signal.sigtimedwait(SIGNALS, _SWEEP_S_MAX)
+        if self.keeper is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.keeper.pid, signal.SIGKILL)
 
     def _verdict(self, failure: Failure | None) -> dict[str, Any]:
         exit_code = self.failed.exit_code() if self.failed is not None else 0

@@ -106,14 +106,20 @@ def _as_user(plan: dict[str, Any], what: Callable[[str], Any], path: str) -> Any
 
 
 def launch(
-    plan: dict[str, Any], group: Group | None, tasks: list[Task], heed: Callable[[], None]
+    plan: dict[str, Any],
+    group: Group | None,
+    tasks: list[Task],
+    heed: Callable[[], None],
+    tty: int | None = None,
 ) -> Failure | None:
     """Fork every task and let them go once all are ready. With a failure, the tasks are dead or dying.
+
+    `tty`: the terminal that they have for their input and output; it is closed here.
 
     A task may hang before its program runs, in its folder or its output. `heed` is called now and then until it has
     said something: it may kill those in `tasks`.
     """
-    output = _own_output(plan)
+    output = own_output(plan) if tty is None else tty
     room.prepare(plan)
     argv = plan["argv"]
     if plan["script"]:
@@ -151,7 +157,7 @@ def _heard(task: Task, heed: Callable[[], None], *, whole: bool) -> Failure | No
     return Failure(int(code), why) if why else Failure(EXIT_NOT_RUN, "killed before its program ran")
 
 
-def _own_output(plan: dict[str, Any]) -> int:
+def own_output(plan: dict[str, Any]) -> int:
     """Open the attempt's own file for the job's output; the job may open it again by /dev/stdout."""
     fd = os.open(STDOUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     if plan["drop"]:
@@ -286,6 +292,49 @@ def _die_with(supervisor: int) -> None:
         os._exit(EXIT_NOT_RUN)
 
 
+def fork_beside(
+    plan: dict[str, Any],
+    group: Group | None,
+    work: Callable[[], None],
+    complain: Callable[[str], None],
+) -> int:
+    """Fork a process that does some work as one of the job's own: in its group, as its user. The caller has entered its
+    fence.
+
+    `complain` is called in it with what went wrong, in words.
+    """
+    above = os.getpid()
+    pid, inside = fork_into(group) if group is not None else (os.fork(), True)
+    if pid:
+        return pid
+    doing = "start"
+    try:
+        os.setsid()
+        _die_with(above)
+        if group is not None and not inside:
+            doing = f"join {group.path}"
+            group.join()
+        limits.apply()
+        doing = f"become user {plan['user'] or plan['uid']}"
+        if plan["drop"]:
+            _become_user(plan)
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _die_with(above)
+        os.umask(plan.get("umask", 0o022))
+        doing = f"enter folder {plan['cwd']}"
+        os.chdir(plan["cwd"])
+        dispositions.reset()
+        dispositions.unblock()
+        doing = "run it"
+        work()
+    except OSError as error:
+        complain(f"cannot {doing}: {error.strerror or error}")
+    except BaseException as error:  # a child must never go on as a second keeper
+        complain(f"cannot {doing}: {error!r}")
+    finally:
+        os._exit(EXIT_NOT_RUN)
+
+
 def become_looker(plan: dict[str, Any]) -> None:
     """A process that only looks at a path of the job: as its user, and for no longer than its supervisor lives."""
     supervisor = os.getppid()
@@ -308,7 +357,15 @@ def _groups(plan: dict[str, Any]) -> list[int]:
 
 
 def _connect(plan: dict[str, Any], output: int) -> None:
-    """Standard input from nowhere, output to the recipe's files (opened as the user) or to the attempt's own."""
+    """Standard input from nowhere, output to the recipe's files (opened as the user) or to the attempt's own.
+
+    A job with a terminal has that for all three: `output` is the terminal.
+    """
+    if plan.get("terminal"):
+        from gpuyard.engines.node import terminal  # noqa: PLC0415 (most jobs have none)
+
+        terminal.take(output)
+        return
     stdin = os.open(os.devnull, os.O_RDONLY)
     stdout = _open_output(plan["stdout"], plan["append"]) if plan["stdout"] else output
     if plan["stderr"] and plan["stderr"] != plan["stdout"]:

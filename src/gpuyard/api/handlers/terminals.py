@@ -1,0 +1,252 @@
+"""Terminals of jobs over a WebSocket: the server passes frames on between a client and the keeper beside the job.
+
+The client says what it wants in a first message, as JSON. From then on binary messages are frames of the keeper
+(`engines/node/terminal.py`), a letter and its content, and text is news of the yard: how the job stands while it
+waits, and how it ended. A terminal at which nothing happens costs nothing here.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+from contextlib import suppress
+from typing import Any
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import charge, in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.pulse import AsyncNotifier
+from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.upgrades import Link, Upgraded, key_of
+from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, Standing, still
+from gpuyard.control.access.people import Person
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.replica.labels import Label, label_of
+from gpuyard.control.serve import Yard
+from gpuyard.engines.contract import EngineError, HasTerminals, Permanent
+from gpuyard.engines.node import terminal
+from gpuyard.errors import YardError
+from gpuyard.model import JobState
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+
+_log = logging.getLogger(__name__)
+
+HELLO_S = 20.0
+"""How long a client may take to say what it wants."""
+KEEPER_S = 5.0
+"""How long a keeper may take to be there, for a job that runs."""
+KEEPER_LOOK_S = 0.02
+PIECE_BYTES = 64 * 1024
+HOLDS_S = 15.0
+"""How often a token is looked at again, while it is used."""
+TURN_S = 0.0001
+"""What passing on a message costs, about."""
+_ABOUT_RUNNING = frozenset({JobState.RUNNING.value, JobState.SUSPENDED.value})
+
+
+def handlers(yard: Yard) -> Handlers:
+    """Terminals."""
+    return {endpoints.TERMINAL: _Terminals(yard).terminal}
+
+
+class _Refused(Exception):
+    """Why a client does not get what it asked for."""
+
+
+class _Terminals:
+    """Handlers."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+
+    async def terminal(self, request: Request, id: str) -> Response:
+        """The job's terminal, or something else inside of it, over a WebSocket."""
+        label = label_of(id)
+        person = asker(request.scope)
+        _job, _attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, person.sight)
+        if not person.may(Action.ENTER_JOB, tenant, owner):
+            raise Forbidden(
+                f"job {label} is {owner}'s",
+                "Only its owner and an admin may enter it: what is done there is done as the owner.",
+            )
+        key = key_of(request)
+        pulse: AsyncNotifier = request.app.state.pulse
+
+        async def work(link: Link) -> None:
+            await self._serve(link, pulse, person, label)
+
+        return Upgraded(key, work)
+
+    async def _serve(self, link: Link, pulse: AsyncNotifier, person: Person, label: Label) -> None:
+        try:
+            asked = _asked(await asyncio.wait_for(link.receive(), HELLO_S))
+            _log.info("%s: %s of job %s", person.name, asked["do"], label)
+            visit = _Visit(self._yard, link, pulse, person, label, asked)
+            await visit.run()
+        except TimeoutError:
+            return
+        except (_Refused, YardError, EngineError) as error:
+            hint = getattr(error, "hint", "")
+            await link.send(_news("error", {"detail": str(error), "hint": hint}))
+
+
+def _asked(message: bytes | str) -> dict[str, Any]:
+    try:
+        asked = json.loads(message)
+        if isinstance(asked, dict) and isinstance(asked["do"], str):
+            return asked
+    except (ValueError, KeyError):
+        pass
+    raise _Refused("the first message says what is wanted, as JSON with a `do`")
+
+
+def _news(name: str, data: Any) -> str:
+    return json.dumps({"event": name, "data": data})
+
+
+class _Visit:
+    """One client, from its first message to its last."""
+
+    def __init__(
+        self,
+        yard: Yard,
+        link: Link,
+        pulse: AsyncNotifier,
+        person: Person,
+        label: Label,
+        asked: dict[str, Any],
+    ) -> None:
+        self._yard, self._link, self._pulse, self._person, self._label = yard, link, pulse, person, label
+        self._asked = asked
+        self._own = asked["do"] == "attach" and asked.get("session", "") in ("", terminal.OWN)
+        """Whether it is the job's own terminal: then the job's start and its end are waited for."""
+        self._attempt = 0
+        seen = asked.get("seen")
+        self._seen: int | None = seen if isinstance(seen, int) and seen >= 0 else None
+
+    async def run(self) -> None:
+        """Wait for the job, connect the client with its keeper, and at last say how the job ended."""
+        stands, look_s, waited_s = Standing(self._yard), LOOK_S_MIN, 0.0
+        while not self._pulse.closed and not self._link.gone.is_set():
+            view = await in_thread(self._yard.views.job, self._label, brief=True)
+            if self._attempt and view["attempts"] > self._attempt:
+                self._seen, waited_s = 0, 0.0
+            self._attempt = view["attempts"]
+            if view["ended_ms"] is not None:
+                await self._end(view)
+                return
+            told = await stands.news(view) if self._own else None
+            if told:
+                await self._link.send(_news("standing", told))
+            if view["state"] in _ABOUT_RUNNING:
+                keeper = await in_thread(self._reach, view)
+                if keeper is not None:
+                    waited_s = 0.0
+                    if await self._relay(keeper) and not self._own:
+                        return
+                elif not self._own and waited_s > KEEPER_S:
+                    raise _Refused(
+                        f"what runs job {self._label} does not answer: it was started by an earlier release"
+                    )
+                look_s = KEEPER_LOOK_S if waited_s < KEEPER_S else LOOK_S_MAX
+            elif not self._own:
+                raise _Refused(
+                    f"job {self._label} is {view['state']}: there is nothing to enter until it runs"
+                )
+            await self._pause(look_s)
+            waited_s += look_s
+            look_s = min(LOOK_S_MAX, 1.5 * look_s)
+
+    def _reach(self, view: dict[str, Any]) -> socket.socket | None:
+        engine = self._yard.engine
+        key = self._yard.log_key(view["id"], view["attempts"], view["submitted_ms"])
+        if not isinstance(engine, HasTerminals):
+            raise _Refused(f"job {self._label} runs where there are no terminals")
+        try:
+            return engine.terminal(key, own=self._own)
+        except Permanent as error:
+            raise _Refused(f"job {self._label} has no terminal: {error}") from error
+
+    async def _pause(self, s: float) -> None:
+        """Until something has happened, the client is gone, or the time is up."""
+        news = asyncio.ensure_future(self._pulse.next(s))
+        gone = asyncio.ensure_future(self._link.gone.wait())
+        await asyncio.wait((news, gone), return_when=asyncio.FIRST_COMPLETED)
+        for each in (news, gone):
+            each.cancel()
+
+    async def _end(self, view: dict[str, Any]) -> None:
+        """What the client has not seen yet, from the log, and how the job ended."""
+        if not self._own:
+            raise _Refused(f"job {self._label} has ended")
+        offset, key = self._seen or 0, self._yard.log_key(view["id"], self._attempt, view["submitted_ms"])
+        while self._seen is not None and self._attempt and not self._link.gone.is_set():
+            piece = await in_thread(self._yard.engine.log, key, "stdout", offset, PIECE_BYTES)
+            if not piece:
+                break
+            offset += len(piece)
+            await self._link.send(terminal.DATA + piece)
+        keys = ("id", "label", "state", "exit_code", "reason", "attempts")
+        await self._link.send(_news("end", {key: view[key] for key in keys}))
+
+    async def _relay(self, keeper: socket.socket) -> bool:
+        """Pass on both ways; whether the session has ended, and not only its keeper."""
+        keeper.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=keeper, limit=terminal.FRAME_BYTES_MAX)
+        asked = {**self._asked, "seen": self._seen}
+        writer.write(terminal.said(terminal.HELLO, asked))
+        down = asyncio.ensure_future(self._down(reader))
+        others = [asyncio.ensure_future(each) for each in (self._up(writer), self._gone(), self._token())]
+        try:
+            await asyncio.wait((down, *others), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (down, *others):
+                each.cancel()
+            writer.close()
+        return down.done() and not down.cancelled() and down.exception() is None and down.result()
+
+    async def _down(self, reader: asyncio.StreamReader) -> bool:
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                kind, size = terminal.HEAD.unpack(await reader.readexactly(terminal.HEAD.size))
+                content = await reader.readexactly(size)
+                charge(TURN_S)
+                if kind == terminal.HELLO:
+                    told = json.loads(content)
+                    self._seen = told.get("offset")
+                    # A shell that was opened is found again by its name.
+                    if told.get("session", terminal.OWN) != terminal.OWN:
+                        self._asked = {**self._asked, "do": "attach", "session": told["session"]}
+                elif kind == terminal.DATA and self._seen is not None:
+                    self._seen += size
+                await self._link.send(kind + content)
+                if kind in (terminal.EXIT, terminal.ERROR):
+                    return True
+        return False
+
+    async def _up(self, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while True:
+                message = await self._link.receive()
+                if isinstance(message, bytes) and message[:1] in (
+                    terminal.DATA,
+                    terminal.SIZE,
+                    terminal.SIGNAL,
+                    terminal.END,
+                ):
+                    charge(TURN_S)
+                    writer.write(terminal.frame(message[:1], message[1:]))
+                    await writer.drain()
+
+    async def _gone(self) -> None:
+        await self._link.gone.wait()
+
+    async def _token(self) -> None:
+        """Come back when the token that the client came with is revoked."""
+        while self._person.token and await still(self._yard, self._person):
+            await asyncio.sleep(HOLDS_S)
+        if not self._person.token:
+            await asyncio.Event().wait()
+        self._link.gone.set()

@@ -1,0 +1,1 @@
+"""Inside a running job: its terminal, a shell beside it, its ports and its files."""

@@ -1,0 +1,594 @@
+"""Terminals of an attempt: a small process beside its tasks keeps them, whatever becomes of the yard's server.
+
+The keeper holds the master sides of the terminals, the job's own and those of shells beside it, and serves a socket in
+the attempt's folder. A connection asks for one thing (`HELLO`, as JSON) and then sends and receives frames: a letter,
+a length, and so many bytes. What a terminal showed last is kept, so that a client that comes back sees where it was.
+
+Runs beside the job, on this machine and on the nodes of a cluster: only the standard library, nothing newer than
+Python 3.6.
+"""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import termios
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+SOCKET = "terminal"
+"""In the attempt's folder."""
+
+DATA, SIZE, SIGNAL, HELLO, EXIT, ERROR, END = b"d", b"w", b"s", b"h", b"x", b"e", b"z"
+"""Bytes both ways; rows and columns; a signal for the foreground; what is wanted, or what it came to; how it ended, in
+an exit code or in words; no more bytes from here, where they are no terminal's.
+"""
+HEAD = struct.Struct(">cI")
+FRAME_BYTES_MAX = 1 << 20
+OWN = "job"
+"""The session that is the job itself."""
+
+_READ_BYTES = 65536
+_SCROLL_BYTES = 256 * 1024
+"""What is kept of what a terminal showed."""
+_UNSENT_BYTES_MAX = 256 * 1024
+_STALLED_S = 10.0
+"""A client that takes nothing for so long is let go, and the job is not held up any longer."""
+_INPUT_BYTES_MAX = 64 * 1024
+_LEFT_S = 300.0
+"""A shell that no client has been at for so long is hung up."""
+_REDRAW_S = 0.05
+_LAST_S = 5.0
+"""At the end, how long clients may take to fetch the rest."""
+_SIZE = (24, 80)
+_SESSIONS_MAX = 64
+_HANG_UP = b"h"
+
+Work = Callable[[], None]
+Fork = Callable[[Work, Callable[[str], None]], int]
+"""Forks a process of the job: its user, its limits, what it sees. Gives its pid; the child does the work and ends."""
+
+
+def frame(kind: bytes, content: bytes = b"") -> bytes:
+    """A frame."""
+    return HEAD.pack(kind, len(content)) + content
+
+
+def said(kind: bytes, value: Dict[str, Any]) -> bytes:
+    """A frame of JSON."""
+    return frame(kind, json.dumps(value).encode())
+
+
+def open_pty(owner: Optional[Tuple[int, int]] = None) -> Tuple[int, int]:
+    """A new terminal, master and slave; `owner`: the user that may open it by its name."""
+    master, slave = os.openpty()
+    set_size(master, *_SIZE)
+    if owner is not None:
+        os.fchown(slave, owner[0], owner[1])
+    os.fchmod(slave, 0o600)
+    return master, slave
+
+
+def set_size(fd: int, rows: int, columns: int) -> None:
+    """Tell a terminal its size; its foreground is told in turn."""
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+
+def take(slave: int) -> None:
+    """Make a terminal this session's own, and its standard input and output."""
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    high = os.dup(slave)
+    for target in range(3):
+        os.dup2(high, target)
+    if high > 2:
+        os.close(high)
+
+
+def listen() -> socket.socket:
+    """The socket, in the current folder, for its owner alone."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.unlink(SOCKET)
+    except OSError:
+        pass
+    mask = os.umask(0o177)
+    try:
+        listener.bind(SOCKET)
+    finally:
+        os.umask(mask)
+    listener.listen(64)
+    return listener
+
+
+def reach(folder: str) -> Optional[socket.socket]:
+    """A connection to the keeper of an attempt; None: there is none. Any length of path will do."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    place = -1
+    try:
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        connection.connect("/proc/self/fd/{}/{}".format(place, SOCKET))
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        connection.close()
+        return None
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        if place >= 0:
+            os.close(place)
+    return connection
+
+
+def _size_of(asked: Dict[str, Any]) -> Optional[Tuple[int, int]]:
+    rows, columns = asked.get("rows"), asked.get("columns")
+    if type(rows) is int and type(columns) is int and 0 < rows < 10000 and 0 < columns < 10000:
+        return rows, columns
+    return None
+
+
+class Session:
+    """One terminal."""
+
+    def __init__(self, name: str, pty: Tuple[int, int], pid: int = 0, log: int = -1) -> None:
+        self.name, self.pid, self.log = name, pid, log
+        self.master, self.slave = pty
+        """The slave stays open: a program that closes it for a while has not ended."""
+        os.set_blocking(self.master, False)
+        self.scroll = bytearray()
+        self.offset = 0
+        """How many bytes it has shown in all."""
+        self.unread = bytearray()
+        """What was typed and not taken yet."""
+        self.size = _SIZE
+        self.code: Optional[int] = None
+        """Its exit code, once it has ended."""
+        self.left_at = time.monotonic()
+        self.redraw_at = float("inf")
+
+    def resize(self, size: Optional[Tuple[int, int]]) -> None:
+        """Give it the size of the client that asked last."""
+        if size is not None:
+            self.size = size
+            set_size(self.master, size[0], size[1])
+
+    def redraw(self) -> None:
+        """Have a full-screen program draw itself again: only a size that has changed makes it."""
+        rows, columns = self.size
+        set_size(self.master, max(1, rows - 1), columns)
+        self.redraw_at = time.monotonic() + _REDRAW_S
+
+    def read(self) -> bytes:
+        """What it shows now; empty: nothing."""
+        try:
+            piece = os.read(self.master, _READ_BYTES)
+        except OSError:
+            return b""
+        if piece:
+            self.offset += len(piece)
+            self.scroll += piece
+            if len(self.scroll) > 2 * _SCROLL_BYTES:
+                del self.scroll[:-_SCROLL_BYTES]
+            _written(self.log, piece)
+        return piece
+
+    def since(self, seen: Optional[int]) -> bytes:
+        """What it has shown after so many bytes, as far as that is kept; None: what it showed last."""
+        first = self.offset - len(self.scroll)
+        if seen is not None and first <= seen <= self.offset:
+            return bytes(self.scroll[seen - first :])
+        kept = bytes(self.scroll[-_SCROLL_BYTES:])
+        # A line or an escape sequence that is cut in two is worse than none.
+        return kept if first == 0 and len(kept) == len(self.scroll) else kept.partition(b"\n")[2]
+
+    def type(self) -> None:
+        """Pass on what was typed."""
+        if self.unread:
+            try:
+                del self.unread[: os.write(self.master, self.unread)]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.unread.clear()
+
+
+def _written(fd: int, piece: bytes) -> None:
+    """Keep a piece in the log; a disk that is full keeps no terminal from going on."""
+    rest = memoryview(piece)
+    while fd >= 0 and rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except OSError:
+            return
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.session: Optional[Session] = None
+        self.come = bytearray()
+        self.unsent = bytearray()
+        self.took_at = time.monotonic()
+        self.closing = False
+        """Whether it goes once all is sent."""
+
+    def send(self, data: bytes) -> None:
+        """Send now or later."""
+        if not self.unsent:
+            self.took_at = time.monotonic()
+        self.unsent += data
+
+    def flush(self) -> bool:
+        """Send what can be sent; whether the connection is still good."""
+        while self.unsent:
+            try:
+                sent = self.connection.send(self.unsent)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            del self.unsent[:sent]
+            self.took_at = time.monotonic()
+        return not self.closing
+
+    def frames(self) -> Optional[List[Tuple[bytes, bytes]]]:
+        """Frames that have come; None: the client is gone."""
+        try:
+            piece = self.connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not piece:
+            return None
+        self.come += piece
+        found = []
+        while len(self.come) >= HEAD.size:
+            kind, length = HEAD.unpack_from(self.come)
+            if length > FRAME_BYTES_MAX:
+                return None
+            if len(self.come) < HEAD.size + length:
+                break
+            found.append((kind, bytes(self.come[HEAD.size : HEAD.size + length])))
+            del self.come[: HEAD.size + length]
+        return found
+
+
+class Keeper:
+    """The keeper's whole life: in a process of its own, until the attempt has ended."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        control: int,
+        fork: Fork,
+        env: Dict[str, str],
+        own: Optional[Session] = None,
+        owner: Optional[Tuple[int, int]] = None,
+    ) -> None:
+        """`control` is a pipe through which a line comes at the attempt's end, with its exit code, or nothing at all.
+
+        `owner`: user and group of the job's processes, where the keeper's are others.
+        """
+        self.listener, self.control, self.fork, self.env = listener, control, fork, env
+        self.owner = owner
+        self.sessions: Dict[str, Session] = {OWN: own} if own is not None else {}
+        self.clients: Dict[int, Client] = {}
+        self.shells = 0
+        self.ending_at = float("inf")
+        self.told = b""
+        self.wakes, self.waker = os.pipe()
+        for fd in (self.wakes, self.waker):
+            os.set_blocking(fd, False)
+
+    def run(self) -> None:
+        """Serve until the end."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.waker)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self.listener.setblocking(False)
+        self._reap()
+        while not self._done():
+            self._turn()
+        for client in list(self.clients.values()):
+            client.connection.close()
+
+    def _done(self) -> bool:
+        if self.ending_at == float("inf"):
+            return False
+        return time.monotonic() >= self.ending_at or not any([each.unsent for each in self.clients.values()])
+
+    def _turn(self) -> None:
+        """Wait for something, and see to it."""
+        poll = select.poll()
+        poll.register(self.wakes, select.POLLIN)
+        if self.ending_at == float("inf"):
+            poll.register(self.control, select.POLLIN)
+            poll.register(self.listener, select.POLLIN)
+        full = {id(each.session) for each in self.clients.values() if len(each.unsent) > _UNSENT_BYTES_MAX}
+        for session in self.sessions.values():
+            wanted = (select.POLLIN if id(session) not in full else 0) | (
+                select.POLLOUT if session.unread else 0
+            )
+            if wanted:
+                poll.register(session.master, wanted)
+        for fd, client in self.clients.items():
+            room = client.session is None or len(client.session.unread) < _INPUT_BYTES_MAX
+            poll.register(fd, (select.POLLIN if room else 0) | (select.POLLOUT if client.unsent else 0))
+        left_s = self._left_s()
+        happened = dict(poll.poll(None if left_s is None else max(0, int(1000 * left_s) + 1)))
+        if self.wakes in happened:
+            os.read(self.wakes, 4096)
+            self._reap()
+        if self.control in happened:
+            self._hear()
+        for session in list(self.sessions.values()):
+            if session.master in happened:
+                session.type()
+                if id(session) not in full:
+                    self._show(session)
+        if self.listener.fileno() in happened:
+            self._accept()
+        for fd in [fd for fd in happened if fd in self.clients]:
+            self._serve(self.clients[fd], happened[fd])
+        self._keep_time()
+
+    def _left_s(self) -> Optional[float]:
+        """How long until something is due; None: nothing is."""
+        now = time.monotonic()
+        due = [self.ending_at]
+        due += [each.redraw_at for each in self.sessions.values()]
+        due += [
+            each.left_at + _LEFT_S for each in self.sessions.values() if each.pid and not self._watched(each)
+        ]
+        due += [each.took_at + _STALLED_S for each in self.clients.values() if each.unsent]
+        first = min(due)
+        return None if first == float("inf") else first - now
+
+    def _watched(self, session: Session) -> bool:
+        return any([client.session is session for client in self.clients.values()])
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for session in list(self.sessions.values()):
+            if now >= session.redraw_at:
+                session.redraw_at = float("inf")
+                session.resize(session.size)
+            if session.pid and not self._watched(session) and now >= session.left_at + _LEFT_S:
+                session.left_at = now
+                _kill(session.pid, signal.SIGHUP)
+        for client in list(self.clients.values()):
+            if client.unsent and now >= client.took_at + _STALLED_S:
+                self._drop(client)
+
+    # ---- the sessions
+
+    def _show(self, session: Session) -> bool:
+        """Pass on what it shows; whether there was something."""
+        piece = session.read()
+        if piece:
+            for client in list(self.clients.values()):
+                if client.session is session:
+                    client.send(frame(DATA, piece))
+                    self._flush(client)
+        return bool(piece)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for session in list(self.sessions.values()):
+                if session.pid == pid:
+                    session.pid = 0
+                    session.code = (
+                        128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                    )
+                    self._ended(session)
+
+    def _ended(self, session: Session) -> None:
+        """Show the rest, and tell the clients how it ended. Processes in the background may have it open still."""
+        shown = session.offset
+        while self._show(session) and session.offset - shown < _SCROLL_BYTES:
+            pass
+        del self.sessions[session.name]
+        os.close(session.master)
+        os.close(session.slave)
+        for client in list(self.clients.values()):
+            if client.session is session:
+                client.session = None
+                client.closing = True
+                client.send(said(EXIT, {"code": session.code}))
+                self._flush(client)
+
+    def _hear(self) -> None:
+        """Shells are to go; or the attempt is about to end; or its supervisor is gone, and with it the attempt."""
+        piece = os.read(self.control, 4096)
+        self.told += piece.replace(_HANG_UP, b"")
+        if piece and b"\n" not in piece:
+            for session in self.sessions.values():
+                if session.pid:
+                    _kill(session.pid, signal.SIGHUP)
+            return
+        self.ending_at = time.monotonic() + _LAST_S
+        own = self.sessions.get(OWN)
+        if own is not None:
+            own.code = int(self.told) if self.told.strip().isdigit() else None
+            self._ended(own)
+
+    # ---- the clients
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:
+            return
+        self.clients[connection.fileno()] = Client(connection)
+
+    def _drop(self, client: Client) -> None:
+        self.clients.pop(client.connection.fileno(), None)
+        client.connection.close()
+        if client.session is not None:
+            client.session.left_at = time.monotonic()
+
+    def _flush(self, client: Client) -> None:
+        if not client.flush():
+            self._drop(client)
+
+    def _serve(self, client: Client, happened: int) -> None:
+        if happened & select.POLLOUT:
+            self._flush(client)
+        if not happened & ~select.POLLOUT or client.connection.fileno() < 0:
+            return
+        found = client.frames()
+        for kind, content in found or ():
+            if client.connection.fileno() < 0:
+                return
+            try:
+                self._heed(client, kind, content)
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                self._refuse(client, "the request cannot be served: {}".format(error))
+                return
+        if found is None:
+            self._drop(client)
+
+    def _heed(self, client: Client, kind: bytes, content: bytes) -> None:
+        session = client.session
+        if kind == HELLO and session is None and not client.closing:
+            self._begin(client, json.loads(content.decode()))
+        elif session is None:
+            return
+        elif kind == DATA:
+            session.unread += content
+            session.type()
+        elif kind == SIZE:
+            session.resize(_size_of(json.loads(content.decode())))
+        elif kind == SIGNAL:
+            group = os.tcgetpgrp(session.master)
+            number = int(content)
+            if group > 1 and 0 < number < signal.NSIG:
+                os.killpg(group, number)
+
+    def _refuse(self, client: Client, why: str) -> None:
+        client.closing = True
+        client.send(frame(ERROR, why.encode("utf-8", "replace")))
+        self._flush(client)
+
+    def _begin(self, client: Client, asked: Dict[str, Any]) -> None:
+        """Do what a new client asks for."""
+        what = asked["do"]
+        if what == "attach":
+            self._attach(client, asked, str(asked.get("session") or OWN))
+        elif what == "shell":
+            self._shell(client, asked)
+        else:
+            self._refuse(client, "there is no {!r} here".format(str(what)[:40]))
+
+    def _attach(self, client: Client, asked: Dict[str, Any], name: str) -> None:
+        session = self.sessions.get(name)
+        if session is None:
+            self._refuse(client, "there is no such terminal any more")
+            return
+        client.session = session
+        before = session.size
+        session.resize(_size_of(asked))
+        seen = asked.get("seen")
+        shown = session.since(seen if type(seen) is int else None)
+        client.send(said(HELLO, {"session": name, "offset": session.offset - len(shown)}))
+        for at in range(0, len(shown), _READ_BYTES):
+            client.send(frame(DATA, shown[at : at + _READ_BYTES]))
+        if session.offset and session.size == before:
+            session.redraw()
+        self._flush(client)
+
+    def _shell(self, client: Client, asked: Dict[str, Any]) -> None:
+        if len(self.sessions) >= _SESSIONS_MAX:
+            self._refuse(client, "there are {} terminals already".format(_SESSIONS_MAX))
+            return
+        argv = [str(word) for word in asked.get("argv") or ()] or [self.env.get("SHELL") or "/bin/sh"]
+        env = dict(self.env)
+        for name, value in dict(asked.get("env") or {}).items():
+            env[str(name)] = str(value)
+        pty = open_pty(self.owner)
+
+        def complain(text: str) -> None:
+            os.write(pty[1], "yard: {}\r\n".format(text).encode("utf-8", "replace"))
+
+        def work() -> None:
+            take(pty[1])
+            try:
+                os.execvpe(argv[0], argv, env)
+            except OSError as error:
+                complain("cannot run {}: {}".format(argv[0], error.strerror))
+                os._exit(127)
+
+        try:
+            pid = self.fork(work, complain)
+        except BaseException:
+            for fd in pty:
+                os.close(fd)
+            raise
+        self.shells += 1
+        name = "shell-{}".format(self.shells)
+        self.sessions[name] = Session(name, pty, pid)
+        self._attach(client, asked, name)
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+class Kept:
+    """A keeper, as its supervisor sees it."""
+
+    def __init__(self, pid: int, control: int) -> None:
+        self.pid, self.control = pid, control
+
+    def hang_up(self) -> None:
+        """Have it hang up the shells beside the job: they heed no TERM."""
+        self._tell(_HANG_UP)
+
+    def end(self, code: int) -> None:
+        """Tell it that the attempt has ended, and how. It ends by itself, once its clients have the rest."""
+        self._tell("{}\n".format(code).encode())
+
+    def _tell(self, what: bytes) -> None:
+        try:
+            os.write(self.control, what)
+        except OSError:
+            # It is gone already.
+            pass
+
+
+def keep(fork: Fork, env: Dict[str, str], owner: Optional[Tuple[int, int]], own: Optional[Session]) -> Kept:
+    """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
+    listener = listen()
+    control, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(tell)
+            Keeper(listener, control, fork, env, own, owner).run()
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(control)
+    listener.close()
+    for fd in (own.master, own.slave, own.log) if own is not None else ():
+        if fd >= 0:
+            os.close(fd)
+    return Kept(pid, tell)

@@ -1,0 +1,176 @@
+"""Terminals of jobs, at a real one: a shell on a GPU, keys, sizes, going and coming back, a server that is killed."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import Box
+from rigs.terminal import Pseudo
+
+CONFIG = """\
+version: 1
+clusters:
+  here: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}
+"""
+SHELL = ("bash", "--norc", "--noprofile")
+PROMPT = "ready> "
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A yard that runs, for all tests of this file."""
+    box = Box(tmp_path_factory.mktemp("terminals") / "yard", CONFIG)
+    box.up()
+    yield box
+    done = box("down", "--jobs")
+    assert 0 == done.code, done.err
+
+
+def at(box: Box, *words: object) -> Pseudo:
+    """A command at a terminal, and a prompt of its own for shells."""
+    return Pseudo(box.command(*words), {**box.environment, "PS1": PROMPT}, box.data.parent)
+
+
+def newest(box: Box) -> str:
+    with box.client() as client:
+        return str(client.jobs(limit=1).jobs[0]["label"])
+
+
+def test_a_shell_on_a_gpu_has_the_keys_and_the_size_of_this_terminal(yard: Box) -> None:
+    with at(yard, "run", "-g", 1, "--", *SHELL) as shell:
+        shell.until(PROMPT)
+        shell.type("tty && stty size; echo gpus=$CUDA_VISIBLE_DEVICES; echo to''ld\r")
+        told = shell.until("told\r\n")
+        shell.resize(41, 91)
+        shell.type("\r")
+        shell.type("for i in 1 2 3 4 5 6 7 8 9; do stty size; sleep 0.1; done\r")
+        shell.until("41 91")
+        shell.type("echo be''gun; sleep 100; echo slept\r")
+        shell.until("begun\r\n")
+        time.sleep(0.1)
+        shell.type("\x03")
+        shell.until("^C")
+        shell.type("echo code=$?\r")
+        shell.until("code=130")
+        job = newest(yard)
+        shell.type("x=kept\r~.")
+        assert 0 == shell.code()
+        assert f"yard attach {job} comes back to it" in shell.shown.decode()
+    for part in ("/dev/pts/", "30 100", "gpus=GPU-"):
+        assert part in told
+
+    assert "RUNNING" == yard.wait(job, "RUNNING")["state"]
+    with at(yard, "attach", job) as again:
+        again.until("code=130")
+        again.type("echo x=$x; exit 7\r")
+        again.until("x=kept")
+        assert 7 == again.code()
+    assert "FAILED" == yard.wait(job, "FAILED")["state"]
+    assert "gpus=GPU-" in yard("logs", job).out
+
+
+def test_a_command_that_ends_at_once_shows_all_that_it_wrote(yard: Box) -> None:
+    with at(yard, "run", "-q", "-g", 0, "--", "sh", "-c", "seq 1 5000; exit 3") as run:
+        assert 3 == run.code()
+    lines = run.shown.decode().replace("\r", "").splitlines()
+    assert [str(number) for number in range(1, 5001)] == [line for line in lines if line.isdigit()]
+
+
+def test_a_shell_survives_a_server_that_is_killed_under_it(yard: Box) -> None:
+    with at(yard, "run", "-g", 1, "--", *SHELL) as shell, at(yard, "run", "-g", 0, "--", "cat") as other:
+        shell.until(PROMPT)
+        shell.type("x=before; echo s''et\r")
+        shell.until("set\r\n")
+        other.type("there\r")
+        other.until("there\r\nthere\r\n")
+        os.kill(yard.note()["pid"], signal.SIGKILL)
+        shell.until("the yard is away; job")
+        other.until("the yard is away; job")
+        shell.type("lost\r")
+        yard.up()
+        shell.until("the yard is back")
+        shell.until(PROMPT)
+        shell.type("echo x=$x\r")
+        shell.until("x=before")
+        shell.type("exit 5\r")
+        assert 5 == shell.code()
+        other.until("the yard is back")
+        other.type("\x04")
+        assert 0 == other.code()
+    assert "lost" not in yard("logs", newest(yard)).out
+
+
+def test_a_shell_beside_a_job_is_inside_of_it_and_ends_with_it(yard: Box, tmp_path: Path) -> None:
+    job = yard.submit("-g", 1, "--env", "WHERE=inside", "--env", f"PS1={PROMPT}", "--", "sleep", 600)
+    yard.wait(job, "RUNNING")
+    with at(yard, "shell", job, "--", *SHELL) as shell:
+        shell.until(PROMPT)
+        shell.type(f"echo where=$WHERE job=$YARD_JOB_ID; cat /proc/self/cgroup > {tmp_path}/mine\r")
+        shell.until(f"where=inside job={job}")
+        shell.type("cat /proc/$(pgrep -n -f '^sleep 600')/cgroup > " + f"{tmp_path}/its; echo re''ad\r")
+        shell.until("read\r\n")
+        assert (tmp_path / "its").read_text() == (tmp_path / "mine").read_text()
+        shell.type("exit 4\r")
+        assert 4 == shell.code()
+    with at(yard, "shell", job, "--", *SHELL) as shell:
+        shell.until(PROMPT)
+        assert 0 == yard("cancel", job).code
+        yard.wait(job, "CANCELLED")
+        assert 0 != shell.code()
+    done = at(yard, "shell", job)
+    with done:
+        assert 2 == done.code()
+        assert "has ended" in done.shown.decode()
+
+
+def test_what_cannot_be_is_said(yard: Box) -> None:
+    job = yard.submit("-g", 0, "--", "sleep", 600)
+    yard.wait(job, "RUNNING")
+    with at(yard, "attach", job) as attach:
+        assert 1 == attach.code()
+        assert f"yard shell {job} opens a shell beside it" in attach.shown.decode()
+    yard("cancel", job)
+    done = yard("run", "-i", "--", "true")
+    assert 2 == done.code
+    assert "wants a terminal, and this is none" in done.err
+
+
+def ask(port: int, path: str, *headers: str) -> str:
+    """The first line of the answer to a request for a WebSocket."""
+    key = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    lines = (
+        f"GET {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        *key,
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    )
+    with socket.create_connection(("127.0.0.1", port), 10) as link:
+        link.sendall("\r\n".join([*lines, *headers, "", ""]).encode())
+        return link.recv(4096).decode().partition("\r\n")[0]
+
+
+def test_the_socket_refuses_wrong_tokens_and_pages_of_other_sites(yard: Box) -> None:
+    job = yard.submit("-g", 0, "--", "sleep", 600)
+    yard.wait(job, "RUNNING")
+    port, token = yard.note()["port"], (yard.data / "token").read_text(encoding="utf-8").strip()
+    path, right = f"/api/v1/jobs/{job}/terminal", f"Authorization: Bearer {token}"
+    found = {
+        "none": ask(port, path),
+        "wrong": ask(port, path, "Authorization: Bearer wrong"),
+        "page": ask(port, path, right, "Origin: https://evil.example"),
+        "other": ask(port, path.replace(str(job), "999999"), right),
+        "right": ask(port, path, right),
+    }
+    yard("cancel", job)
+    assert {
+        "none": "HTTP/1.1 401 Unauthorized",
+        "wrong": "HTTP/1.1 401 Unauthorized",
+        "page": "HTTP/1.1 403 Forbidden",
+        "other": "HTTP/1.1 404 Not Found",
+        "right": "HTTP/1.1 101 Switching Protocols",
+    } == found

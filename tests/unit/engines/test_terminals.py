@@ -1,0 +1,192 @@
+"""The keeper of terminals: several clients at one terminal, those that come back, and those that take nothing."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.engines.node import terminal
+
+WAIT_S = 10.0
+
+
+_links: list[socket.socket] = []
+"""Connections of one test."""
+
+
+class Looker:
+    """A client of a keeper."""
+
+    def __init__(self, folder: Path, **asked: Any) -> None:
+        found = terminal.reach(str(folder))
+        assert found is not None
+        self.link = found
+        _links.append(found)
+        self.link.settimeout(WAIT_S)
+        self.send(terminal.HELLO, json.dumps({"do": "attach", **asked}).encode())
+        self.shown = b""
+
+    def send(self, kind: bytes, content: bytes) -> None:
+        self.link.sendall(terminal.frame(kind, content))
+
+    def next(self) -> tuple[bytes, bytes]:
+        kind, size = terminal.HEAD.unpack(self._exactly(terminal.HEAD.size))
+        return kind, self._exactly(size)
+
+    def until(self, text: bytes) -> bytes:
+        """What is shown, up to this text."""
+        while text not in self.shown:
+            kind, content = self.next()
+            if kind == terminal.DATA:
+                self.shown += content
+        before, found, self.shown = self.shown.partition(text)
+        return before + found
+
+    def end(self) -> Any:
+        """How the session ended."""
+        while True:
+            kind, content = self.next()
+            if kind == terminal.DATA:
+                self.shown += content
+            if kind in (terminal.EXIT, terminal.ERROR):
+                return content.decode()
+
+    def _exactly(self, size: int) -> bytes:
+        got = b""
+        while len(got) < size:
+            piece = self.link.recv(size - len(got))
+            if not piece:
+                raise EOFError
+            got += piece
+        return got
+
+
+def plainly(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
+    """Fork as a process of this very user."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        work()
+        os._exit(1)
+    return pid
+
+
+@contextmanager
+def kept(folder: Path, *argv: str) -> Iterator[terminal.Kept]:
+    """A keeper with a program at its terminal, which has no supervisor."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        pty = terminal.open_pty()
+        log = os.open("stdout", os.O_WRONLY | os.O_CREAT, 0o600)
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            terminal.take(pty[1])
+            os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
+        own = terminal.Session(terminal.OWN, pty, log=log)
+        keeper = terminal.keep(plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own)
+    finally:
+        os.chdir(before)
+    try:
+        yield keeper
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        keeper.end(3)
+        os.close(keeper.control)
+        os.waitpid(keeper.pid, 0)
+
+
+@pytest.fixture(autouse=True)
+def hung_up() -> Iterator[None]:
+    """Every connection is closed at the end of a test."""
+    yield
+    while _links:
+        _links.pop().close()
+
+
+def test_two_clients_see_the_same_and_one_that_comes_back_sees_what_it_missed(tmp_path: Path) -> None:
+    with kept(tmp_path, "cat"):
+        one, two = Looker(tmp_path, seen=0), Looker(tmp_path, seen=0)
+        hello = json.loads(one.next()[1])
+        one.send(terminal.DATA, b"first\n")
+        assert b"first\r\nfirst\r\n" == one.until(b"first\r\nfirst\r\n") == two.until(b"first\r\nfirst\r\n")
+        one.link.close()
+        two.send(terminal.DATA, b"second\n")
+        two.until(b"second\r\nsecond\r\n")
+        again = Looker(tmp_path, seen=len(b"first\r\nfirst\r\n"))
+        told = json.loads(again.next()[1])
+        assert b"second\r\nsecond\r\n" == again.until(b"second\r\nsecond\r\n")
+    assert ({"session": "job", "offset": 0}, 14) == (hello, told["offset"])
+    assert {"code": 3} == json.loads(again.end())
+    assert b"first\r\nfirst\r\nsecond\r\nsecond\r\n" == (tmp_path / "stdout").read_bytes()
+
+
+def test_a_terminal_has_the_size_of_the_client_that_asked_last(tmp_path: Path) -> None:
+    with kept(tmp_path, "sh"):
+        one = Looker(tmp_path, seen=0, rows=31, columns=101)
+        one.send(terminal.DATA, b"stty size\n")
+        one.until(b"31 101")
+        one.send(terminal.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
+        one.send(terminal.DATA, b"stty size\n")
+        one.until(b"41 111")
+
+
+def test_a_shell_beside_it_is_found_again_by_its_name_and_ends_with_its_code(tmp_path: Path) -> None:
+    with kept(tmp_path, "cat"):
+        one = Looker(tmp_path, do="shell")
+        name = json.loads(one.next()[1])["session"]
+        one.send(terminal.DATA, b"x=42\n")
+        one.link.close()
+        again = Looker(tmp_path, session=name)
+        again.send(terminal.DATA, b"echo x=$x; exit 9\n")
+        again.until(b"x=42\r\n")
+        assert {"code": 9} == json.loads(again.end())
+        assert "no such terminal" in Looker(tmp_path, session=name).end()
+
+
+def test_a_client_that_takes_nothing_holds_up_no_job_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_STALLED_S", 0.3)
+    with kept(tmp_path, "sh", "-c", "read x; yes | head -c 4000000; echo done; sleep 60"):
+        stuck = Looker(tmp_path, seen=0)
+        stuck.send(terminal.DATA, b"\n")
+        until = time.monotonic() + WAIT_S
+        while not (tmp_path / "stdout").read_bytes().endswith(b"done\r\n"):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        # What it showed last is there, from the beginning of a line on.
+        late = Looker(tmp_path)
+        assert late.until(b"done\r\n").startswith(b"y\r\n")
+        with pytest.raises((EOFError, OSError)):
+            stuck.until(b"done\r\n")
+
+
+def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path: Path) -> None:
+    with kept(tmp_path, "cat"):
+        assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
+        assert "cannot be served" in Looker(tmp_path, do="shell", env=[1]).end()
+        raw = terminal.reach(str(tmp_path))
+        assert raw is not None
+        _links.append(raw)
+        raw.sendall(terminal.HEAD.pack(terminal.DATA, 1 << 30))
+        raw.settimeout(WAIT_S)
+        assert b"" == raw.recv(1)
+        Looker(tmp_path, seen=0).next()
+
+
+def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    with kept(folder, "cat"):
+        assert 0o600 == os.stat(folder / terminal.SOCKET).st_mode & 0o777
+        Looker(folder, seen=0).next()
+    assert terminal.reach(str(folder)) is None
