@@ -192,7 +192,9 @@ class Worker:
 
     def _steadily(self, verb: str, per_s: float, began_s: float) -> None:
         script = f"#!/bin/sh\necho $YARD_JOB_ID $(date +%s%N) >>{self._lines}\n"
-        job = {"script": script, "gpus": 1, "time_limit_s": 600, "stdout": "/dev/null", "cwd": "/"}
+        # A job has a /tmp of its own; of the machine's it sees the folder that it runs in.
+        here = str(self._lines.parent)
+        job = {"script": script, "gpus": 1, "time_limit_s": 600, "stdout": "/dev/null", "cwd": here}
         body = json.dumps(job).encode()
         paths = {
             "list": f"/api/v1/queue?user=uid-{WORKER}",
