@@ -61,10 +61,24 @@ FAULTS = [
     ),
     Planted(
         "victims are taken before their minimum run time",
-        "core/schedule/preempt.py",
+        "core/schedule/running_jobs.py",
         "victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))",
         "victim.started_ms",
         MACHINE + " tests/unit/core/test_preemption.py",
+    ),
+    Planted(
+        "what it costs to stop a job is not looked at again when it saves its work",
+        "core/schedule/victims.py",
+        "                until_ms = record.saves_ms(now_ms)\n",
+        "                until_ms = NEVER_MS\n",
+        "tests/unit/core/test_victims.py",
+    ),
+    Planted(
+        "the cheapest node is not the first one",
+        "core/schedule/victims.py",
+        "growth, floor = smallest, least",
+        "growth, floor = smallest, 2 * least",
+        "tests/unit/core/test_victims.py",
     ),
     Planted(
         "deciding leaves a draft behind",

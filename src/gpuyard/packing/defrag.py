@@ -14,7 +14,7 @@ from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.nodes import Nodes, barred
 from gpuyard.core.fleet.placing import Placer
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.preempt import protected_until_ms
+from gpuyard.core.schedule.running_jobs import protected_until_ms
 from gpuyard.core.state.dump import dump, load
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Milli, Whole

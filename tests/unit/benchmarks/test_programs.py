@@ -26,6 +26,17 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return import_module
 
 
+def test_a_large_fleet_is_full_and_everything_happens_to_it(program: Callable[[str], ModuleType]) -> None:
+    bench = program("bench_fleet")
+    for mix in program("fleet_yard").MIXES:
+        found = bench.measured(mix, 2, 12, 60, 2)
+        assert found["passes"] == 24
+        assert len(found["by_event"]) == 9
+        assert found["starts"]
+        assert (found["preemptions"] > 0) is (mix != "fifo")
+        assert found["all"]["p50"] <= found["all"]["p99"] <= found["all"]["max"]
+
+
 @pytest.fixture
 def philly(tmp_path: Path) -> Path:
     """Two virtual clusters of 4 nodes and one without: 60 jobs, gangs among them, more than fit at once."""

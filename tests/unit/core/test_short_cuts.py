@@ -2,9 +2,14 @@
 
 import re
 
+import pytest
+
 from gpuyard.core.schedule import decide as module
-from gpuyard.model import ReasonCode
-from gpuyard.testing import nodes
+from gpuyard.core.schedule.decide import decide
+from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.victims import VictimOrder
+from gpuyard.model import Ask, ReasonCode
+from gpuyard.testing import ask, nodes, tenant
 from harness.machines.checked import CheckedYard
 
 S = 1000
@@ -129,8 +134,45 @@ def test_jobs_behind_a_promise_are_dropped_if_they_have_no_room() -> None:
     assert (first, short) == plan.examined
 
 
+def test_the_cheapest_victims_are_found_without_a_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = CheckedYard("class", nodes(6))
+    victims = []
+    for _ in range(6):
+        victims.append(here.submit(8, limit_ms=600 * S))
+        here.step()
+        here.now_ms += S
+    looked: list[int] = []
+    real = VictimOrder._look_at
+    monkeypatch.setattr(VictimOrder, "_look_at", lambda order, node: (looked.append(node), real(order, node)))
+    urgent = here.submit(4, klass="urgent", limit_ms=S)
+    plan = decide(here.state, here.policy, here.now_ms)
+    assert ([victims[-1]], [urgent]) == ([s.job_id for s in plan.stops], [e.job_id for e in plan.earmarks])
+    assert len(looked) <= 2
+    assert plan == here.decide()
+
+
+@pytest.mark.parametrize(("wanted", "limit"), [(ask(8), 8), (ask(8, tasks=3), 24)], ids=["quota", "nodes"])
+def test_no_victim_is_tried_where_none_would_help(
+    monkeypatch: pytest.MonkeyPatch, wanted: Ask, limit: int
+) -> None:
+    """The tenant's limit is used up by jobs that may not be stopped; or these are on too many of the nodes."""
+    here = CheckedYard("class", nodes(4), [tenant("mine", limit=limit), tenant("yours")])
+    for klass, whose in (("urgent", "mine"), ("urgent", "yours"), ("batch", "yours"), ("batch", "yours")):
+        here.submit(8, klass=klass, tenant=whose, limit_ms=60 * S)
+    here.step()
+    here.now_ms += S
+    tried: list[int] = []
+    real = Pass.draft_stop
+    monkeypatch.setattr(
+        Pass, "draft_stop", lambda made, victim: (tried.append(victim.id), real(made, victim))
+    )
+    here.submit(wanted, klass="urgent", tenant="mine", limit_ms=S)
+    assert not here.decide().stops
+    assert not tried
+
+
 def test_the_table_of_short_cuts_names_these_tests() -> None:
     named = re.findall(r"`(test_\w+)…?`", module.__doc__ or "")
     here = [name for name in globals() if name.startswith("test_")]
-    assert len(named) == 8
+    assert len(named) == 10
     assert [] == [name for name in named if not any(each.startswith(name) for each in here)]

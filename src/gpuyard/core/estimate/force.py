@@ -6,7 +6,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text, span
 from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.core.schedule.preempt import protected_until_ms
+from gpuyard.core.schedule.running_jobs import protected_until_ms
 from gpuyard.core.state.state import State
 
 LOOKS_MAX = 4

@@ -10,7 +10,7 @@ from gpuyard.core.explain.caps import Caps, caps
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.core.schedule.preempt import protected_until_ms
+from gpuyard.core.schedule.running_jobs import protected_until_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import JobState
 from gpuyard.model.settings import TOTAL

@@ -25,8 +25,8 @@ NEVER_MS = 1 << 60
 
 _PLAIN = (0, MILLI)
 
-_TOUCHED_MAX = 200_000
-"""Length at which the log of changed nodes, and the caches that read it, start over."""
+TOUCHED_MAX = 200_000
+"""Length at which a log of changes, and the caches that read it, start over."""
 
 
 Sharers = dict[int, dict[int, dict[str, int]]]
@@ -280,7 +280,7 @@ class Nodes:
 
     def start_over(self) -> None:
         """Let a long log of changed nodes start over. Never called within a pass."""
-        if len(self.touched) > _TOUCHED_MAX:
+        if len(self.touched) > TOUCHED_MAX:
             self.touched.clear()
             self.epoch += 1
 

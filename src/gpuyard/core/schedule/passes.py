@@ -13,6 +13,7 @@ from gpuyard.core.fleet.placing import Placer, Ranker
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.running_jobs import running_jobs
 from gpuyard.core.state.state import State
 from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
@@ -36,6 +37,13 @@ class Rule(Protocol):
 
     def rights(self, state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
         """The test whether the job may stop a victim. Called for each, after the earlier victims are drafted away."""
+        ...
+
+    def reaches(self, state: State, record: JobRecord) -> Callable[[int, int], bool]:
+        """The quick test whether it might stop any victim of a tenant with a priority.
+
+        Where it says no, it says no for as long as victims are drafted away.
+        """
         ...
 
 
@@ -263,6 +271,9 @@ class Pass:
         for way in shape.ways if rank is None else rank(nodes, shape):
             if self._quotas and self._quota_refusal(record, way.model, builds=False) is not None:
                 continue
+            kind = nodes.kinds[way.kind]
+            if way.full_nodes > 1 and way.node_gpus and kind.too_few(way.node_gpus, way.full_nodes):
+                continue
             grants = self.policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 return grants
@@ -302,11 +313,8 @@ class Pass:
         number, column = kept.number, 1 + kept.model
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
-        chain = tenants.chain
-        ends = [(r.end_ms, r.id) for r in self.state.running.values() if number in chain[r.party]]
-        ends.sort()
         at_ms = self.now_ms + NO_LIMIT_MS
-        for end_ms, job_id in ends:
+        for end_ms, job_id in running_jobs(self.state, self.now_ms).ends_below(self.state, number):
             record = self.state.running[job_id]
             used[0] -= record.shape.gpu_milli
             used[1 + record.model] -= record.shape.gpu_milli

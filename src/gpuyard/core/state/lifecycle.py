@@ -5,6 +5,7 @@ cost as much as folding it.
 """
 
 from gpuyard.core.fleet.mig_book import mark_idle, mark_used
+from gpuyard.core.fleet.nodes import TOUCHED_MAX
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import Intake, InvalidEvent, State
@@ -39,6 +40,8 @@ def close_periods(state: State, at_ms: int) -> None:
     # Shares and budgets have changed, so the findings of the last pass no longer hold, not even for quiet arrivals.
     state.tenants.pass_time(at_ms)
     state.nodes.start_over()
+    if state.moved is not None and len(state.moved) > TOUCHED_MAX:
+        state.moved = None
     state.change_seq += 1
 
 
@@ -167,6 +170,8 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
     if attempt > 1:
         record.checkpoint_ms = 0
     state.running[job_id] = record
+    if state.moved is not None:
+        state.moved.append(job_id)
     if state.dependents:
         for waiting in dependencies.started(state, record):
             requeue_if_due(state, waiting, at_ms)
@@ -199,6 +204,8 @@ def end(
     if record.shape.profile:
         mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]
+    if state.moved is not None:
+        state.moved.append(job_id)
     state.leaving.pop(job_id, None)
     record.phase = None
     if not _waits_again(record, outcome):
@@ -238,6 +245,8 @@ def complete(state: State, at_ms: int, record: JobRecord) -> None:
     if record.shape.profile:
         mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]
+    if state.moved is not None:
+        state.moved.append(job_id)
     record.phase = None
     record.state = _DONE
     ends = state.ends

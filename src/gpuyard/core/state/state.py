@@ -101,6 +101,9 @@ class State:
         """Cache: the last pass, if it decided nothing."""
         self.touched: set[int] | None = None
         """Jobs that events about others have changed, for readers of the state; None: there are none. Never dumped."""
+        self.moved: list[int] | None = None
+        """The jobs that started, ended or are expected to end at another time, one after the other, for caches that
+        keep something about running jobs; None: there are none, or they start over. Derived: never dumped."""
         self.caches: dict[str, object] = {}
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)
@@ -356,6 +359,8 @@ class State:
         """Note a new expected end of a running attempt."""
         self.nodes.expect_end(record.grants, record.id, end_ms)
         record.end_ms = end_ms
+        if self.moved is not None:
+            self.moved.append(record.id)
 
     # -- time --------------------------------------------------------------------------------------------------
 

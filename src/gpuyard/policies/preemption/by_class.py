@@ -6,6 +6,7 @@ It never brings another tenant below its guarantee: a promise to a tenant is wor
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.running_jobs import running_jobs
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -16,12 +17,13 @@ class PreemptByClass:
     name = "class"
     cause = StopCause.CLASS
 
-    def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
+    def applies(self, state: State, record: JobRecord, now_ms: int) -> bool:
         """Whether a preemptible job of a lower priority runs."""
         priority, lowest = record.klass.priority, state.lowest_preemptible
         if lowest is None or priority <= lowest:
             return False
-        return any(v.klass.preemptible and v.klass.priority < priority for v in state.running.values())
+        groups = running_jobs(state, now_ms).groups.values()
+        return any([group.count and group.klass.priority < priority for group in groups])
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """The victim has a lower class, and the same tenant or one that stays at its guarantee."""
@@ -41,3 +43,21 @@ class PreemptByClass:
             return True
 
         return may_stop
+
+    def reaches(self, state: State, record: JobRecord) -> Callable[[int, int], bool]:
+        """The same without the victim's size."""
+        tenants = state.tenants
+        ours = tenants.chain[record.leaf]
+        priority = record.klass.priority
+
+        def reach(leaf: int, victim_priority: int) -> bool:
+            if victim_priority >= priority:
+                return False
+            for number in tenants.chain[leaf]:
+                if number in ours:
+                    return True
+                if tenants.used[number][0] < tenants.guarantee[number][0]:
+                    return False
+            return True
+
+        return reach

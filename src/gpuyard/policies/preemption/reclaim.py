@@ -22,25 +22,10 @@ class Reclaim:
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """Where the two chains meet: the job's side is within its guarantee, the victim's above its own."""
-        tenants = state.tenants
-        entitled_at = _lowest_entitled(state, record)
-        ours = tenants.chain[record.leaf]
-        borrowers: dict[int, int] = {}
-
-        def borrower(leaf: int) -> int:
-            """The tenant that must be borrowing: just below where the victim's chain meets ours; -1: none."""
-            below = -1
-            for number in tenants.chain[leaf]:
-                if number in ours:
-                    return below if entitled_at < ours.index(number) else -1
-                below = number
-            return -1
+        tenants, borrower = state.tenants, _borrowers(state, record)
 
         def may_stop(victim: JobRecord) -> bool:
-            leaf = victim.leaf
-            number = borrowers.get(leaf)
-            if number is None:
-                number = borrowers[leaf] = borrower(leaf)
+            number = borrower(victim.leaf)
             if number < 0:
                 return False
             used, guarantee = tenants.used[number], tenants.guarantee[number]
@@ -48,6 +33,38 @@ class Reclaim:
             return used[0] > guarantee[0] and used[column] > guarantee[column]
 
         return may_stop
+
+    def reaches(self, state: State, record: JobRecord) -> Callable[[int, int], bool]:
+        """The same without the victim's GPU model."""
+        tenants, borrower = state.tenants, _borrowers(state, record)
+
+        def reach(leaf: int, _priority: int) -> bool:
+            number = borrower(leaf)
+            return number >= 0 and tenants.used[number][0] > tenants.guarantee[number][0]
+
+        return reach
+
+
+def _borrowers(state: State, record: JobRecord) -> Callable[[int], int]:
+    """By a victim's tenant: the one that must be borrowing, just below where its chain meets the job's; -1: none."""
+    tenants = state.tenants
+    entitled_at = _lowest_entitled(state, record)
+    ours = tenants.chain[record.leaf]
+    known: dict[int, int] = {}
+
+    def borrower(leaf: int) -> int:
+        found = known.get(leaf)
+        if found is None:
+            below = found = -1
+            for number in tenants.chain[leaf]:
+                if number in ours:
+                    found = below if entitled_at < ours.index(number) else -1
+                    break
+                below = number
+            known[leaf] = found
+        return found
+
+    return borrower
 
 
 def _lowest_entitled(state: State, record: JobRecord) -> int:

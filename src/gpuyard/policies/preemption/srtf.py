@@ -6,6 +6,7 @@ Far more is four times as much: with less, two jobs of similar length would stop
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.running_jobs import running_jobs
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -18,9 +19,9 @@ class PreemptLonger:
     name = "srtf"
     cause = StopCause.SHORTER
 
-    def applies(self, state: State, _record: JobRecord, _now_ms: int) -> bool:
+    def applies(self, state: State, _record: JobRecord, now_ms: int) -> bool:
         """Whether a preemptible job runs."""
-        return any(victim.klass.preemptible for victim in state.running.values())
+        return any([group.count for group in running_jobs(state, now_ms).groups.values()])
 
     def rights(self, _state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
         """The victim has no higher class, and much more left to do."""
@@ -31,3 +32,8 @@ class PreemptLonger:
             return victim.klass.priority <= priority and victim.end_ms - now_ms > much_more_ms
 
         return may_stop
+
+    def reaches(self, _state: State, record: JobRecord) -> Callable[[int, int], bool]:
+        """The victim has no higher class."""
+        priority = record.klass.priority
+        return lambda _leaf, victim_priority: victim_priority <= priority
