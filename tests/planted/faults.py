@@ -117,7 +117,7 @@ FAULTS = [
     ),
     Planted(
         "one key for all attempts",
-        "control/replica/attempt_keys.py",
+        "control/replica/labels.py",
         '    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"\n',
         '    return f"{yard}-{submitted_ms:x}-{job_id}-1"\n',
         LOOP,

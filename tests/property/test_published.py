@@ -18,7 +18,7 @@ from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, Publisher
 from gpuyard.control.reading.rows import told
-from gpuyard.control.replica.judged import Judged
+from gpuyard.control.replica.books import Judged
 from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load
 from gpuyard.core.state.dump import dump

@@ -10,9 +10,8 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.wishes import Asked, Wish
-from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.books import Books, Draft, Judged
 from gpuyard.control.replica.committer import Committer
-from gpuyard.control.replica.judged import Judged
 from gpuyard.control.views.queue_list import EVERYTHING, Filter
 from gpuyard.control.views.views import Views
 from gpuyard.core import decide

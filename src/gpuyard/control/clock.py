@@ -1,4 +1,4 @@
-"""The time that the log is written in: that of the machine, except that it never stands still and never goes back.
+"""Time: as text in answers; and that of the log, which is the machine's but never stands still and never goes back.
 
 Events never go back in time. Where the machine's clock was set forward and back again, all that came after would bear
 one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
@@ -8,6 +8,14 @@ by a clock that cannot be set, until the machine's own has caught up.
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+
+
+def time_text(at_ms: int) -> str | None:
+    """A time as RFC 3339 in UTC; None for one that has not come."""
+    if not at_ms:
+        return None
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Steady:

@@ -2,13 +2,16 @@
 
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
-from gpuyard.control.replica.labels import row_label
+from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import attempt_of, row_label
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
-from gpuyard.control.views.signals import gpus_view
 from gpuyard.control.views.views import Views
+from gpuyard.core import State
+from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasTelemetry
+from gpuyard.model.units import MILLI
 from gpuyard.store import Store
-from gpuyard.wire.replies.fleet import GpusReply
+from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
 from gpuyard.wire.replies.people import AuditLine
 
 
@@ -63,3 +66,54 @@ class Readings:
             return row_label(row) if row is not None else str(job_id)
 
         return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)
+
+
+def gpus_view(books: Books, engine: Engine, yard: str) -> GpusReply:
+    """Every GPU of the fleet. Figures that the engine does not know are null."""
+    found: dict[tuple[str, int], GpuSignals] = {}
+    trouble = ""
+    if isinstance(engine, HasTelemetry):
+        try:
+            found = {(each.node, each.gpu): each for each in engine.signals()}
+        except EngineError as error:
+            trouble = str(error)
+    with books.lock:
+        books.catch_up()
+        state = books.state
+        rows = [
+            _row(state, number, gpu, found.get((node.name, gpu)), yard)
+            for number, node in enumerate(state.nodes.node)
+            for gpu in range(node.gpus)
+        ]
+    return {"gpus": rows, "trouble": trouble}
+
+
+def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: str) -> GpuReply:
+    node = state.nodes.node[number]
+    memory: dict[int, int] = {}
+    for key, mib in signals.attempts if signals else ():
+        if (whose := attempt_of(yard, key)) is not None:
+            memory[whose[0]] = memory.get(whose[0], 0) + mib
+    jobs: list[GpuJobReply] = [
+        {
+            "label": state.jobs[job_id].job.label,
+            "share": grant.milli / MILLI if not grant.slices else None,
+            "slices": [piece.profile for piece in grant.slices if piece.gpu == gpu],
+            "memory_used_mib": memory.get(job_id),
+        }
+        for job_id, (_end_ms, grant) in sorted(state.nodes.attempts_on[number].items())
+        if job_id in state.jobs and grant.gpus >> gpu & 1
+    ]
+    return {
+        "node": node.name,
+        "gpu": gpu,
+        "gpu_model": node.gpu_model,
+        "busy_pct": signals.busy_pct if signals else None,
+        "memory_used_mib": signals.memory_used_mib if signals else None,
+        "memory_mib": signals.memory_mib if signals else None,
+        "power_w": signals.power_w if signals else None,
+        "temperature_c": signals.temperature_c if signals else None,
+        "others_mib": signals.others_mib if signals else None,
+        "emulated": bool(signals and signals.emulated),
+        "jobs": jobs,
+    }

@@ -33,11 +33,10 @@ from gpuyard.control.loop.several import SeveralEngines
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
-from gpuyard.control.replica.attempt_keys import attempt_key, key_of
 from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.node_names import numbers_named
+from gpuyard.control.replica.labels import attempt_key, key_of, numbers_named
 from gpuyard.control.replica.thought import Beside
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.reserve import Reserve

@@ -14,7 +14,7 @@ from gpuyard.config.problems import ConfigError
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.core.fleet.mig_geometry import Place, layout_text
 from gpuyard.errors import BadInput, quoted, remedy
-from gpuyard.model.layouts import WHOLE, read_layout
+from gpuyard.model.mig import WHOLE, read_layout
 
 BYTES_MAX = 1 << 20
 ALL = "all"

@@ -20,7 +20,7 @@ from gpuyard.model import Ask, JobSpec, Milli, Whole
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS
 from gpuyard.sim.trace import Trace
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.gangs import gang
+from gpuyard.sim.traces.options import gang
 
 # ----------------------------------------------------------------------
 # Random numbers

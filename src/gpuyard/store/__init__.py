@@ -5,7 +5,7 @@
 
 from gpuyard.store.backend.base import Counters
 from gpuyard.store.backend.leader import Holder, Lease
-from gpuyard.store.backend.room import allocate, part_of
+from gpuyard.store.backend.sqlite import allocate, part_of
 from gpuyard.store.codec import CODEC, Codec
 from gpuyard.store.errors import (
     Conflict,

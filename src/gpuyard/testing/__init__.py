@@ -12,8 +12,7 @@ Time passes when a test says so, and chance comes from a seed: a test gives the 
 from gpuyard.testing.engine import Faults, Life, Misfortune, Run, SimEngine, World
 from gpuyard.testing.live import LiveYard
 from gpuyard.testing.memory_store import MemoryStore
-from gpuyard.testing.projections import projected
-from gpuyard.testing.values import BATCH, URGENT, ask, node, nodes, quota, share, tenant
+from gpuyard.testing.values import BATCH, URGENT, ask, node, nodes, projected, quota, share, tenant
 from gpuyard.testing.yard import Yard
 
 __all__ = [

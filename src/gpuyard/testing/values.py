@@ -1,8 +1,12 @@
 """Small values with defaults for everything that a test does not care about."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from json import loads
 
-from gpuyard.model import Ask, GpuRequest, JobClass, Milli, Node, Quota, Tenant, Whole
+from gpuyard.control.projections.following import Projection, Rows, facts
+from gpuyard.model import Ask, Event, GpuRequest, JobClass, Milli, Node, Quota, Tenant, Whole
+from gpuyard.model.serialise import Plain
 
 
 def node(name: str = "n0", gpus: int = 8, model: str = "H100", **fields: object) -> Node:
@@ -47,3 +51,12 @@ def tenant(path: str, weight: int = 1, **fields: object) -> Tenant:
 
 URGENT = JobClass("urgent", priority=10, preemptible=False, min_run_ms=0, grace_ms=1000)
 BATCH = JobClass("batch", min_run_ms=0, grace_ms=1000)
+
+
+def projected(projection: Projection, events: Iterable[Event]) -> dict[str, Plain]:
+    """The rows that a projection makes of a log, by key."""
+    rows = Rows()
+    for seq, event in enumerate(events, start=1):
+        for fact in facts(event):
+            projection.fold(rows, seq, fact)
+    return {key: loads(value) for key, value in sorted(rows.known.items()) if value is not None}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.handlers.discretion import without_paths
+from gpuyard.api.handlers.jobs import without_paths
 from rigs.teams import Team, team
 
 SECRET = "/nowhere/merger with ACME/plan"

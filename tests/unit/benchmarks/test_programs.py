@@ -10,8 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpuyard.core.fleet.mig_geometry import fit
-from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import MIG_MODELS
+from gpuyard.model.mig import MIG_MODELS, read_layout
 from gpuyard.sim.generate import poisson
 from gpuyard.sim.traces.swf_write import save_swf
 

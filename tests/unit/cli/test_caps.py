@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuyard.reports.caps import cap_columns
+from gpuyard.reports.tenants import cap_columns
 
 BARE: dict[str, Any] = {
     "running": 3, "budget": None, "max_running_jobs": None, "max_gpus_per_job": None, "max_gpus_per_user": None,

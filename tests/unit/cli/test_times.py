@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.cli.listings.times import time_ms
+from gpuyard.cli.commands.jobs.why import time_ms
 from gpuyard.errors import BadInput
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.loop.act import RetryPace, todo
-from gpuyard.control.replica.attempt_keys import key_of
+from gpuyard.control.replica.labels import key_of
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.model import AttemptState, Verb
 

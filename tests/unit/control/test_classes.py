@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.access import people
-from gpuyard.control.access.classes import kept_classes
 from gpuyard.control.access.people import Person
+from gpuyard.control.access.rights import kept_classes
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import JobClass, Settings, Tenant

@@ -20,7 +20,7 @@ from gpuyard.config.reading import loads
 from gpuyard.control.replica.books import Books
 from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.store import log, open_store, submissions
-from gpuyard.store.backend import notifier
+from gpuyard.store.backend import base
 from gpuyard.store.tables import configs
 
 place, moment, one, two = sys.argv[1:]
@@ -42,7 +42,7 @@ with open_store(place) as store:
         books.commit(None, lambda draft: put_start(draft, store, start, "root", 1000))
     put(one)
     when, _, what = moment.partition(" ")
-    backend, batch, woken = type(store._backend), submissions.WriteBatch, notifier.Notifier
+    backend, batch, woken = type(store._backend), submissions.WriteBatch, base.Notifier
     owner = {"put_rows": log, "write": batch, "set_counters": backend, "notify": woken}
     dies(owner[what], what, when)
     put(two)

@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
-from gpuyard.control.commands.crowding import Crowding
+from gpuyard.control.commands.desk import Crowding
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.loop.observe import node_events
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.replica.node_names import number_of, numbers_named
+from gpuyard.control.replica.labels import number_of, numbers_named
 from gpuyard.core import State, apply
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import NodeReport

@@ -14,8 +14,7 @@ from subprocess import PIPE
 import pytest
 
 from gpuyard.control.refusals import Removed, Unacceptable
-from gpuyard.control.replica.attempt_keys import attempt_key
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import attempt_key, label_of
 from gpuyard.control.upkeep import retention
 from gpuyard.control.upkeep.retention import Place, Pruner, Tally, Wish, place_of
 from gpuyard.engines.contract import Leftover

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.replica.attempt_keys import key_of
-from gpuyard.control.views.signals import gpus_view
+from gpuyard.control.readings import gpus_view
+from gpuyard.control.replica.labels import key_of
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Settings
 from gpuyard.policies.registry import PRESETS

@@ -14,8 +14,7 @@ from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
-from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import MIG_MODELS, Slice
+from gpuyard.model.mig import MIG_MODELS, Slice, read_layout
 from gpuyard.testing import ask, node, nodes, share
 from harness.yard import Yard
 from unit.core.test_geometry import lawful

@@ -8,7 +8,7 @@ from gpuyard.intake.sbatch.dependencies import dependencies
 from gpuyard.intake.sbatch.exports import Export, export
 from gpuyard.intake.sbatch.gpus import Gpus, Gres
 from gpuyard.intake.sbatch.hostlists import expand
-from gpuyard.intake.sbatch.signals import Ahead, ahead
+from gpuyard.intake.sbatch.reading import Ahead, ahead
 
 
 @pytest.mark.parametrize(

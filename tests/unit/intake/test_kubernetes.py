@@ -7,7 +7,7 @@ import pytest
 from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, Caller
-from gpuyard.intake.kubernetes import quantities, read_kubernetes
+from gpuyard.intake.kubernetes import read_kubernetes, resources
 from gpuyard.intake.kubernetes.containers import expand
 
 JOB = """\
@@ -316,7 +316,7 @@ def test_references(text: str, meant: str) -> None:
     ],
 )
 def test_quantities(text: str, cores: float | None, mib: int | None) -> None:
-    for function, meant in ((quantities.cores, cores), (quantities.memory_mib, mib)):
+    for function, meant in ((resources.cores, cores), (resources.memory_mib, mib)):
         if meant is None:
             with pytest.raises(ValueError, match="at most"):
                 function(text)

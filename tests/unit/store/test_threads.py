@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.model import JobSubmitted
 from gpuyard.store import Accepted, Commit, Conflict, Fenced, Numbered, Store, Submission, open_store
-from gpuyard.store.backend.fair_lock import FairLock
+from gpuyard.store.backend.base import FairLock
 from rigs.stores import submission, ticks
 
 CLIENTS = 4

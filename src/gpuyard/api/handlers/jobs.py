@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -10,12 +11,10 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import ARRAY_IDS, JOB_S, charge, in_thread, rest
+from gpuyard.api.edge.pace import ARRAY_IDS, JOB_S, Turns, charge, in_thread, rest
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handler, Handlers
-from gpuyard.api.edge.turns import Turns
 from gpuyard.api.edge.wire import answer, cursor_of, encoded_array, filter_of, id_cursor, limit_of
-from gpuyard.api.handlers.discretion import discreet, listed
 from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
@@ -25,7 +24,7 @@ from gpuyard.control.commands.wishes import FEW, Asked, Gone, Wish
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.used import taken, used
+from gpuyard.control.views.tries import taken, used
 from gpuyard.engines.contract import HasUsage, Usage
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
@@ -33,6 +32,37 @@ from gpuyard.store import Idempotency
 from gpuyard.wire import endpoints
 from gpuyard.wire.actions import Action
 from gpuyard.wire.endpoints import KEY_LENGTH_MAX
+
+_PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
+"""From a slash that begins a word up to the text about it. Paths may hold blanks: better to take too much."""
+
+
+def without_paths(text: str) -> str:
+    """A reason without the paths in it: `cannot enter folder (a path): No such file or directory`."""
+    return _PATH.sub("(a path)", text) if "/" in text else text
+
+
+def listed(person: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs as a person may see them in a list, where little is said of each."""
+    for view in views:
+        if "/" in view["reason"]:
+            discreet(person, view)
+    return views
+
+
+def discreet(person: Person, view: dict[str, Any]) -> dict[str, Any]:
+    """A job as a person may see it."""
+    if person.may(Action.READ_JOB, view["tenant"], view["user"]):
+        return view
+    # What a job runs and where it writes is its owner's, like its output.
+    view.pop("files", None)
+    for each in (view, *view.get("jobs", ())):
+        if each.get("reason"):
+            each["reason"] = without_paths(each["reason"])
+    for each in view.get("tries", ()):
+        each["why"] = without_paths(each["why"])
+    return view
+
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
 """Pause between two batches of one request: as long as the batch took, within these."""

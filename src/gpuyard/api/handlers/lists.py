@@ -20,12 +20,12 @@ from gpuyard.api.edge.wire import (
     limit_of,
     number_of,
 )
-from gpuyard.api.handlers.discretion import listed
+from gpuyard.api.handlers.jobs import listed
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, sent
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.queue_list import QueueList
-from gpuyard.control.views.used import used_in_all
+from gpuyard.control.views.tries import used_in_all
 from gpuyard.control.views.views import ENDED_STATES
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import QUEUE_MAX

@@ -19,8 +19,13 @@ from typing import Any
 
 import uvicorn
 
-from gpuyard.api.edge.origins import Origins
-from gpuyard.api.edge.peers import Authenticator, AuthMiddleware, LocalAuthenticator, TokenAuthenticator
+from gpuyard.api.edge.peers import (
+    Authenticator,
+    AuthMiddleware,
+    LocalAuthenticator,
+    Origins,
+    TokenAuthenticator,
+)
 from gpuyard.api.edge.rates import Rates
 from gpuyard.api.server.app import build, quick
 from gpuyard.api.server.connections import Config, Crowd, PeerProtocol, look_after
@@ -28,9 +33,28 @@ from gpuyard.api.server.server_log import ServerLog
 from gpuyard.config.values import Access
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
-from gpuyard.control.service_manager import ServiceManager
 from gpuyard.engines.machine import descriptors
 from gpuyard.errors import BadInput, YardError
+
+VARIABLE = "NOTIFY_SOCKET"
+
+
+class ServiceManager:
+    """systemd, if it started this process and wants to know when it is ready (`Type=notify`)."""
+
+    def __init__(self) -> None:
+        # Jobs are started from here, and the word is not theirs to give.
+        self._address = os.environ.pop(VARIABLE, "")
+
+    def tell(self, words: str) -> None:
+        """`READY=1`, `STOPPING=1`."""
+        if not self._address:
+            return
+        # An address that begins with @ is a name and no file.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaking:
+            speaking.sendto(words.encode(), address)
+
 
 _log = logging.getLogger(__name__)
 

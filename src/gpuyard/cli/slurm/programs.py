@@ -7,10 +7,8 @@ from importlib import import_module
 
 from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, VERSION
+from gpuyard.engines.slurm_commands import INSTEAD, VERSION
 from gpuyard.errors import YardError
-
-__all__ = ["INSTEAD", "PROGRAMS", "run_program"]
 
 _INTERRUPTED = 130
 _NOT_SERVED = 2

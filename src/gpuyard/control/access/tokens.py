@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person, UserDirectory
 from gpuyard.control.access.rights import ROLES, Right, Role, may_give
-from gpuyard.control.moments import time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Committer

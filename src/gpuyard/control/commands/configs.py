@@ -12,9 +12,8 @@ from typing import Any
 from gpuyard.config.compare import Change, compare, compare_people
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
-from gpuyard.control.access.classes import is_theirs, kept_classes
 from gpuyard.control.access.people import Person
-from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.access.rights import ALL, Sight, is_theirs, kept_classes
 from gpuyard.control.access.tokens import revoke_all
 from gpuyard.control.fleet import Fleet, LiveCluster, chosen
 from gpuyard.control.reading.plain_views import caps_view

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from gpuyard.control.access.classes import not_their_class
 from gpuyard.control.access.people import Person, RunAs
-from gpuyard.control.access.rights import below
+from gpuyard.control.access.rights import below, not_their_class
 from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.refusals import CouldNever, Forbidden, Refusal, Unacceptable
-from gpuyard.control.replica.node_names import numbers_named
+from gpuyard.control.replica.labels import numbers_named
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_paid

@@ -14,7 +14,7 @@ from gpuyard.control.reading.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Committer
-from gpuyard.control.replica.node_names import number_of
+from gpuyard.control.replica.labels import number_of
 from gpuyard.control.views.demand import gpu_rows, waiting_rows
 from gpuyard.core import State, dump, load
 from gpuyard.core.explain.layout_plan import LayoutPlan, may_cut, pinned, plan_layout
@@ -24,8 +24,7 @@ from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
-from gpuyard.model.layouts import read_layout
-from gpuyard.model.mig import Slice
+from gpuyard.model.mig import Slice, read_layout
 from gpuyard.wire.actions import Action
 
 There = Mapping[str, tuple[Slice, ...]]

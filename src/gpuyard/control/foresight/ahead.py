@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from gpuyard.control.access.people import Person
@@ -17,15 +18,64 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.foresight.answers import answer_of, cost_of, how_of
 from gpuyard.control.foresight.oracle import Foresight, Question, foresee
-from gpuyard.control.foresight.past import PastReader
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live
 from gpuyard.control.replica.thought import Behind, Beside
 from gpuyard.control.views.views import Views
-from gpuyard.model import JobState
+from gpuyard.model import JobSpec, JobState
+from gpuyard.model.serialise import from_plain
+from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
 from gpuyard.sim.calibration import Given, Track
 from gpuyard.sim.forecast import quantile
+from gpuyard.sim.pastjobs import PastJob
+from gpuyard.store import HistoryQuery, HistoryRow, Store
+
+JOBS_MAX = 5_000
+PAGE = 1_000
+DAYS = 30
+EVERY_MS = MINUTE_MS
+
+
+class PastReader:
+    """Reads and keeps them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._read_ms: int | None = None
+        self._jobs: tuple[PastJob, ...] = ()
+
+    def jobs(self, now_ms: int) -> tuple[PastJob, ...]:
+        """Jobs that ended lately."""
+        with self._lock:
+            if self._read_ms is None or not 0 <= now_ms - self._read_ms < EVERY_MS:
+                self._jobs = self._found(now_ms)
+                self._read_ms = now_ms
+            return self._jobs
+
+    def _found(self, now_ms: int) -> tuple[PastJob, ...]:
+        specs: dict[JobSpec, JobSpec] = {}
+        found: list[PastJob] = []
+        before: int | None = None
+        while len(found) < JOBS_MAX:
+            query = HistoryQuery(ended_from_ms=now_ms - DAYS * DAY_MS, before_id=before, limit=PAGE)
+            rows = self._store.find_history(query)
+            found += [_past(row, specs) for row in rows if "spec" in row.detail]
+            if len(rows) < PAGE:
+                break
+            before = rows[-1].id
+        return tuple(found)
+
+
+def _past(row: HistoryRow, specs: dict[JobSpec, JobSpec]) -> PastJob:
+    # How it is run makes no difference to when others start, and without it many are equal.
+    spec = replace(from_plain(JobSpec, row.detail["spec"]), work=None, recipe="", after=())
+    spec = specs.setdefault(spec, spec)
+    run_ms = max(0, row.ended_ms - row.started_ms) if row.started_ms else -1
+    limit_ms = min(row.detail.get("limit_ms", NO_LIMIT_MS), NO_LIMIT_MS)
+    return PastJob(row.submitted_ms, spec, row.gpus_milli, limit_ms, run_ms)
+
 
 SEED = 1
 BUDGET_S = 2.0

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.control.replica.attempt_keys import attempt_of, key_of
+from gpuyard.control.replica.labels import attempt_of, key_of
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.jobs.records import JobRecord

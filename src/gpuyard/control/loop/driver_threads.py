@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from gpuyard.control.loop.compare import Difference
 from gpuyard.control.loop.loop import Controller, Sighting, Step
+from gpuyard.control.loop.observe import Difference
 from gpuyard.engines.contract import EngineError, Stale
 from gpuyard.errors import YardError
 from gpuyard.store import Fenced

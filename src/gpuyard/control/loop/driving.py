@@ -22,12 +22,11 @@ from gpuyard.control.loop.act import (
     strays,
     todo,
 )
-from gpuyard.control.loop.compare import Difference, compare
 from gpuyard.control.loop.layouts import LayoutKeeper
 from gpuyard.control.loop.memory import Witness
-from gpuyard.control.loop.observe import by_key, refused
-from gpuyard.control.replica.attempt_keys import key_of
+from gpuyard.control.loop.observe import Difference, by_key, compare, refused
 from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.labels import key_of
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import (

@@ -17,8 +17,7 @@ from gpuyard.control.loop.driver_threads import DriverThreads
 from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
-from gpuyard.control.replica.books import Books, Draft
-from gpuyard.control.replica.judged import Judged, judged_of
+from gpuyard.control.replica.books import Books, Draft, Judged, judged_of
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError

@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gpuyard.control.loop.compare import Difference
 from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS, NODES_EVERY_MS, Driver, Sighting
 from gpuyard.control.loop.memory import Witness
-from gpuyard.control.loop.observe import attempt_events, engine_events, lost, node_events, withdrawn
-from gpuyard.control.replica.books import Books, Draft
-from gpuyard.control.replica.judged import Judged
+from gpuyard.control.loop.observe import (
+    Difference,
+    attempt_events,
+    engine_events,
+    lost,
+    node_events,
+    withdrawn,
+)
+from gpuyard.control.replica.books import Books, Draft, Judged
 from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import Engine, Phase
 from gpuyard.model import (

@@ -1,7 +1,9 @@
 """What an engine reports, as events. Pure: a state and reports in, events out, nothing concluded that was not seen."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
+from dataclasses import dataclass
 
+from gpuyard.control.replica.labels import attempt_of
 from gpuyard.core import State
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.core.fleet.mig_placing import pin_flaw
@@ -263,3 +265,36 @@ def _foreign(report: NodeReport) -> tuple[int, str]:
 def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:
     """Reports by the attempt they are about."""
     return {report.key: report for report in reports}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Attempts about which books and world disagree, by key. The loop mends it; this is for a person or an alert."""
+
+    missing: tuple[str, ...] = ()
+    """Said to run, and the engine does not know them."""
+    orphans: tuple[str, ...] = ()
+    """Run, and no job of the books owns them."""
+    strangers: tuple[str, ...] = ()
+    """Known to the engine under a name that is none of ours."""
+
+    @property
+    def count(self) -> int:
+        """How many there are; 0: books and world agree."""
+        return len(self.missing) + len(self.orphans) + len(self.strangers)
+
+
+def compare(
+    yard: str, here: Mapping[str, JobRecord], owned: Container[str], listing: Sequence[Report]
+) -> Difference:
+    """Recount the truth: of the attempts `here` none should be missing, and all that run should be `owned`."""
+    known = {report.key for report in listing if report.phase is not Phase.UNKNOWN}
+    missing = [
+        key
+        for key, record in here.items()
+        if key not in known and record.phase in (AttemptState.RUNNING, AttemptState.SUSPENDED)
+    ]
+    alive = [report.key for report in listing if report.phase in _SEEN]
+    strangers = [key for key in alive if attempt_of(yard, key) is None]
+    orphans = [key for key in alive if key not in owned and key not in strangers]
+    return Difference(tuple(sorted(missing)), tuple(sorted(orphans)), tuple(sorted(strangers)))

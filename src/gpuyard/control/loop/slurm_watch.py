@@ -13,9 +13,8 @@ from gpuyard.config.slurm.importing import gpus_of, grouped
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.control.loop import slurm_events as events
-from gpuyard.control.loop.compare import Difference
 from gpuyard.control.loop.loop import Step
-from gpuyard.control.loop.observe import known_node
+from gpuyard.control.loop.observe import Difference, known_node
 from gpuyard.control.loop.slurm_events import Kind, Moment
 from gpuyard.control.replica.books import Books, Draft
 from gpuyard.core import State

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.control.moments import time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.replica.labels import row_label
 from gpuyard.core import State
 from gpuyard.core.explain.caps import Caps

@@ -20,8 +20,7 @@ from gpuyard.control.reading.model import Model, Order, Rows, Said, unsaid
 from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.queue_rows import closed_text
 from gpuyard.control.reading.rows import Row, row_of
-from gpuyard.control.replica.books import Books
-from gpuyard.control.replica.judged import Judged
+from gpuyard.control.replica.books import Books, Judged
 from gpuyard.core import State
 from gpuyard.core.jobs.queue_position import in_order
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted

@@ -10,19 +10,61 @@ transaction, because every writer would wait for it.
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock, get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuyard.control.projections.bound import BY_KIND
 from gpuyard.control.replica.aside import Aside
-from gpuyard.control.replica.judged import Judged
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
 from gpuyard.store import BoundTable, Commit, Store, TokenRow, packed
+
+
+class Judged(NamedTuple):
+    """What one pass of the leader said of the jobs that it looked at: readers take these codes and never decide again.
+
+    The leader's process has them in its books; the others get them through the store, a second or two later.
+    """
+
+    seq: int = 0
+    """The last event that the pass knew of."""
+    last_job_id: int = 0
+    """Jobs with higher ids have come since: no pass has looked at them yet."""
+    examined: tuple[int, ...] = ()
+    codes: bytes = b""
+    """A `ReasonCode` for each of them."""
+
+    def by_id(self) -> Mapping[int, int]:
+        """The code of each job."""
+        return dict(zip(self.examined, self.codes, strict=True))
+
+    def same(self, other: "Judged") -> bool:
+        """Whether both say the same of every job."""
+        return (
+            self.codes == other.codes
+            and self.examined == other.examined
+            and self.last_job_id == other.last_job_id
+        )
+
+    def text(self) -> str:
+        """As it stands in the store."""
+        return json.dumps(
+            [self.seq, self.last_job_id, self.examined, self.codes.hex()], separators=(",", ":")
+        )
+
+
+def judged_of(text: str) -> Judged:
+    """What stands in the store; nothing where nobody has led yet."""
+    if not text:
+        return Judged()
+    seq, last_job_id, examined, codes = json.loads(text)
+    return Judged(seq, last_job_id, tuple(examined), bytes.fromhex(codes))
+
 
 SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""

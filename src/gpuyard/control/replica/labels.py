@@ -1,14 +1,14 @@
-"""Ids as people write them, and the live jobs they stand for."""
+"""Names: of jobs and nodes as people write them, of attempts towards engines; and what they stand for."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from gpuyard.control.refusals import Unacceptable
+from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.errors import quoted
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import Job
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import HistoryRow, Store
@@ -150,3 +150,45 @@ def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[J
         return tasks.get((label.id, label.index), [])
 
     return find
+
+
+def key_of(yard: str, record: JobRecord) -> str:
+    """The name of a job's current attempt towards an engine."""
+    return attempt_key(yard, record.id, record.attempt, record.job.submitted_ms)
+
+
+def attempt_key(yard: str, job_id: int, attempt: int, submitted_ms: int) -> str:
+    """The time of submission is in it because an old backup that is restored hands out ids again."""
+    return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"
+
+
+def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
+    """Job and attempt of a key of this yard; None: the key belongs to no job here."""
+    name, _, attempt = key.rpartition("-")
+    name, _, job_id = name.rpartition("-")
+    name, _, _submitted = name.rpartition("-")
+    if name != yard or not (job_id.isdecimal() and attempt.isdecimal()):
+        return None
+    return int(job_id), int(attempt)
+
+
+def numbers_named(state: State, text: str) -> list[int]:
+    """The nodes that a text may mean, in the order of their clusters."""
+    cluster, _, name = text.rpartition(":")
+    there = [cluster] if cluster else sorted({kind.cluster for kind in state.nodes.kinds})
+    return [state.node_number[each, name] for each in there if (each, name) in state.node_number]
+
+
+def number_of(state: State, text: str) -> int:
+    """The one node that a text means; raises where there is none, or more than one."""
+    found = numbers_named(state, text)
+    if not found:
+        known = [name for _cluster, name in state.node_number]
+        raise NotFound(f"there is no node {quoted(text)}; {remedy(text, known, 'nodes')}")
+    if len(found) > 1:
+        clusters = [state.nodes.node[number].cluster for number in found]
+        raise Unacceptable(
+            f"clusters {' and '.join(clusters)} each have a node {quoted(text)}",
+            f"Say which one: {clusters[0]}:{text}.",
+        )
+    return found[0]

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuyard.control.moments import time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Unacceptable
-from gpuyard.control.replica.attempt_keys import attempt_key
 from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover
 from gpuyard.errors import YardError

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.moments import time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.plain_views import View, caps_view, gpus_number
 from gpuyard.control.refusals import NotFound, Unacceptable

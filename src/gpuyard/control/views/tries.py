@@ -1,4 +1,4 @@
-"""The tries of a job, as they are shown: those after which it waited again, and the last one.
+"""The tries of a job, as they are shown: those after which it waited again, and the last one; and what they used.
 
 A job that has run at most once has none: all there is to tell about it is in the job. Of what is only seen in Slurm
 each try is a job of its own, and those before it are found in the history.
@@ -6,11 +6,13 @@ each try is a job of its own, and those before it are found in the history.
 
 from collections.abc import Callable
 
-from gpuyard.control.moments import time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.reading.plain_views import View
 from gpuyard.control.replica.labels import row_label
+from gpuyard.engines.contract import Usage
 from gpuyard.engines.slurm.words.states import NODE_FAILED, WAITS_AGAIN
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
+from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, SECOND_MS
 from gpuyard.store import HistoryRow, Store, TryRow
 from gpuyard.store.tables.tries import TRIES_MAX
 
@@ -84,4 +86,49 @@ def _times(started_ms: int, ended_ms: int) -> View:
         "started_ms": started_ms,
         "ended": time_text(ended_ms),
         "ended_ms": ended_ms or None,
+    }
+
+
+def taken(job: View, usage: Callable[[int], Usage]) -> View:
+    """CPU time over all tries, and the most memory of any; None where a try is not known of."""
+    ran = [each["attempt"] for each in job.get("tries") or () if each["started_ms"]]
+    found = [usage(attempt) for attempt in (ran or range(1, job["attempts"] + 1))[-TRIES_MAX:]]
+    cpu, memory, process = (
+        [getattr(each, name) for each in found] for name in ("cpu_ms", "memory_mib", "process_mib")
+    )
+    return {
+        "cpu_s": None if None in cpu or not cpu else round(sum(cpu) / SECOND_MS, 2),
+        "memory_mib": None if None in memory or not memory else max(memory),
+        "process_mib": None if None in process or not process else max(process),
+    }
+
+
+def used_in_all(job: View, price_micro_usd_h: Callable[[str], int]) -> View:
+    """The same of an ended job as the history has it: its tries together, at the price of the GPUs of the last."""
+    nodes = job["nodes"]
+    return used(
+        {"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"], "nodes": nodes},
+        0,
+        price_micro_usd_h,
+    )
+
+
+def used(job: View, now_ms: int, price_micro_usd_h: Callable[[str], int]) -> View:
+    """Over all tries of a job as it is shown; the price is that of a GPU of a node. No cost: no price is known."""
+    tries = job.get("tries") or [job]
+    gpu_milli = round(job["gpus"] * MILLI)
+    run_ms = micro_usd = 0
+    priced = True
+    for each in tries:
+        if not each["started_ms"]:
+            continue
+        ran_ms = max(0, (each["ended_ms"] or now_ms) - each["started_ms"])
+        run_ms += ran_ms
+        price = price_micro_usd_h(each["nodes"][0]) if each["nodes"] else 0
+        priced = priced and bool(price)
+        micro_usd += price * gpu_milli * ran_ms // (MILLI * HOUR_MS)
+    return {
+        "run_s": run_ms // SECOND_MS,
+        "gpu_hours": round(gpu_milli * run_ms / (MILLI * HOUR_MS), 4),
+        "cost_usd": round(micro_usd / MICRO_USD, 4) if priced or not gpu_milli else None,
     }

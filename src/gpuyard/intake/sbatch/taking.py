@@ -1,7 +1,7 @@
 """Turns a batch script, with its environment and command line, into a job in native fields."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.engines import patterns
@@ -14,12 +14,42 @@ from gpuyard.intake.sbatch.layers import Setting, settle
 from gpuyard.intake.sbatch.reading import Reading, Values, read
 from gpuyard.intake.sbatch.shape import shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
-from gpuyard.intake.sbatch.variables import variables
 from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
 from gpuyard.model.gpu_names import mig_profile, models_called
 from gpuyard.wire.job_fields import SCRIPT_BYTES_MAX
+
+_MEMORY = {
+    "mem": "SLURM_MEM_PER_NODE",
+    "mem-per-cpu": "SLURM_MEM_PER_CPU",
+    "mem-per-gpu": "SLURM_MEM_PER_GPU",
+}
+_AS_WRITTEN = {
+    "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "partition": "SLURM_JOB_PARTITION",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE", "ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
+    "ntasks-per-core": "SLURM_NTASKS_PER_CORE", "ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus-per-task": "SLURM_GPUS_PER_TASK",
+    "gpus-per-socket": "SLURM_GPUS_PER_SOCKET", "cpus-per-gpu": "SLURM_CPUS_PER_GPU", "gpu-bind": "SLURM_GPU_BIND",
+    "hint": "SLURM_HINT", "distribution": "SLURM_DISTRIBUTION", "threads-per-core": "SLURM_THREADS_PER_CORE",
+    "dependency": "SLURM_JOB_DEPENDENCY", "export": "SLURM_EXPORT_ENV",
+}  # fmt: skip
+
+
+def variables(reading: Reading, settings: Mapping[str, Setting]) -> dict[str, str]:
+    """The variables, by the options that were given."""
+    found = {
+        variable: settings[option].value for option, variable in _AS_WRITTEN.items() if option in settings
+    }
+    if "," in found.get("SLURM_JOB_PARTITION", ""):
+        # With several partitions, Slurm sets the one where the job runs.
+        del found["SLURM_JOB_PARTITION"]
+    if reading.memory_mib:
+        found[_MEMORY[reading.memory_per]] = str(reading.memory_mib)
+    if reading.overcommit:
+        found["SLURM_OVERCOMMIT"] = "1"
+    return found
+
 
 _WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n"
 _GPU_OPTIONS = ("gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres")

@@ -1,8 +1,10 @@
 """What the caller may choose about an import, in one value that every importer takes."""
 
 from dataclasses import dataclass
+from math import gcd
 
 from gpuyard.errors import BadInput
+from gpuyard.model import Ask, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,14 @@ class Options:
         ):
             if not 1 <= value <= 10**6:
                 raise BadInput(f"{what} is {value}", hint="Give a whole number of at least 1.")
+
+
+def gang(gpus: int, gpus_per_node: int, cpu_milli: int = 0) -> Ask:
+    """The ask for `gpus` whole GPUs in all, of a source that does not say where; `cpu_milli` is for the whole job too.
+
+    A job that fits on a node stays on one. A larger one has tasks of equal size, the largest that divides both the job
+    and the node, so that 16 GPUs on 8-GPU nodes are 2 x 8 and 12 are 3 x 4.
+    """
+    per_task = gpus if gpus <= gpus_per_node else gcd(gpus, gpus_per_node)
+    tasks = gpus // per_task if per_task else 1
+    return Ask(Whole(per_task), tasks, cpu_milli=-(-cpu_milli // tasks))

@@ -9,8 +9,7 @@ from random import Random
 from gpuyard.model import JobSpec
 from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.cells import RowError, instant_ms, seconds_ms, tenant, whole
-from gpuyard.sim.traces.gangs import gang
-from gpuyard.sim.traces.options import Options
+from gpuyard.sim.traces.options import Options, gang
 from gpuyard.sim.traces.source import Source, split
 
 _TENANT = "philly"

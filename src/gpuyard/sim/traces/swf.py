@@ -13,8 +13,7 @@ from gpuyard.model import JobSpec
 from gpuyard.model.units import MILLI
 from gpuyard.sim.traces.builder import Builder
 from gpuyard.sim.traces.cells import TIME_MS_MAX, RowError, show, whole
-from gpuyard.sim.traces.gangs import gang
-from gpuyard.sim.traces.options import Options
+from gpuyard.sim.traces.options import Options, gang
 from gpuyard.sim.traces.source import Source
 
 FIELDS = 18

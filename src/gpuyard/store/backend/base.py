@@ -1,19 +1,104 @@
 """What both databases offer the rest of the store: transactions, the counter row, waking, election."""
 
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpuyard.store.backend.fair_lock import FairLock
 from gpuyard.store.backend.leader import Holder, Lease
-from gpuyard.store.backend.notifier import Notifier
 from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
+
+
+class FairLock:
+    """A lock that is handed on in the order in which threads asked.
+
+    Python's own goes to the thread that grabs it first, usually the one that has just released it: a busy stream of
+    submissions would keep the leader waiting.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._taken = False
+        self._holder = 0
+        self._gates: deque[threading.Lock] = deque()
+
+    def take(self, timeout_s: float) -> bool:
+        """Wait for the turn; false if it did not come in time."""
+        if self._holder == threading.get_ident():
+            raise RuntimeError("the store was called from inside its own transaction")
+        with self._guard:
+            gate = None
+            if self._taken:
+                gate = threading.Lock()
+                gate.acquire()
+                self._gates.append(gate)
+            self._taken = True
+        if gate is not None and not gate.acquire(timeout=timeout_s):
+            with self._guard:
+                # It may have come between the end of the wait and now; then it is ours to use.
+                if gate in self._gates:
+                    self._gates.remove(gate)
+                    return False
+        self._holder = threading.get_ident()
+        return True
+
+    def give(self) -> None:
+        """Hand the turn to the next thread, if one waits."""
+        with self._guard:
+            self._holder = 0
+            if self._gates:
+                self._gates.popleft().release()
+            else:
+                self._taken = False
+
+
+class Notifier:
+    """The highest sequence number heard of, and the threads that wait for a higher one.
+
+    A thread that appends notifies the others of its process. PostgreSQL's notifications do so for events of other
+    processes; without them, or when one was lost, the waiting thread polls.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._head = 0
+        self._closed = False
+
+    def notify(self, head: int) -> None:
+        """There are events up to `head`."""
+        with self._changed:
+            if head > self._head:
+                self._head = head
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wake every waiting thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def wait(self, after_seq: int, timeout_s: float, poll_s: float, look: Callable[[], int]) -> bool:
+        """Whether there is an event after `after_seq`, as soon as there is one, at the latest after the timeout."""
+        deadline = time.monotonic() + timeout_s
+        if self._head <= after_seq:
+            # Another process may have written.
+            self.notify(look())
+        while True:
+            with self._changed:
+                left_s = deadline - time.monotonic()
+                if self._head > after_seq or self._closed or left_s <= 0:
+                    return self._head > after_seq
+                notified = self._changed.wait(min(poll_s, left_s))
+            if not notified:
+                self.notify(look())
 
 
 class Counters(NamedTuple):

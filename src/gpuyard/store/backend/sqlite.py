@@ -4,6 +4,7 @@ What is acknowledged is on the disk: the write-ahead log is synchronised at ever
 Every write begins with `BEGIN IMMEDIATE`, so it waits for its turn at the start and never fails half-way for a lock.
 """
 
+import ctypes
 import errno
 import os
 import sqlite3
@@ -17,9 +18,38 @@ from sqlalchemy.pool import QueuePool
 
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import FileLease, Holder, Lease, file_holder
-from gpuyard.store.backend.room import allocate, part_of
 from gpuyard.store.errors import StoreError, StoreReadOnly
 from gpuyard.store.schema import COUNTERS
+
+_KEEP_SIZE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = getattr(_libc, "fallocate", None)
+
+
+def allocate(path: str, size_bytes: int, *, create: bool = False, keep_size: bool = False) -> None:
+    """Have so many bytes of a file on disk; what is there already stays as it is. Raises `OSError`.
+
+    With `keep_size` the file looks as long as before: what is appended to it finds the blocks.
+    """
+    if _fallocate is None:
+        raise OSError(0, "this system takes no blocks ahead")
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    fd = os.open(path, flags, 0o600)
+    try:
+        length = ctypes.c_longlong(size_bytes)
+        if _fallocate(fd, _KEEP_SIZE if keep_size else 0, ctypes.c_longlong(0), length):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+    finally:
+        os.close(fd)
+
+
+def part_of(path: str, part: int, most_bytes: int, least_total_bytes: int = 64 << 20) -> int:
+    """A part of the file system that a path is on, and no more than that; 0: it is too small to keep anything."""
+    found = os.statvfs(path)
+    total = found.f_frsize * found.f_blocks
+    return min(most_bytes, total // part) if total >= least_total_bytes else 0
+
 
 _READERS_MAX = 16
 _LOG_BYTES = 16_000_000

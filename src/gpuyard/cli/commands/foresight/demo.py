@@ -46,7 +46,7 @@ def demo(
     First a yard on this machine, in a folder that is gone afterwards: three teams want more than there is. Then a
     simulated week, with a table, what the second policy changed, and a report with plots.
     """
-    from gpuyard.cli.commands.foresight import caveats, comparison, report_file
+    from gpuyard.cli.commands.foresight import caveats, comparison
     from gpuyard.cli.listings.listing import show
     from gpuyard.cli.terminal.progress import busy
     from gpuyard.config.reading import loads
@@ -58,7 +58,7 @@ def demo(
         _make(keep)
         report = report or keep / REPORT_NAME
     if report is not None:
-        report_file.check(report)
+        comparison.check(report)
     if live:
         from gpuyard.cli.commands.foresight.demo_yard import show_yard
 
@@ -88,11 +88,11 @@ def demo(
 
 def _next(keep: Path | None) -> None:
     """Say what is kept, and what to do next."""
-    from gpuyard.cli.commands.foresight import report_file
+    from gpuyard.cli.commands.foresight import comparison
 
     if keep is not None:
         config = keep / "yard.yaml"
-        report_file.write(config, _configuration())
+        comparison.write(config, _configuration())
         say(f"Its configuration, to change and to simulate with your own jobs: {config.absolute()}")
     say("Next, a yard of your own: `yard up -d`, and a first job: `yard run -g 1 -- echo hello`.")
     say("Your own jobs under other policies: `yard simulate --help`.")

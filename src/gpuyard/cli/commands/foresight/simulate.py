@@ -154,7 +154,7 @@ def simulate(
       yard simulate --trace sacct.txt --gpus 64 --policy fair -o json
       yard simulate --history 30d --policy fifo --policy default
     """
-    from gpuyard.cli.commands.foresight import caveats, comparison, fleet, past, report_file
+    from gpuyard.cli.commands.foresight import caveats, comparison, fleet, past
     from gpuyard.cli.terminal.progress import Bar, busy
     from gpuyard.sim import traces
     from gpuyard.sim.study import Faults, Study, first_jobs, node_changes
@@ -165,7 +165,7 @@ def simulate(
     specs = fleet.policies(yard, policy or [])
     faults = Faults(node_mtbf, node_repair, spot_trace)
     if report is not None:
-        report_file.check(report)
+        comparison.check(report)
     with busy(f"reading {trace or 'the history'}"):
         jobs = (
             past.trace(history)

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from gpuyard.api.connecting.surroundings import environment, here
@@ -333,3 +333,22 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "signal": _signal,
 }
 """Options that are no plain value of one field."""
+
+
+def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) -> None:
+    """Take excluded nodes that the yard does not have out of jobs, and say so.
+
+    A script of another cluster excludes the bad nodes of that cluster. Nodes that a script asks for must exist.
+    """
+    if not any(job.get("slurm_commands") and job.get("not_nodes") for job in jobs):
+        return
+    from gpuyard.api.client import Client
+    from gpuyard.engines.hostnames import folded
+
+    with Client() as yard:
+        there = {node["name"] for node in yard.nodes()}
+    for job in jobs:
+        unknown = [name for name in job.get("not_nodes", ()) if name not in there]
+        if unknown and job.get("slurm_commands"):
+            job["not_nodes"] = [name for name in job["not_nodes"] if name in there]
+            warn(f"--exclude: there is no node {folded(unknown)} here, so nothing is left out for it")

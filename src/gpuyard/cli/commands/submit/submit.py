@@ -62,7 +62,7 @@ def _jobs(
 
 def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called) -> int:
     if any(fields.get("not_nodes") for fields in jobs):
-        from gpuyard.cli.commands.submit.exclusions import drop_unknown
+        from gpuyard.cli.commands.submit.jobfields import drop_unknown
         from gpuyard.cli.terminal.streams import notice
 
         drop_unknown(jobs, lambda text: notice(text, before="warning: ", style="bold yellow"))

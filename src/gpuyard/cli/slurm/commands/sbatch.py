@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.commands.submit.exclusions import drop_unknown
+from gpuyard.cli.commands.submit.jobfields import drop_unknown
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.slurm.language.getopt import Grammar, read
 from gpuyard.cli.slurm.language.stopping import Stop, error
