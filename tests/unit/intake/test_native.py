@@ -107,7 +107,7 @@ def one(text: str) -> dict[str, Any]:
     return found.job
 
 
-FROM_THE_SHELL_ALONE = {"umask"}
+FROM_THE_SHELL_ALONE = {"umask", "terminal"}
 """Fields that come from the shell in which somebody submits, and that no file says."""
 
 
