@@ -128,6 +128,34 @@ def test_a_shell_beside_a_job_is_inside_of_it_and_ends_with_it(yard: Box, tmp_pa
         assert "has ended" in done.shown.decode()
 
 
+def test_srun_and_salloc_have_terminals_and_steps_in_them_too(yard: Box) -> None:
+    with at(yard, "slurm", "srun", "--gpus=1", "--pty", *SHELL) as shell:
+        shell.until(PROMPT)
+        shell.type("tty; echo gpus=$SLURM_GPUS; exit 6\r")
+        shell.until("/dev/pts/")
+        shell.until("gpus=1")
+        assert 6 == shell.code()
+    with at(yard, "slurm", "salloc", "--gpus=2", *SHELL) as shell:
+        shell.until(PROMPT)
+        shell.type("srun -n1 --pty bash --norc --noprofile\r")
+        shell.until(PROMPT)
+        shell.type("tty; echo step=$SLURM_STEP_ID\r")
+        shell.until("/dev/pts/")
+        shell.until("step=0")
+        shell.type("sleep 100\r")
+        time.sleep(0.3)
+        shell.type("\x03")
+        shell.until("^C")
+        shell.type("exit 0\r")
+        shell.until(PROMPT)
+        shell.type("exit 0\r")
+        shell.until("salloc: Relinquishing job allocation")
+        assert 0 == shell.code()
+    done = yard("slurm", "srun", "--pty", "true")
+    assert (1, "srun: error: --pty wants a terminal") == (done.code, done.err[:35])
+    assert 2 == yard("slurm", "salloc", "--gpus=1").code
+
+
 def test_what_cannot_be_is_said(yard: Box) -> None:
     job = yard.submit("-g", 0, "--", "sleep", 600)
     yard.wait(job, "RUNNING")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuyard.api.client import Client
 from gpuyard.cli.commands.jobs.waiting import copied
+from gpuyard.cli.slurm.language.stopping import error
 from gpuyard.cli.terminal.shown import shown
 
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
@@ -35,6 +36,48 @@ def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
         yard.cancel(job["id"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
+
+
+def here() -> bool:
+    """Whether this is a terminal, for what is typed and for what is shown."""
+    return os.isatty(0) and os.isatty(1)
+
+
+def need_terminal(program: str) -> None:
+    """Raise if it is none."""
+    if not here():
+        raise error(program, "--pty wants a terminal, and this is none: input or output is a file or a pipe")
+
+
+def at_terminal(fields: dict[str, Any]) -> dict[str, Any]:
+    """A request for a job that runs once, at a terminal, with room for what it starts there."""
+    env = {"TERM": os.environ.get("TERM", "dumb"), **fields.get("env", {})}
+    kept = {name: value for name, value in fields.items() if name not in ("stdout", "stderr", "open_mode")}
+    return kept | {"terminal": True, "batch": True, "slurm_commands": True, "env": env}
+
+
+def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
+    """Be at a job's terminal until it ends; gives the exit code. An interrupt while it waits cancels it."""
+    from gpuyard.cli.commands.jobs.waiting import Waiting
+    from gpuyard.cli.terminal.attached import Attached, NotThere
+
+    try:
+        with Waiting(f"{program}: ", quiet=quiet) as line:
+            session = Attached(yard, job["id"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
+            session.run()
+    except (KeyboardInterrupt, NotThere) as why:
+        yard.cancel(job["id"])
+        if isinstance(why, NotThere):
+            raise error(program, f"{why.message}; it is cancelled") from None
+        print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
+        return 130
+    if session.detached:
+        print(
+            f"{program}: detached from job {job['label']}, which goes on; yard attach {job['label']} comes back",
+            file=sys.stderr,
+        )
+        return 0
+    return _code(program, session.end)
 
 
 def _code(program: str, end: Any) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.slurm.commands.following import heed_signals, watched
+from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, here, watched
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.commands.sbatch import request_of, submitted, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
@@ -34,9 +34,10 @@ _NOT_SALLOCS = frozenset(
 _OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
 GRAMMAR = Grammar("salloc", SBATCH.besides(_OWN, _NOT_SALLOCS), anywhere=False)
 HELP = """\
-Usage: salloc [OPTIONS(0)...] command(0) [args(0)...]
+Usage: salloc [OPTIONS(0)...] [command(0) [args(0)...]]
 Waits for what the options ask for, runs the command once with it, shows what the command writes, and ends with its exit
-code. The command runs on the first node of the allocation; srun in it reaches all of them."""
+code; without a command it is a shell. It runs on the first node of the allocation, on a terminal if this is one; srun
+in it reaches all nodes. Enter ~ . detaches from it."""
 _NOT_SERVED = 2
 
 
@@ -52,10 +53,11 @@ def run(words: Sequence[str]) -> int:
             "--no-shell is not served: an allocation ends with its command\nuse: sbatch",
             _NOT_SERVED,
         )
-    if not given.rest:
+    pty = here()
+    if not given.rest and not pty:
         raise error(
             "salloc",
-            "a shell on a terminal is not served: name the command that is to run, as in\n"
+            "a shell needs a terminal, and this is none: name the command that is to run, as in\n"
             "salloc -N1 --gpus=1 COMMAND",
             _NOT_SERVED,
         )
@@ -72,7 +74,7 @@ def run(words: Sequence[str]) -> int:
             raise error("salloc", f"Failed to allocate resources: {why}") from None
         if not quiet:
             print(f"salloc: Pending job allocation {job['id']}", file=sys.stderr, flush=True)
-        code = watched("salloc", yard, job, quiet=quiet)
+        code = (attached if pty else watched)("salloc", yard, job, quiet=quiet)
     if not quiet:
         print(f"salloc: Relinquishing job allocation {job['id']}", file=sys.stderr)
     return code
@@ -89,9 +91,9 @@ def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
         raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
     for name in ("script", "stdout"):
         fields.pop(name, None)
-    fields["command"] = list(given.rest)
+    fields["command"] = list(given.rest) or [os.environ.get("SHELL") or "/bin/sh"]
     if not given.has("job-name"):
         from gpuyard.intake.names import job_name
 
-        fields["name"] = job_name(os.path.basename(given.rest[0]))
-    return taken, fields
+        fields["name"] = job_name(os.path.basename(given.rest[0])) if given.rest else "interactive"
+    return taken, at_terminal(fields) if here() else fields

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.slurm.commands.following import heed_signals, watched
+from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, need_terminal, watched
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.commands.sbatch import submitted, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
@@ -31,9 +31,9 @@ GRAMMAR = Grammar("srun", SBATCH.besides(_OWN, _NOT_SRUNS), anywhere=False, code
 HELP = """\
 Usage: srun [OPTIONS(0)...] executable(0) [args(0)...]
 Runs a command on the yard, shows what it writes as it comes, and ends with its exit code. With -n N it runs N times at
-once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines."""
+once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines. With --pty
+the command has a terminal: srun --gpus=1 --pty bash. Enter ~ . detaches from it."""
 _REFUSED = {
-    "pty": "there are no terminals on a yard",
     "no-allocate": "every command needs an allocation",
     "jobid": "a command cannot be put into another job",
     "het-group": "there are no heterogeneous jobs",
@@ -41,7 +41,7 @@ _REFUSED = {
 _SILENT = frozenset(
     {
         "label", "unbuffered", "kill-on-bad-exit", "disable-status", "exact", "overlap", "cpu-bind", "mpi", "wait",
-        "preserve-env", "threads", "msg-timeout", "quit-on-interrupt", "whole", "slurmd-debug",
+        "preserve-env", "pty", "threads", "msg-timeout", "quit-on-interrupt", "whole", "slurmd-debug",
     }
 )  # fmt: skip
 """Options for how to start and watch; they ask for no resources."""
@@ -73,6 +73,8 @@ def run(words: Sequence[str]) -> int:
 def _allocated(given: Read) -> int:
     """Outside a job: submit, watch, end as it ends."""
     _warn(given)
+    if given.has("pty"):
+        need_terminal("srun")
     taken, fields = _asked(given)
     for warning in taken.warnings:
         print(f"srun: warning: {warning.text}", file=sys.stderr)
@@ -83,7 +85,8 @@ def _allocated(given: Read) -> int:
         except (BadInput, Refused) as refusal:
             why = "\n".join([refusal.message, *refusal.hint.splitlines()])
             raise error("srun", f"Unable to allocate resources: {why}") from None
-        return watched("srun", yard, job, quiet=given.has("quiet"))
+        show = attached if given.has("pty") else watched
+        return show("srun", yard, job, quiet=given.has("quiet"))
 
 
 def _warn(given: Read) -> None:
@@ -123,6 +126,8 @@ def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
     if not given.has("output"):
         fields.pop("stdout", None)
     fields["env"] = gang.environment(environment())
+    if given.has("pty"):
+        fields = at_terminal(fields)
     return taken, fields
 
 

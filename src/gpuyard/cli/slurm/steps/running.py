@@ -51,6 +51,8 @@ class Manner:
     """When the step is ended; 0: with the job."""
     folder: str = ""
     label: bool = False
+    pty: bool = False
+    """Whether the first task has this very terminal, and the others have no input."""
     append: bool = False
     kill_on_bad_exit: bool = False
     wait_s: int = 0
@@ -123,7 +125,8 @@ class Tasks:
 
     def _start(self, plan: TaskPlan, files: Files) -> tuple[int, list[tuple[int, int]]]:
         """Fork one task; gives its rank, and the descriptors to copy between."""
-        stdin = self._input(files.stdin)
+        at_terminal = self._manner.pty and plan.rank == 0
+        stdin = self._input(os.devnull if self._manner.pty and not at_terminal else files.stdin)
         stdout, out_source = self._output(files.stdout, 1)
         stderr, err_source = self._output(files.stderr, 2)
         above = os.getpid()
@@ -134,7 +137,7 @@ class Tasks:
         before = signals.pthread_sigmask(signals.SIG_BLOCK, _FORWARDED)
         pid = os.fork()
         if pid == 0:
-            _become(plan, self._manner, (stdin, stdout, stderr), above, mouth)
+            _become(plan, self._manner, (stdin, stdout, stderr), above, mouth, own=not at_terminal)
         os.close(mouth)
         os.read(ears, 1)
         os.close(ears)
@@ -147,7 +150,7 @@ class Tasks:
     def _input(self, path: str | None) -> int:
         if path is not None:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        if len(self._plans) == 1 or _is_null(0):
+        if len(self._plans) == 1 or self._manner.pty or _is_null(0):
             return 0
         # The input goes to all tasks.
         source, target = os.pipe2(os.O_CLOEXEC)
@@ -213,11 +216,17 @@ def _become(
     fds: tuple[int, int, int],
     above: int,
     mouth: int,
+    *,
+    own: bool,
 ) -> NoReturn:
-    """The child: become the task. It dies with `srun`, so that what the step held is free when `srun` is gone."""
+    """The child: become the task, in a session of its `own` or at this terminal.
+
+    It dies with `srun`, so that what the step held is free when `srun` is gone.
+    """
     code, argv = 1, list(manner.argvs[plan.rank])
     try:
-        os.setsid()
+        if own:
+            os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signals.SIGKILL), 0, 0, 0)
         if os.getppid() != above:
             os._exit(code)

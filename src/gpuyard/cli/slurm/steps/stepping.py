@@ -24,7 +24,7 @@ _SERVED = frozenset(
         "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-gpu", "gpu-bind", "mem", "mem-per-cpu",
         "mem-per-gpu", "exact", "exclusive", "overlap", "whole", "overcommit", "immediate", "distribution",
         "label", "unbuffered", "output", "error", "input", "open-mode", "chdir", "kill-on-bad-exit", "wait",
-        "jobid", "mpi", "export", "time", "multi-prog", "cpus-per-gpu",
+        "jobid", "pty", "mpi", "export", "time", "multi-prog", "cpus-per-gpu",
     }
 )  # fmt: skip
 _ASKS_NOTHING = frozenset(
@@ -132,6 +132,7 @@ def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes:
         limit_s=60 * _minutes(read),
         folder=read.last("chdir"),
         label=read.has("label"),
+        pty=read.has("pty"),
         append=read.last("open-mode").lower().startswith("a"),
         kill_on_bad_exit=read.has("kill-on-bad-exit") and read.last("kill-on-bad-exit") != "0",
         wait_s=int(read.last("wait")) if read.last("wait").isdecimal() else 0,

@@ -10,7 +10,7 @@ import pwd
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
@@ -228,26 +228,8 @@ def _become(
     try:
         # The gate opens or closes for all; a write end kept here would hold it half open.
         os.close(gate[1])
-        os.setsid()
-        _die_with(supervisor)
-        if group is not None:
-            doing = f"join {group.path}"
-            group.join()
-        doing = "join its groups of cgroup v1"
-        v1.join(plan.get("v1") or {})
-        limits.apply()
-        if plan.get("cpus"):
-            limits.keep_to(plan["cpus"])
-        doing = f"become user {plan['user'] or plan['uid']}"
-        if plan["drop"]:
-            _become_user(plan)
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        # A change of user takes this wish back.
-        _die_with(supervisor)
-        # A plan that an older yard wrote says nothing of it.
-        os.umask(plan.get("umask", 0o022))
-        doing = f"enter folder {plan['cwd']}"
-        os.chdir(plan["cwd"])
+        for doing in _entering(plan, group, supervisor):  # noqa: B007 (it is in the message where a step fails)
+            pass
         doing = "open standard input and output"
         _connect(plan, output)
         dispositions.reset()
@@ -269,6 +251,30 @@ def _become(
         _say(mouth, code, f"cannot {doing}: {error!r}")
     finally:
         os._exit(code)
+
+
+def _entering(plan: dict[str, Any], group: Group | None, above: int) -> Iterator[str]:
+    """Become a process of the job, for as long as the process above lives; tells what comes next, step by step."""
+    os.setsid()
+    _die_with(above)
+    if group is not None:
+        yield f"join {group.path}"
+        group.join()
+    yield "join its groups of cgroup v1"
+    v1.join(plan.get("v1") or {})
+    limits.apply()
+    if plan.get("cpus"):
+        limits.keep_to(plan["cpus"])
+    yield f"become user {plan['user'] or plan['uid']}"
+    if plan["drop"]:
+        _become_user(plan)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    # A change of user takes this wish back.
+    _die_with(above)
+    # A plan that an older yard wrote says nothing of it.
+    os.umask(plan.get("umask", 0o022))
+    yield f"enter folder {plan['cwd']}"
+    os.chdir(plan["cwd"])
 
 
 def _moment(plan: dict[str, Any]) -> dict[str, str]:
@@ -309,20 +315,8 @@ def fork_beside(
         return pid
     doing = "start"
     try:
-        os.setsid()
-        _die_with(above)
-        if group is not None and not inside:
-            doing = f"join {group.path}"
-            group.join()
-        limits.apply()
-        doing = f"become user {plan['user'] or plan['uid']}"
-        if plan["drop"]:
-            _become_user(plan)
-        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        _die_with(above)
-        os.umask(plan.get("umask", 0o022))
-        doing = f"enter folder {plan['cwd']}"
-        os.chdir(plan["cwd"])
+        for doing in _entering(plan, None if inside else group, above):  # noqa: B007 (as for a task)
+            pass
         dispositions.reset()
         dispositions.unblock()
         doing = "run it"
