@@ -1,8 +1,10 @@
 """The local engine and jobs whose file system does not answer: they hold up nobody, and can be stopped."""
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,6 +12,7 @@ from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
 from rigs.hung import hung_mount
+from rigs.others import OTHER, needs_root
 
 
 @pytest.fixture
@@ -61,6 +64,24 @@ def test_a_job_that_hangs_before_its_program_runs_heeds_its_limit(
         rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, tasks=2, limit_ms=400, grace_ms=100)])
         assert Outcome.TIMEOUT is ended(rig, "y-1-1").outcome
     assert 0 == rig.alive("y-1-1")
+
+
+@needs_root
+@pytest.mark.parametrize("where", ["cwd", "stdout"])
+def test_a_job_of_another_user_that_hangs_on_its_way_into_its_fence_heeds_its_limit(where: str) -> None:
+    """Of the machine's /tmp a job sees its own folder and outputs: somebody has to look for them there first."""
+    with TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        rig, gone = LocalRig(Path(top)), Path(top, "gone")
+        gone.mkdir()
+        with hung_mount(gone, taken=False):
+            place = {"cwd": str(gone)} if where == "cwd" else {"stdout": f"{gone}/out"}
+            rig.keys.add("y-1-1")
+            recipe = Recipe(argv=("true",), uid=OTHER, gid=OTHER, user=str(OTHER), **place)  # type: ignore[arg-type]
+            rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, limit_ms=400, grace_ms=100)])
+            assert Outcome.TIMEOUT is ended(rig, "y-1-1").outcome
+        assert 0 == rig.alive("y-1-1")
+        rig.close()
 
 
 def test_a_job_that_hangs_before_its_program_runs_can_be_cancelled(rig: LocalRig, gone: Path) -> None:

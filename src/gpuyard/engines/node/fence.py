@@ -65,6 +65,15 @@ def enter(fence: Fence, as_user: AsUser) -> None:
         mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2")
 
 
+def follow(pid: int) -> None:
+    """Enter the fence that another process is in. The caller is in no folder of it then."""
+    fd = os.open("/proc/{}/ns/mnt".format(pid), os.O_RDONLY)
+    try:
+        _checked(_libc.setns(fd, _CLONE_NEWNS), "the view of another process")
+    finally:
+        os.close(fd)
+
+
 def hidden_gpus(own: Iterable[str]) -> List[str]:
     """Names in /dev of the GPUs that are not these."""
     return sorted([name for name in os.listdir(DEV) if _GPU.fullmatch(name) and name not in own])

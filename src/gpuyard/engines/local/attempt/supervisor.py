@@ -186,10 +186,12 @@ class Supervisor:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
                 self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
-        try:
-            enter_fence(plan)
-        except OSError as error:
-            self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {error}"
+        failure = enter_fence(plan, self.tasks, self._heed)
+        if self._told():
+            self._kill()
+            return None
+        if failure is not None:
+            self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {failure.why}"
             return None
         failure = self._launch()
         if failure is not None:

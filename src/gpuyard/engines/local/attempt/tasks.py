@@ -76,8 +76,12 @@ class Failure(NamedTuple):
     why: str
 
 
-def enter_fence(plan: dict[str, Any]) -> None:
-    """See what the job is to see of this machine, from now on; raises OSError where that cannot be had."""
+def enter_fence(plan: dict[str, Any], tasks: list[Task], heed: Callable[[], None]) -> Failure | None:
+    """See what the job is to see of this machine, from now on; else why that cannot be had.
+
+    Files of the job's user may lie where no file system answers. So another process goes first, which is one of `tasks`
+    until it is there, and `heed` is called now and then: it may kill it.
+    """
     # A plan of an older yard has none. A yard of an ordinary user has no right to show others' names.
     wanted = dict(plan.get("fence") or {})
     if not wanted.get("view", True):
@@ -85,8 +89,54 @@ def enter_fence(plan: dict[str, Any]) -> None:
     if plan.get("names") and os.geteuid() == 0:
         room.write_names(plan, _NAMES)
         wanted["names"] = os.path.abspath(room.NAMES)
-    if wanted:
+    if not wanted:
+        return None
+    if wanted.get("keep") or wanted.get("touch"):
+        return _follow(plan, wanted, tasks, heed)
+    try:
         fence.enter(wanted, lambda what, path: _as_user(plan, what, path))
+    except OSError as error:
+        return Failure(EXIT_NOT_RUN, f"{error}")
+    return None
+
+
+def _follow(
+    plan: dict[str, Any], wanted: dict[str, Any], tasks: list[Task], heed: Callable[[], None]
+) -> Failure | None:
+    """Let a scout enter the fence, and follow it there."""
+    ears, mouth = os.pipe()
+    stay, leave = os.pipe()
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(leave)
+            os.setsid()
+            _die_with(supervisor)
+            fence.enter(wanted, lambda what, path: _as_user(plan, what, path))
+            os.write(mouth, _READY)
+            os.read(stay, 1)
+        except BaseException as error:  # a child must never go on as a second supervisor
+            _say(mouth, EXIT_NOT_RUN, f"{error}")
+        finally:
+            os._exit(0)
+    os.close(mouth)
+    os.close(stay)
+    scout = Task(pid, ears)
+    tasks.append(scout)
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    try:
+        failure = _heard(scout, heed, whole=False)
+        if failure is None:
+            fence.follow(pid)
+            os.fchdir(here)
+    except OSError as error:
+        failure = Failure(EXIT_NOT_RUN, f"{error}")
+    finally:
+        tasks.remove(scout)
+        for fd in (ears, leave, here):
+            os.close(fd)
+    return failure
 
 
 def _as_user(plan: dict[str, Any], what: Callable[[str], Any], path: str) -> Any:
