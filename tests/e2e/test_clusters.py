@@ -1,10 +1,12 @@
-"""This machine and a Slurm cluster in one yard: one queue, one set of quotas, and a Slurm that dies in the middle."""
+"""This machine and a Slurm cluster in one yard, and a second Slurm beside them that it only observes: one queue, one
+set of quotas, and a Slurm, then a yard, that dies in the middle."""
 
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -13,66 +15,207 @@ from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
 
-JOBS = int(os.environ.get("GPUYARD_CLUSTER_JOBS", "60"))
-GONE_S = float(os.environ.get("GPUYARD_CLUSTER_GONE_S", "40"))
-HERE = """  here: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}
-"""
-TEAMS = """tenants:
-  research: {weight: 2, guarantee: 16}
-  product: {weight: 1, limit: 40}
-  interns: {weight: 1}
+TENANTS = ("research", "product", "interns")
+LIMIT = 12
+CLUSTERS = """  here: {{gpus: 8 x H100, emulate: true, allow_root: true}}
+  old:
+    engine: slurm
+    slurm: {{mode: observe, conf: {conf}, gpu_types: {{a100: A100-80GB}}}}
+tenants:
+  research: {{weight: 2, guarantee: 16}}
+  product: {{weight: 1, limit: {limit}}}
+  interns: {{weight: 1}}
+  probes: {{weight: 1}}
+classes:
+  batch: {{priority: 0, preemptible: false}}
+  urgent: {{priority: 100, preemptible: false}}
 """
 
 
 @pytest.fixture
-def yard(slurm_of_eight: SlurmCluster, tmp_path: Path) -> Iterator[SlurmYard]:
-    made = SlurmYard(tmp_path, slurm_of_eight, policy=HERE + TEAMS)
+def old() -> Iterator[SlurmCluster]:
+    """A Slurm that schedules itself. Its nodes have the names of the other's."""
+    with SlurmCluster(nodes=1, gpus=4, rest=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def yard(slurm_of_eight: SlurmCluster, old: SlurmCluster, tmp_path: Path) -> Iterator[SlurmYard]:
+    policy = CLUSTERS.format(conf=old.folder / "slurm.conf", limit=LIMIT)
+    made = SlurmYard(tmp_path, slurm_of_eight, policy=policy)
     made.box.up()
-    made.until_nodes(len(slurm_of_eight.layout.nodes) + 1)
+    made.until_nodes(len(slurm_of_eight.layout.nodes) + 2)
     yield made
     made.close()
     made.heal()
 
 
+class Queue:
+    """Jobs of three tenants, each of which writes down when it began, where, with how many GPUs, and when it ended."""
+
+    def __init__(self, yard: SlurmYard) -> None:
+        self.yard = yard
+        self.gpus: dict[str, int] = {}
+
+    def submit(self, jobs: int) -> None:
+        with self.yard.box.client() as client:
+            for _ in range(jobs):
+                number = len(self.gpus)
+                name, gpus, tenant = f"j{number}", 1 + number % 4, TENANTS[number % 3]
+                self.gpus[name] = gpus
+                path = self.yard.effects / name
+                text = (
+                    f"echo start $(date +%s%N) $SLURM_CLUSTER_NAME >>{path}; sleep {1 + number % 3}; "
+                    f"echo end $(date +%s%N) >>{path}"
+                )
+                client.submit(command=["/bin/sh", "-c", text], name=name, gpus=gpus, tenant=tenant)
+
+    def lines(self, name: str) -> list[list[str]]:
+        return [line.split() for line in self.yard.written(name)]
+
+    def begun(self) -> int:
+        return sum(1 for name in self.gpus if self.yard.written(name))
+
+    def runs(self) -> dict[str, list[str]]:
+        """What each job did, as they say themselves."""
+        return {name: [line[0] for line in self.lines(name)] for name in self.gpus}
+
+    def clusters(self) -> set[str]:
+        return {line[2] for name in self.gpus for line in self.lines(name) if line[0] == "start"}
+
+    def most_gpus(self, tenant: str) -> int:
+        """The GPUs that a tenant had at a time, over all clusters."""
+        changes = []
+        for number, (name, gpus) in enumerate(self.gpus.items()):
+            if TENANTS[number % 3] == tenant:
+                changes += [
+                    (int(line[1]), gpus if line[0] == "start" else -gpus) for line in self.lines(name)
+                ]
+        most = held = 0
+        for _at, change in sorted(changes):
+            held += change
+            most = max(most, held)
+        return most
+
+
 def start_s(yard: SlurmYard, name: str) -> float:
-    """How long a job that may only run on this machine takes from its submission to its first line."""
+    """How long a job that may only run on this machine, and needs no GPU there, takes to its first line."""
+    wanted = {"gpus": 0, "clusters": ["here"], "tenant": "probes", "class": "urgent", "name": name}
     began_s = time.monotonic()
     with yard.box.client() as client:
-        client.submit(command=yard.script(name), name=name, gpus=1, clusters=["here"], tenant="research")
-    until(lambda: bool(yard.written(name)), 30)
+        job = client.submit(command=yard.script(name), **wanted)
+        while not yard.written(name):
+            assert time.monotonic() - began_s < 30, client.why(job["id"])
+            time.sleep(0.02)
     return time.monotonic() - began_s
 
 
-def test_slurm_dies_and_comes_back_and_every_job_runs_once(yard: SlurmYard) -> None:
-    cluster, tenants = yard.cluster, ("research", "product", "interns")
-    before_s = sorted([start_s(yard, f"before{i}") for i in range(5)])
-    with yard.box.client() as client:
-        for i in range(JOBS):
-            where = f"echo $SLURM_CLUSTER_NAME >>{yard.effects.parent}/where; sleep {1 + i % 3}"
-            client.submit(
-                command=yard.script(f"j{i}", where), name=f"j{i}", gpus=1 + i % 4, tenant=tenants[i % 3]
-            )
-    until(lambda: len(list(yard.effects.iterdir())) > JOBS // 3, 120)
+def starts_s(yard: SlurmYard, name: str, holds: Callable[[int], bool]) -> list[float]:
+    """Starts on this machine, one after the other, as long as that holds."""
+    found: list[float] = []
+    while holds(len(found)):
+        found.append(start_s(yard, f"{name}{len(found)}"))
+        time.sleep(0.5)
+    return found
+
+
+def kill_all(yard: SlurmYard, old: SlurmCluster, jobs: int, gone_s: float) -> None:
+    """One queue; slurmctld dies and stays away, then the yard dies. Every job runs once."""
+    cluster, queue = yard.cluster, Queue(yard)
+    theirs = [old.submit(f"#!/bin/sh\nsleep {2 + i % 3}\n", "--gres=gpu:2") for i in range(8)]
+    queue.submit(jobs)
+    until(lambda: queue.begun() > jobs // 8, 300)
+    before_s = starts_s(yard, "before", lambda count: count < 9)
+    until(lambda: queue.begun() > jobs // 4, 300)
     os.kill(cluster.pid("slurmctld"), signal.SIGKILL)
     cluster.end("slurmctld")
-    gone_s = time.monotonic()
-    while_s = []
-    while time.monotonic() - gone_s < GONE_S:
-        while_s.append(start_s(yard, f"while{len(while_s)}"))
-        time.sleep(2)
+    since_s = time.monotonic()
+    while_s = starts_s(yard, "while", lambda _count: time.monotonic() - since_s < gone_s)
     with yard.box.client() as client:
         told = {node["cluster"]: node["why"] for node in client.nodes()}
     cluster.start("slurmctld")
-    until(lambda: not yard.waiting(), 300)
-    names = {f"j{i}" for i in range(JOBS)} | {f"before{i}" for i in range(5)}
-    names |= {f"while{i}" for i in range(len(while_s))}
-    print(
-        f"starts here: median {before_s[2]:.2f} s before, {sorted(while_s)[len(while_s) // 2]:.2f} s meanwhile"
-    )
+    queue.submit(jobs // 4)
+    until(lambda: queue.begun() > jobs, 600)
+    os.kill(int(yard.box.note()["pid"]), signal.SIGKILL)
+    yard.box.up()
+    until(lambda: not yard.waiting(), 600)
+    print(f"starts here: median {median(before_s):.2f} s before, {median(while_s):.2f} s while Slurm is away")
 
-    assert dict.fromkeys(names, 1) == dict(yard.ends())
-    assert {} == {name: state for name, state in yard.history().items() if state != "COMPLETED"}
+    assert {name: ["start", "end"] for name in queue.gpus} == queue.runs()
     # Slurm calls itself something else than yard.yaml does.
-    assert {"here", "yardrig"} == set((yard.effects.parent / "where").read_text().split())
-    assert {"here": "", "hpc": "cluster hpc does not answer"} == told
-    assert sorted(while_s)[len(while_s) // 2] < 2 * before_s[2] + 0.5
+    assert {"here", "yardrig"} == queue.clusters()
+    assert {"here": "", "hpc": "cluster hpc does not answer", "old": ""} == told
+    assert LIMIT >= queue.most_gpus("product")
+    assert 1.1 * median(before_s) + 0.3 >= median(while_s)
+    check_observed(yard, old, theirs)
+
+
+def check_observed(yard: SlurmYard, old: SlurmCluster, theirs: list[int]) -> None:
+    """The jobs of the other Slurm are in the history once, with its own times, and counted for no tenant."""
+    done = old.command(
+        "env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-o", "JobID,State,Submit,Start,End"
+    )
+    true = {f"old:{job_id}": [state, *map(int, times)] for job_id, state, *times in rows(done)}
+    shown: dict[str, list[object]] = {}
+    found, cursor = 0, None
+    with yard.box.client() as client:
+        while found == 0 or cursor is not None:
+            page = client.history(limit=1000, cursor=cursor)
+            found, cursor = found + len(page.jobs), page.next_cursor
+            for job in [job for job in page.jobs if job["clusters"] == ["old"]]:
+                assert job["label"] not in shown
+                times = (job["submitted_ms"], job["started_ms"], job["ended_ms"])
+                shown[job["label"]] = [job["state"], *[(each or 0) // 1000 for each in times]]
+        tenants = {row["path"] for row in client.share()["tenants"]}
+    assert {f"old:{job_id}" for job_id in theirs} == true.keys()
+    assert true == shown
+    # Slurm's root has no place in the tree, unless its jobs count.
+    assert "root" not in tenants
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split("|") for line in text.splitlines()]
+
+
+def test_an_observed_cluster_beside_driven_ones(yard: SlurmYard, old: SlurmCluster) -> None:
+    """Its queue is shown with its own reasons, and nothing can be asked of it here."""
+    runs, waits = [old.submit("#!/bin/sh\nsleep 60\n", "--gres=gpu:4") for _ in range(2)]
+    box = yard.box
+    until(lambda: f"old:{waits}" in box("queue", "--cluster", "old").out, 60)
+    # The yard's own jobs have the ids that they would have without it.
+    own = box.submit("-g", 1, "--tenant", "interns", "--", "true")
+    box.wait(own, "COMPLETED")
+    why = box("why", f"old:{waits}").out
+    queue = box("queue", "--cluster", "old").out
+    nodes = box("nodes", "--cluster", "old", "-o", "json").out
+    cancelled = box("cancel", f"old:{runs}")
+    named = box("submit", "-g", 1, "--tenant", "interns", "--cluster", "old", "--", "true")
+    drained = box("drain", "old:n1")
+    logs = box("logs", f"old:{runs}")
+    shown = box("show", f"old:{runs}").out
+    eta = box("eta", f"old:{waits}").out
+
+    assert 1 == own
+    assert "Slurm says: Resources" in why or "Slurm says: Priority" in why
+    assert f"old:{runs}" in queue
+    assert str(own) not in queue.split()
+    assert '"cluster": "old"' in nodes
+    assert '"cluster": "here"' not in nodes
+    for refused in (cancelled, named, drained, logs):
+        assert 0 != refused.code
+        assert "cluster 'old' is observed: Slurm decides there" in refused.err
+    assert f"Use scancel {runs}" in cancelled.err
+    assert "RUNNING" in shown
+    assert "schedules itself" in eta
+    assert "RUNNING" in old.command("squeue", "-h", "-o", "%T", "-j", str(runs))
+    old.command("scancel", str(runs), str(waits))
+    until(lambda: "CANCELLED" in box("show", f"old:{runs}").out, 60)
+
+
+def test_slurm_then_the_yard_dies_and_every_job_runs_once(yard: SlurmYard, old: SlurmCluster) -> None:
+    kill_all(yard, old, jobs=200, gone_s=40)
+
+
+@pytest.mark.soak
+def test_slurm_is_gone_for_two_minutes(yard: SlurmYard, old: SlurmCluster) -> None:
+    kill_all(yard, old, jobs=600, gone_s=120)

@@ -195,6 +195,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["qos"] = dict(file.qos)
     if file.retention is not None:
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
+    if observed := fleet.observed(file):
+        given["observed"] = observed
     if file.fairness is not None:
         fairness = file.fairness.given()
         named = {"half_life": "half_life_ms", "period": "period_ms", "share_weights": "share_weights"}

@@ -231,6 +231,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         "attempts_per_node": str(settings.attempts_per_node or _NO_LIMIT),
         "waiting_per_user": str(settings.waiting_per_user or _NO_LIMIT),
         "mps_users": settings.mps_users,
+        **{f"count_quotas {name}": _yes(counts) for name, counts in settings.observed.items()},
         **{
             f"retention {kind}": kept_text(getattr(settings.retention, f"{kind}_ms"))
             for kind in ("environments", "scripts", "logs", "folders")

@@ -9,7 +9,7 @@ from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm_cluster import build_slurm, check_slurm
-from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine
+from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
@@ -190,6 +190,14 @@ def is_one_machine(file: YardFile) -> bool:
     return (
         len(clusters) == 1 and _engine(clusters[0]) == Engine.LOCAL and (not clusters[0].pools or nodes == 1)
     )
+
+
+def observed(file: YardFile) -> dict[str, bool]:
+    """Clusters that are observed beside others, and whether their jobs count against quotas."""
+    if len(file.clusters) == 1:
+        return {}
+    watched = Mode.OBSERVE.value
+    return {name: bool(each.count_quotas) for name, each in file.clusters.items() if each.mode == watched}
 
 
 def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]:

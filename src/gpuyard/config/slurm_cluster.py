@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from gpuyard.config.fields import Entry, Name, OrNothing, PositiveMs, Word, choice, key, required
+from gpuyard.config.fields import Boolean, Entry, Name, OrNothing, PositiveMs, Word, choice, key, required
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.config.values import PYTHON, Mode, Rest, SlurmCluster
@@ -54,6 +54,10 @@ class SlurmKeys(Entry):
         "Slurm only, observed: tenants by the accounts and users that Slurm has for them. Left out: by their names.",
         example={"jane@uni.edu": "jane-uni.edu"},
     )
+    count_quotas: Boolean | None = key(
+        "Slurm only, observed beside other clusters: its jobs count against quotas, budgets and shares of tenants.",
+        default=False,
+    )
     conf: Word | None = key(
         "Slurm only: its slurm.conf. Left out: where Slurm looks by itself.", example="/etc/slurm/slurm.conf"
     )
@@ -72,6 +76,9 @@ def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, f
             findings.at((*path, name), text)
         return
     drives = (entry.mode or Mode.DRIVE.value) == Mode.DRIVE.value
+    if drives and entry.count_quotas:
+        text = f"{described((*path, 'count_quotas'))} is for `mode: observe`; the jobs of a driven cluster always count"
+        findings.at((*path, "count_quotas"), f"{text}; remove it")
     if drives and entry.shared_folder is None and not simulated:
         text = f"{described(path)} has no 'shared_folder'; add 'shared_folder: /shared/gpuyard', which all nodes see"
         findings.at_key(path, f"{text}; or 'mode: observe'; or 'pools' to simulate it")
@@ -90,7 +97,7 @@ def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, f
 
 def _given(entry: SlurmKeys) -> list[str]:
     """Keys with a value other than the default."""
-    defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": PYTHON}
+    defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": PYTHON, "count_quotas": False}
     return [name for name in SlurmKeys.model_fields if getattr(entry, name) not in (None, defaults.get(name))]
 
 
@@ -108,6 +115,7 @@ def build_slurm(entry: SlurmKeys, simulated: bool) -> SlurmCluster | None:
         handoff_ms=entry.handoff or HANDOFF_MS,
         gpu_types=dict(entry.gpu_types or {}),
         names=dict(entry.names or {}),
+        count_quotas=bool(entry.count_quotas),
         conf=entry.conf or "",
         programs=entry.programs or "",
         python=entry.python or PYTHON,

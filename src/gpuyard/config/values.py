@@ -71,6 +71,8 @@ class SlurmCluster:
     """GPU models by Slurm's types."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Tenants by Slurm's accounts and users, where their names differ."""
+    count_quotas: bool = False
+    """Whether its jobs count against quotas while it is observed beside other clusters."""
     conf: str = ""
     programs: str = ""
     python: str = PYTHON

@@ -118,7 +118,7 @@ class Fleet:
     @property
     def allow_root(self) -> bool:
         """Whether root's own jobs run as root, whichever cluster they come to."""
-        return all([cluster.allow_root for cluster in self.clusters])
+        return all([cluster.allow_root for cluster in self.clusters if not cluster.observed])
 
     def price_micro_usd_h(self, model: str) -> int:
         """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
@@ -200,12 +200,6 @@ def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
         raise BadInput(
             f"--emulate is for this machine, and cluster {quoted(clusters[0].name)} has engine {engine}",
             "Leave it out: GPUs are those that Slurm has." if engine == "slurm" else "Leave it out.",
-        )
-    looks = [cluster.name for cluster in clusters if cluster.observed]
-    if looks and len(clusters) > 1:
-        raise BadInput(
-            f"cluster {quoted(looks[0])} is observed, and `yard up` observes a cluster only by itself",
-            "Set `mode: drive` for it, or give it a yard and a file of its own.",
         )
 
 

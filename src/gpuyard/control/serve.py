@@ -26,6 +26,7 @@ from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
 from gpuyard.control.commands.configs import Configurations, StartFile
 from gpuyard.control.commands.desk import Desk
+from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.memory import Witness, open_memory
@@ -44,10 +45,9 @@ from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
-from gpuyard.engines.contract import Engine, EngineError, Phase
+from gpuyard.engines.contract import Engine, EngineError, IsObserved, Phase
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
-from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, YardError
 from gpuyard.store import open_store
 
@@ -143,30 +143,24 @@ class Yard:
         self.books = Books(self.store)
         self.books.catch_up()
         steady_ms = Steady(self.now_ms, self.books.state.now_ms)
-        try:
-            self.engines = self.fleet.engines(self.data)
-        except EngineError as error:
-            raise YardError(str(error)) from error
-        self._undo += [engine.close for engine in self.engines.values()]
-        (first, *others) = self.engines.values()
-        self.engine = cast(Engine, SeveralEngines(self.engines)) if others else first
-        """What is known of attempts, whichever cluster they ran in."""
+        self._open_engines()
         witnesses = self._compare_log()
         self.committer = Committer(self.books, steady_ms)
         self._undo.append(self.committer.close)
-        looks = [cluster.name for cluster in self.fleet.clusters if cluster.observed]
         self.desk = Desk(
             self.books,
             self.committer,
             steady_ms,
             allow_root=self.fleet.allow_root,
-            observed=looks[0] if looks else "",
+            observed=self.observed,
             check_room=self.reserve.check,
         )
         follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
         self._undo.append(follower.close)
         self.think = Beside(self.books, follower)
-        self.views = Views(self.books, steady_ms, self.said if looks else unsaid, self.late, self.think)
+        self.views = Views(
+            self.books, steady_ms, self.said if self.observed else unsaid, self.late, self.think
+        )
         self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
         self._undo.append(self.doors.close)
         self.configs = Configurations(
@@ -199,6 +193,19 @@ class Yard:
         self.keeper = Pruner(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
         self._closing = threading.Event()
+
+    def _open_engines(self) -> None:
+        try:
+            self.engines = self.fleet.engines(self.data)
+        except EngineError as error:
+            raise YardError(str(error)) from error
+        self._undo += [engine.close for engine in self.engines.values()]
+        (first, *others) = self.engines.values()
+        looks = {name: each.scheduler for name, each in self.engines.items() if isinstance(each, IsObserved)}
+        driven = {name: engine for name, engine in self.engines.items() if name not in looks}
+        self.engine = cast(Engine, SeveralEngines(driven)) if others else first
+        """What is known of attempts, whichever cluster they ran in."""
+        self.observed = ObservedClusters(looks, only=not driven)
 
     def _compare_log(self) -> dict[str, Witness]:
         """Whether the log knows at least what the local engine's folder has seen."""
@@ -254,9 +261,11 @@ class Yard:
         return (*port, *self.fleet.notes, *own, *auth, *told)
 
     def said(self, record: JobRecord) -> str:
-        """Why a job waits in the words of the Slurm that decides about it; empty: none does, or it does not say."""
-        if isinstance(self.engine, ObservedSlurm):
-            return self.engine.reasons.get(record.job.spec.origin, "")
+        """Why a job waits in the words of the scheduler that decides about it; empty: none does, or it does not say."""
+        cluster, _, key = record.job.spec.origin.rpartition(":")
+        engine = self.engines.get(cluster) if cluster else self.engine
+        if isinstance(engine, IsObserved):
+            return engine.reasons.get(key, "it waits there" if cluster else "")
         return ""
 
     def late(self, record: JobRecord) -> str:

@@ -329,6 +329,27 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnScheduler:
+    """The scheduler of a cluster that is observed, in its own words."""
+
+    name: str
+    """As in "Slurm decides there"."""
+    commands: Mapping[str, str]
+    """Its commands for what people want of a job, by `Verb`; the id follows."""
+    instead: Mapping[str, str]
+    """What to do instead of the yard's `submit`, `checkpoint`, `nodes` and `logs`, as the beginning of a sentence."""
+
+
+@runtime_checkable
+class IsObserved(Protocol):
+    """An engine whose cluster schedules itself. It is never asked to start or to stop anything."""
+
+    scheduler: OwnScheduler
+    reasons: Mapping[str, str]
+    """Why each job waits there, by its key."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuSignals:
     """What a GPU does now. None: it is not known; a GPU that is cut does not say how busy it is."""
 

@@ -268,6 +268,8 @@ class AttemptConfirmed:
     at_ms: int
     job_id: int
     attempt: int
+    started_ms: int = 0
+    """When another scheduler started it, if it is told later; 0: with the event of its start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,11 @@ FIRST_EXTERNAL_ID = 1_000_000_000_000
 """Ids of jobs seen in another system start here, so that a smaller number is always that system's own id."""
 
 
+def newest_first(job_id: int) -> tuple[bool, int]:
+    """The order of lists: the yard's own jobs before those of other schedulers, each from the newest on."""
+    return job_id >= FIRST_EXTERNAL_ID, -job_id
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A program and its arguments."""
@@ -111,7 +116,13 @@ class JobSpec:
     partition: str = ""
     """The names of its pools as submitted; empty: the pools' own names."""
     origin: str = ""
-    """Its id and time of submission in the other system, `1234@1794738605000`; empty: it was submitted here."""
+    """Its id and time of submission in the other system, `1234@1794738605000`, after `CLUSTER:` where the yard has
+    other clusters too; empty: it was submitted here."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a cluster beside those of the yard schedules it by itself."""
+        return bool(self.origin and self.ask.clusters)
 
 
 class Job(NamedTuple):

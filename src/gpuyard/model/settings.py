@@ -135,4 +135,7 @@ class Settings:
     qos: dict[str, str] = field(default_factory=dict)
     """Classes by the names that scripts use for them."""
     retention: Retention = field(default_factory=Retention)
+    observed: dict[str, bool] = field(default_factory=dict)
+    """Clusters that schedule themselves beside those that the yard drives, and whether their jobs count against quotas,
+    budgets and shares. Empty where the yard drives none: it then shows what its own policy would make of their jobs."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))

@@ -69,12 +69,14 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
     jobs: list[_Row] = []
     runs: dict[str, list[int]] = {}
     for job_id, tenant, submitted_ms, started_ms, ended_ms, attempts, detail in ended:
+        spec = from_plain(JobSpec, detail["spec"])
+        if spec.elsewhere:
+            continue
         if not started_ms:
             found.never_ran += 1
             continue
         found.retried += attempts > 1
         runs.setdefault(_top(tenant), []).append(ended_ms - started_ms)
-        spec = from_plain(JobSpec, detail["spec"])
         # It could not start before its begin time, nor before its dependencies had ended.
         after = [waits.done_ms(job_id, spec, each) for each in spec.after]
         ready_ms = min(started_ms, max([submitted_ms, detail.get("begin_ms", 0), *after]))
@@ -84,7 +86,7 @@ def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms
     median = {tenant: sorted(times)[len(times) // 2] for tenant, times in runs.items()}
     every = sorted(time for times in runs.values() for time in times)
     for record in state.jobs.values():
-        if record.held or record.pending or record.doomed:
+        if record.held or record.pending or record.doomed or record.job.spec.elsewhere:
             # It waits for a user or for another job, whatever the policy.
             continue
         found.live += 1

@@ -136,12 +136,12 @@ class World:
 class Watched:
     """A watcher over a store, with a clock that the test moves. `restart` begins it anew on what is on disk."""
 
-    def __init__(self, world: World, path: object) -> None:
+    def __init__(self, world: World, path: object, settings: Settings = SETTINGS) -> None:
         self.world = world
         self._path = path
         self.store = open_store(path, durable=False)  # type: ignore[arg-type]
         self.books = Books(self.store)
-        self.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS - FIRST_MS, SETTINGS)))
+        self.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS - FIRST_MS, settings)))
         self._begin()
 
     def _begin(self) -> None:

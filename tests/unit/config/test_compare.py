@@ -98,6 +98,7 @@ SETTINGS: dict[str, Any] = {
     "half_life_ms": HOUR_MS, "period_ms": HOUR_MS, "earmark_ms": HOUR_MS, "whole_gpus": 3, "mps_users": "many",
     "retention": Retention(logs_ms=0), "attempts_per_user": 2, "attempts_per_node": 3, "waiting_per_user": 4,
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
+    "observed": {"old": True},
 }  # fmt: skip
 
 

@@ -95,6 +95,8 @@ class _Streams:
         """How a job stands; what it wrote from an offset on, or that this is left out; and where to read on."""
         # Asked before reading: what was written before the end is then read before the end is told.
         view = self._yard.views.job(label, brief=True)
+        if label.cluster and (elsewhere := self._yard.observed.named((label.cluster,), "logs")) is not None:
+            raise elsewhere
         if attempt < 1:
             return view, b"", offset
         engine = self._yard.engine

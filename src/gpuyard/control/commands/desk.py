@@ -28,6 +28,7 @@ from gpuyard.control.commands.newjobs import (
     where_images_run,
     why_not,
 )
+from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.replica.books import Books, Draft
@@ -35,7 +36,6 @@ from gpuyard.control.replica.committer import Arrival, Committer
 from gpuyard.control.replica.labels import Label, label_of, live, number_of
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.errors import quoted
 from gpuyard.model import (
     CheckpointSeen,
     Event,
@@ -46,16 +46,6 @@ from gpuyard.model import (
 from gpuyard.store import Accepted, Idempotency, Submission
 from gpuyard.wire.actions import Action
 
-_SLURM_VERBS = {
-    Verb.CANCEL: "scancel",
-    Verb.HOLD: "scontrol hold",
-    Verb.RELEASE: "scontrol release",
-    Verb.SUSPEND: "scontrol suspend",
-    Verb.CONTINUE: "scontrol resume",
-    Verb.REQUEUE: "scontrol requeue",
-    Verb.TOP: "scontrol top",
-    Verb.BACK: "scontrol update",
-}
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
 
@@ -70,7 +60,7 @@ class Desk:
         now_ms: Callable[[], int],
         *,
         allow_root: bool = False,
-        observed: str = "",
+        observed: ObservedClusters | None = None,
         check_room: Callable[[], None] = lambda: None,
     ) -> None:
         """`check_room` raises where the disk has no room for anything new."""
@@ -80,16 +70,7 @@ class Desk:
         self._allow_root = allow_root
         self._check_room = check_room
         self._crowding = Crowding()
-        self._observed = observed
-        """The cluster that is only looked at; empty: there is none."""
-
-    def _check_ours(self, instead: str) -> None:
-        """Refuse what the cluster's own scheduler would have to do."""
-        if self._observed:
-            raise Impossible(
-                f"cluster {quoted(self._observed)} is observed: Slurm decides there, and nothing is changed from here",
-                f"{instead}; or move a partition to `mode: drive`.",
-            )
+        self._observed = observed or ObservedClusters()
 
     # -- new jobs ------------------------------------------------------------------------------------------------
 
@@ -102,7 +83,9 @@ class Desk:
 
     def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
-        self._check_ours("Submit it with sbatch: it shows up here by itself")
+        self._observed.check_driven("submit")
+        if (elsewhere := self._observed.named(new.clusters)) is not None:
+            raise elsewhere
         self._check_room()
         account = run_as(person, self._allow_root)
         recipe = recipe_of(new, account)
@@ -174,11 +157,11 @@ class Desk:
 
     def wish(self, person: Person, verb: Verb, texts: Sequence[str]) -> Wish:
         """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
-        self._check_ours(f"Use {_SLURM_VERBS[verb]} {texts[0]}{' ...' if len(texts) > 1 else ''}")
+        self._observed.check_driven(verb.value, f"{texts[0]}{' ...' if len(texts) > 1 else ''}")
         if verb is not Verb.CANCEL:
             # Of cancels there are no more than jobs; other wishes could be made again and again.
             self._check_room()
-        return Wish(person, verb, texts, self._now_ms)
+        return Wish(person, verb, texts, self._now_ms, self._observed)
 
     def look_up(self, wish: Wish) -> None:
         """Look up the jobs of a wish about many ids, before its first batch."""
@@ -190,7 +173,7 @@ class Desk:
 
     def checkpoint(self, person: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
         """A running job has saved its work: now, or a moment ago."""
-        self._check_ours("Slurm knows nothing of checkpoints")
+        self._observed.check_driven("checkpoint")
         self._check_room()
         label = label_of(text)
 
@@ -202,6 +185,8 @@ class Desk:
                 raise Impossible(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
             (record,) = records
             check_owner(person, record)
+            if (elsewhere := self._observed.of_job(record, "checkpoint")) is not None:
+                raise elsewhere
             if record.phase is None:
                 raise Impossible(f"job {record.job.label} does not run", "Only a running job saves its work.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
@@ -232,7 +217,7 @@ class Desk:
         return self._node(person, node, lambda at_ms, number: NodeUncordoned(at_ms, number, person.signature))
 
     def _node(self, person: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
-        self._check_ours("Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume")
+        self._observed.check_driven("nodes")
         if not person.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
                 f"{person.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
@@ -241,6 +226,8 @@ class Desk:
         def make(draft: Draft) -> dict[str, Any]:
             state = draft.state
             number = number_of(state, name)
+            if (elsewhere := self._observed.named((state.nodes.node[number].cluster,), "nodes")) is not None:
+                raise elsewhere
             wanted = event(max(self._now_ms(), state.now_ms), number)
             drained = bool(state.nodes.cordoned[number])
             if drained != isinstance(wanted, NodeCordoned):

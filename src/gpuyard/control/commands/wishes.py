@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
+from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.labels import Label, label_of, many_live
@@ -69,8 +70,16 @@ class Asked:
 class Wish:
     """What one person asks of some jobs."""
 
-    def __init__(self, person: Person, verb: Verb, texts: Sequence[str], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        person: Person,
+        verb: Verb,
+        texts: Sequence[str],
+        now_ms: Callable[[], int],
+        observed: ObservedClusters | None = None,
+    ) -> None:
         self.verb = verb
+        self._observed = observed or ObservedClusters()
         self.asked = [Asked(text) for text in texts]
         self._person = person
         self._now_ms = now_ms
@@ -152,6 +161,8 @@ class Wish:
             if refusal is not None:
                 return refusal
             self._may[whose] = True
+        if spec.origin and (elsewhere := self._observed.of_job(record, self.verb.value)) is not None:
+            return elsewhere
         freezes = self.verb is Verb.SUSPEND
         verdict = (_cannot_freeze(draft.state, record) if freezes else None) or _verdict(record, self.verb)
         if verdict is True:

@@ -61,7 +61,8 @@ class PastReader:
         while len(found) < JOBS_MAX:
             query = HistoryQuery(ended_from_ms=now_ms - DAYS * DAY_MS, before_id=before, limit=PAGE)
             rows = self._store.find_history(query)
-            found += [_past(row, specs) for row in rows if "spec" in row.detail]
+            past = [_past(row, specs) for row in rows if "spec" in row.detail]
+            found += [each for each in past if not each.spec.elsewhere]
             if len(rows) < PAGE:
                 break
             before = rows[-1].id
@@ -125,6 +126,9 @@ class Foresights:
         if not waiting:
             return self._not_waiting(label, now_ms, sight)
         first = waiting[0]
+        if first.job.spec.elsewhere:
+            how = "it waits in a cluster that schedules itself"
+            return answer_of(now_ms, first.state.value) | {"job": str(label), "task": None, "how": how}
         question = Question(now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
         found = self._think.elsewhere(foresee, question, seq=seq)
         if found is None:

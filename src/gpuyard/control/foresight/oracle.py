@@ -133,6 +133,7 @@ def _live(state: State) -> list[PastJob]:
     return [
         PastJob(r.job.submitted_ms, r.job.spec, r.shape.gpu_milli, r.limit_ms, -1)
         for r in state.jobs.values()
+        if not r.job.spec.elsewhere
     ]
 
 

@@ -1,7 +1,8 @@
 """The loop over several clusters: a thread for each driver, so that an engine that hangs keeps nobody else waiting.
 
-Drivers look and act in their threads; the leader's thread decides with what they have seen and asks no engine. A thread
-that hangs in a call when the leadership ends goes on with its old epoch, which engine and store refuse.
+Drivers look and act in their threads; the leader's thread decides with what they have seen and asks no engine. A
+cluster that schedules itself has an observer instead, which looks and writes down what it saw. A thread that hangs in a
+call when the leadership ends goes on with its old epoch, which engine and store refuse.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from gpuyard.control.loop.loop import Controller, Sighting, Step
 from gpuyard.control.loop.observe import Difference
+from gpuyard.control.loop.slurm_watch import SlurmObserver
 from gpuyard.engines.contract import EngineError, Stale
 from gpuyard.errors import YardError
 from gpuyard.store import Fenced
@@ -34,6 +36,7 @@ class DriverThreads:
         now_ms: Callable[[], int],
         wake: Callable[[], None],
         turns: Mapping[str, threading.Lock],
+        observers: Mapping[str, SlurmObserver] | None = None,
     ) -> None:
         """`wake` has the leader decide. `turns`, by cluster: one thread speaks to an engine, also over elections."""
         self._controller = controller
@@ -44,14 +47,15 @@ class DriverThreads:
         self._lock = threading.Lock()
         self._inbox: list[Sighting] = []
         self._deposed: Exception | None = None
-        self._told = {cluster: threading.Event() for cluster in controller.drivers}
+        self._observers = observers or {}
+        self._told = {cluster: threading.Event() for cluster in [*controller.drivers, *self._observers]}
         self._passed = threading.Condition()
         self._passes = 0
         self._errors: dict[str, tuple[str, ...]] = {}
         """By cluster: calls of the last round that came to no answer."""
         self._threads = [
             threading.Thread(target=self._run, args=(cluster,), name=f"yard-drives-{cluster}", daemon=True)
-            for cluster in controller.drivers
+            for cluster in self._told
         ]
         for thread in self._threads:
             thread.start()
@@ -89,8 +93,8 @@ class DriverThreads:
             self._passes += 1
             self._passed.notify_all()
         if step.events:
-            for told in self._told.values():
-                told.set()
+            for cluster in self._controller.drivers:
+                self._told[cluster].set()
         return step
 
     def hear(self, cluster: str) -> None:
@@ -124,7 +128,7 @@ class DriverThreads:
         while not self._stopping.is_set():
             told.clear()
             try:
-                busy = self._round(cluster)
+                busy = self._observe(cluster) if cluster in self._observers else self._round(cluster)
             except (Fenced, Stale) as error:
                 with self._lock:
                     self._deposed = error
@@ -163,6 +167,14 @@ class DriverThreads:
         if step.events:
             self._wake()
         return bool(step.events or step.more)
+
+    def _observe(self, cluster: str) -> bool:
+        """Look at a cluster that schedules itself; whether there is more to write at once."""
+        step = self._observers[cluster].step(self._now_ms())
+        if self._note(cluster, tuple(step.errors)):
+            for error in step.errors:
+                _log.warning("%s: %s", cluster, error)
+        return bool(step.events)
 
     def _note(self, cluster: str, errors: tuple[str, ...]) -> bool:
         """Keep what went wrong; whether it is news."""

@@ -227,26 +227,32 @@ class Leader:
             woken = self._rest(0.0 if step.more else pause_s)
         self._save()
 
-    def _observed(self) -> ObservedSlurm | None:
-        """The cluster that is only looked at, if there is one."""
-        found = [engine for engine in self._engines.values() if isinstance(engine, ObservedSlurm)]
-        return found[0] if found else None
+    @property
+    def _only_observes(self) -> bool:
+        return all([isinstance(engine, ObservedSlurm) for engine in self._engines.values()])
 
     def _loop(self, epoch: int) -> Controller | DriverThreads | SlurmObserver:
-        """The loop: of engines that are driven, or of a cluster that is only looked at."""
-        if (observed := self._observed()) is not None:
-            return SlurmObserver(self._books, observed, epoch)
+        """The loop: of engines that are driven, of a cluster that is only looked at, or of both."""
+        clusters = self._engines.keys()
+        observers = {
+            name: SlurmObserver(self._books, engine, epoch, clusters - {name})
+            for name, engine in self._engines.items()
+            if isinstance(engine, ObservedSlurm)
+        }
+        if len(clusters) == 1 and observers:
+            return next(iter(observers.values()))
         controller = Controller(
             self._books,
-            self._engines,
+            {name: engine for name, engine in self._engines.items() if name not in observers},
             epoch,
             stopwatch_ns=time.perf_counter_ns,
             witnesses=self._witnesses,
             has_room=self._has_room,
+            observed=observers.keys(),
         )
-        if len(self._engines) == 1:
+        if len(clusters) == 1:
             return controller
-        return DriverThreads(controller, self._now_ms, self.wake, self._turns)
+        return DriverThreads(controller, self._now_ms, self.wake, self._turns, observers)
 
     def _configure(self, epoch: int | None) -> None:
         """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
@@ -255,8 +261,9 @@ class Leader:
             return
 
         def make(draft: Draft) -> None:
-            # The jobs of an observed cluster began before the first look: the file counts from their beginning.
-            back_ms = FIRST_MS if self._observed() is not None else 0
+            # The jobs of an observed cluster began before the first look: where there are no others, the file counts
+            # from their beginning.
+            back_ms = FIRST_MS if self._only_observes else 0
             now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
             self.note = put_start(draft, self._books.store, start, self._by, now_ms)
 

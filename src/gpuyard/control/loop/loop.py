@@ -8,7 +8,7 @@ There is one driver for each engine and one decision for all of them. `step` doe
 keep each other waiting, their drivers look and act by themselves and `decide` is called with what they have seen.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -83,10 +83,11 @@ class Controller:
         stopwatch_ns: Callable[[], int] = lambda: 0,
         witnesses: Mapping[str, Witness] | None = None,
         has_room: Callable[[], bool] = lambda: True,
+        observed: Set[str] = frozenset(),
     ) -> None:
-        """`engines` by cluster; a single one has every node, whatever cluster it reports it in. `witnesses`, by
-        cluster too, tell folders of engines how far the log has come. `has_room` tells whether there is room on disk
-        for a start.
+        """`engines` by cluster; a single one has every node, whatever cluster it reports it in, but for those of
+        `observed`, clusters that schedule themselves. `witnesses`, by cluster too, tell folders of engines how far the
+        log has come. `has_room` tells whether there is room on disk for a start.
         """
         self.books = books
         self.epoch = epoch
@@ -99,7 +100,7 @@ class Controller:
                 cluster,
                 engine,
                 epoch,
-                named.keys() - {cluster},
+                (named.keys() - {cluster}) | observed,
                 lost_ms=lost_ms,
                 stopwatch_ns=stopwatch_ns,
                 witness=(witnesses or {}).get(cluster),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from gpuyard.control.replica.labels import SEEN_IDS
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.slurm.observed import key_of
@@ -35,7 +36,6 @@ from gpuyard.model import (
     Outcome,
     Whole,
 )
-from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import MILLI
 
 _OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
@@ -87,18 +87,22 @@ def merged(queue: Iterable[JobRow], history: Iterable[JobRow]) -> dict[str, JobR
 
 
 def moments(
-    rows: Mapping[str, JobRow], known: Mapping[str, JobRecord], done: Mapping[str, int], now_ms: int
+    rows: Mapping[str, JobRow],
+    known: Mapping[str, JobRecord],
+    done: Mapping[str, int],
+    now_ms: int,
+    apart: bool = False,
 ) -> list[Moment]:
-    """What the log lacks, in the order in which it happened."""
+    """What the log lacks, in the order in which it happened; `apart`: as `settled` has it."""
     found = []
     for key, row in rows.items():
         # Of one that was changed while it waited, the log has both: an end, and what it has become.
         if key not in done or key in known:
-            found += _of(key, row, known.get(key), now_ms)
+            found += _of(key, row, known.get(key), now_ms, apart)
     return sorted(found, key=lambda moment: moment.order)
 
 
-def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Moment]:
+def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int, apart: bool) -> list[Moment]:
     found = []
     ended = not row.live
     if ended and not 0 < row.end_ms <= now_ms:
@@ -115,11 +119,39 @@ def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Mo
         same = row.end_ms <= begins
         found.append(Moment(max(row.end_ms, begins), Kind.LAST if same else Kind.END, key, row))
     elif row.state == "PENDING":
-        if record is None or settled(record, row, now_ms):
+        if record is None or settled(record, row, now_ms, apart):
             found.append(Moment(now_ms, Kind.SETTLE, key, row))
     elif not runs or (record is not None and frozen(record, row, now_ms)):
         found.append(Moment(now_ms, Kind.FREEZE, key, row))
     return found
+
+
+# -- origins -------------------------------------------------------------------------------------------------------
+
+
+def is_apart(state: State, cluster: str) -> bool:
+    """Whether the yard drives other clusters beside this one, so that its jobs are kept apart from the yard's own."""
+    return cluster in state.settings.observed
+
+
+def key_from(state: State, cluster: str, origin: str) -> str:
+    """The key of a try of this cluster; empty: it is another's.
+
+    Before the yard had other clusters, no cluster was named: such a try belongs to the only one that is observed.
+    """
+    named, colon, key = origin.rpartition(":")
+    if colon:
+        return key if named == cluster else ""
+    return key if not is_apart(state, cluster) or len(state.settings.observed) == 1 else ""
+
+
+def tries_of(state: State, cluster: str) -> dict[str, JobRecord]:
+    """The live tries of a cluster that the log has, by key."""
+    return {
+        key: record
+        for record in state.jobs.values()
+        if record.job.spec.origin and (key := key_from(state, cluster, record.job.spec.origin))
+    }
 
 
 # -- events --------------------------------------------------------------------------------------------------------
@@ -128,6 +160,9 @@ def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int) -> list[Mo
 def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, at_ms: int) -> JobSubmitted:
     """The job as the log has it."""
     array_id, index = (row.array_id, row.array_index) if row.array_id else (row.id, 0)
+    if is_apart(state, cluster):
+        # The yard has jobs of these ids itself.
+        array_id, key = array_id + SEEN_IDS, f"{cluster}:{key}"
     spec = JobSpec(
         tenant,
         ask_of(state, cluster, row),
@@ -137,7 +172,7 @@ def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, a
         requeue=False,
         origin=key,
     )
-    number = max(state.last_job_id + 1, FIRST_EXTERNAL_ID)
+    number = state.last_external_id + 1
     return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
 
 
@@ -154,17 +189,18 @@ def ask_of(state: State, cluster: str, row: JobRow) -> Ask:
     tasks = nodes if even else held.gpus
     cpu_milli, memory_mib = held.cpu_milli // tasks, held.memory_mib // tasks
     models = tuple(sorted({*row.asked.models} & {*state.models}))
+    clusters = (cluster,) if is_apart(state, cluster) else ()
     tries = [
-        Ask(Whole(held.gpus // tasks), tasks, cpu_milli, memory_mib, models),
-        Ask(Whole(held.gpus // tasks), tasks),
-        Ask(Whole(1), max(1, held.gpus)),
+        Ask(Whole(held.gpus // tasks), tasks, cpu_milli, memory_mib, models, clusters=clusters),
+        Ask(Whole(held.gpus // tasks), tasks, clusters=clusters),
+        Ask(Whole(1), max(1, held.gpus), clusters=clusters),
     ]
     kinds = {state.nodes.kind[number] for number in numbers(state, cluster, row)}
     for ask in tries:
         ways = state.shape_of(ask).way_on
         if ways and all(kind in ways for kind in kinds):
             return ask
-    return Ask(Whole(0))
+    return Ask(Whole(0), clusters=clusters)
 
 
 def changed(state: State, cluster: str, record: JobRecord, row: JobRow, tenant: str) -> bool:
@@ -174,14 +210,18 @@ def changed(state: State, cluster: str, record: JobRecord, row: JobRow, tenant: 
     nodes if the job allows it.
     """
     spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, cluster, row))
-    return (spec.tenant, spec.klass, shape.gpus * shape.tasks) != (tenant, row.qos, now.gpus * now.tasks)
+    was = (spec.tenant, spec.klass, shape.gpus * shape.tasks, shape.ask.clusters)
+    return was != (tenant, row.qos, now.gpus * now.tasks, now.ask.clusters)
 
 
-def settled(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
-    """A job that waits is on hold here as long as Slurm says that it may not start."""
+def settled(record: JobRecord, row: JobRow, at_ms: int, apart: bool) -> list[Event]:
+    """A job that waits is on hold here as long as Slurm says that it may not start.
+
+    Of a cluster that is kept apart all jobs that wait are on hold: a job that is on hold is no candidate of `decide`.
+    """
     if record.phase is not None:
         return []
-    may_start = bool(row.eligible_ms) and row.eligible_ms <= at_ms
+    may_start = not apart and bool(row.eligible_ms) and row.eligible_ms <= at_ms
     if record.held and may_start:
         return [JobReleased(at_ms, record.id)]
     return [] if record.held or may_start else [JobHeld(at_ms, record.id)]
@@ -214,7 +254,7 @@ def begun(state: State, cluster: str, record: JobRecord, row: JobRow, at_ms: int
     return [
         *events,
         AttemptStarted(at_ms, record.id, attempt, given),
-        AttemptConfirmed(at_ms, record.id, attempt),
+        AttemptConfirmed(at_ms, record.id, attempt, row.start_ms if row.start_ms < at_ms else 0),
     ]
 
 

@@ -1,13 +1,15 @@
-"""The loop of an observed cluster: look, write down what was seen, and nothing else.
+"""The observer of a cluster that schedules itself: look, write down what was seen, and nothing else.
 
-It stands where the loop of an engine that is driven would (`loop.Controller`) and decides nothing. What it knows is in
-the log: which tries of which jobs, and how they ended. So it can be stopped and restarted at any time, and Slurm's
+It decides nothing. Alone it stands where the loop of engines that are driven would (`loop.Controller`); beside driven
+clusters it has a thread of its own, and the jobs that it enters are kept apart from theirs. What it knows is in the
+log: which tries of which jobs, and how they ended. So it can be stopped and restarted at any time, and Slurm's
 daemons too: a question without an answer concludes nothing and is put again.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpuyard.config.slurm.importing import gpus_of, grouped
 from gpuyard.config.slurm.notes import Notes
@@ -36,6 +38,7 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
 
 QUEUE_EVERY_MS = 5_000
@@ -53,6 +56,8 @@ LOST_MS = OVERLAP_MS
 """How long a job may be in neither queue nor accounting, both answering all the while, before it is taken for gone."""
 SLICE = 4_000
 """Moments in one write."""
+SLICE_APART = 400
+"""The same beside driven clusters, whose decisions wait for it."""
 
 
 @dataclass(slots=True)
@@ -67,8 +72,12 @@ class _Known:
 class SlurmObserver:
     """The leader's loop over one observed cluster."""
 
-    def __init__(self, books: Books, engine: ObservedSlurm, epoch: int) -> None:
+    def __init__(
+        self, books: Books, engine: ObservedSlurm, epoch: int, others: Set[str] = frozenset()
+    ) -> None:
+        """`others` are the clusters of other engines, whose nodes are not judged here."""
         self.books = books
+        self._others = others
         self.engine = engine
         self.epoch = epoch
         self.difference = Difference()
@@ -115,7 +124,8 @@ class SlurmObserver:
                 step.errors.append(f"nodes: {error}")
         if not self._due("queue", QUEUE_EVERY_MS, now_ms):
             return
-        if not self.books.state.nodes.node and self._site is None:
+        known_clusters = {kind.cluster for kind in self.books.state.nodes.kinds}
+        if self.engine.cluster not in known_clusters and self._site is None:
             # Jobs are placed on nodes; until these are known there is nothing to place them on.
             return
         self._at["queue"] = now_ms
@@ -130,41 +140,43 @@ class SlurmObserver:
         if queue is not None:
             self.engine.reasons = {key_of(row): row.reason for row in queue if row.reason}
         rows = events.merged(queue or (), history)
-        self._moments = events.moments(rows, known.live, known.done, now_ms)
+        apart = events.is_apart(self.books.state, self.engine.cluster)
+        self._moments = events.moments(rows, known.live, known.done, now_ms, apart)
 
     def _known(self, now_ms: int) -> _Known:
         books = self.books
         with books.lock:
             books.catch_up()
-            live = {
-                record.job.spec.origin: record
-                for record in books.state.jobs.values()
-                if record.job.spec.origin
-            }
+            live = events.tries_of(books.state, self.engine.cluster)
         if self._done is None:
             self._done = self._from_history(now_ms)
         return _Known(live, self._done)
 
     def _from_history(self, now_ms: int) -> dict[str, int]:
         """Tries that are over, from the store: those whose ends may be told again."""
-        store = self.books.store
-        last = store.ended_since(0, limit=1)
-        if last:
-            self._position_ms = last[0][4]
+        last = next((row for row in self._ended(0) if self._key(row)), None)
+        if last is not None:
+            self._position_ms = last[4]
         from_ms = (self._position_ms or now_ms) - START_OVERLAP_MS - OVERLAP_MS
-        self._covered_ms = from_ms if last else 0
+        self._covered_ms = from_ms if last is not None else 0
         found: dict[str, int] = {}
+        for row in self._ended(from_ms):
+            if key := self._key(row):
+                # One that was changed has ended twice: as it was, and as it became.
+                found[key] = max(found.get(key, 0), row[4])
+        return found
+
+    def _ended(self, from_ms: int) -> Iterator[tuple[Any, ...]]:
+        """Tries that have ended since then, of all observed clusters, the last one first."""
         before: tuple[int, int] | None = None
-        while True:
-            rows = store.ended_since(from_ms, before)
-            for row in rows:
-                origin = json.loads(row[6])["spec"].get("origin", "")
-                if origin:
-                    # One that was changed has ended twice: as it was, and as it became.
-                    found[origin] = max(found.get(origin, 0), row[4])
-            if not rows:
-                return found
+        while rows := self.books.store.ended_since(from_ms, before, first_id=FIRST_EXTERNAL_ID):
+            yield from rows
             before = (rows[-1][4], rows[-1][0])
+
+    def _key(self, row: tuple[Any, ...]) -> str:
+        """Of a try that has ended; empty: it is another cluster's."""
+        origin = json.loads(row[6])["spec"].get("origin", "")
+        return events.key_from(self.books.state, self.engine.cluster, origin)
 
     def _miss(self, queue: Sequence[JobRow] | None, known: _Known, now_ms: int) -> None:
         """Note the jobs that have left the queue. Time in which squeue gave no answer does not count."""
@@ -210,21 +222,22 @@ class SlurmObserver:
 
     def _write(self, step: Step, now_ms: int) -> None:
         """One slice. What a failed write leaves is thrown away, and found again at the next look."""
-        part, self._moments = self._moments[:SLICE], self._moments[SLICE:]
+        size = SLICE_APART if self._others else SLICE
+        part, self._moments = self._moments[:size], self._moments[size:]
         done: dict[str, int] = {}
 
         def make(draft: Draft) -> None:
             if self._site is not None:
-                _add_nodes(draft, self._site, self.engine.cluster, self._types)
+                _add_nodes(draft, self._site, self.engine.cluster, self._types, self._others)
             places = {tenant.path.rpartition("/")[2]: tenant.path for tenant in draft.state.settings.tenants}
-            ids = {r.job.spec.origin: r for r in draft.state.jobs.values() if r.job.spec.origin}
+            ids = events.tries_of(draft.state, self.engine.cluster)
             for moment in part:
                 self._apply(draft, moment, places, ids, done, now_ms)
             if self._moments:
                 return
             self._give_up(draft, ids, done, now_ms)
             if self._site is not None:
-                _judge_nodes(draft, self._site, self.engine.cluster, now_ms)
+                _judge_nodes(draft, self._site, self.engine.cluster, now_ms, self._others)
 
         try:
             step.events += self.books.commit(self.epoch, make)
@@ -253,19 +266,22 @@ class SlurmObserver:
                 draft.add(
                     events.submission(state, self.engine.cluster, row, key, self._tenant(row, places), at_ms)
                 )
-                ids[key] = state.jobs[state.last_job_id]
+                ids[key] = state.jobs[state.last_external_id]
             return
         if record is None or record.id not in state.jobs:
             return
         if moment.kind is Kind.SETTLE:
-            _offer(draft, events.settled(record, row, at_ms))
+            _offer(
+                draft,
+                events.settled(record, row, at_ms, events.is_apart(state, self.engine.cluster)),
+            )
         elif moment.kind is Kind.START and record.phase is None:
             tenant = self._tenant(row, places)
             if events.changed(state, self.engine.cluster, record, row, tenant):
                 # A job is what it was submitted as: what it has become is another one, and is charged as such.
                 draft.add(JobCancelled(at_ms, record.id))
                 draft.add(events.submission(state, self.engine.cluster, row, key, tenant, at_ms))
-                ids[key] = record = state.jobs[state.last_job_id]
+                ids[key] = record = state.jobs[state.last_external_id]
             _offer(draft, events.begun(state, self.engine.cluster, record, row, at_ms))
         elif moment.kind is Kind.FREEZE:
             _offer(draft, events.frozen(record, row, at_ms))
@@ -313,7 +329,7 @@ def _offer(draft: Draft, found: Sequence[Event]) -> None:
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
+def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes, others: Set[str]) -> None:
     """Nodes that are new, from the beginning of what the log tells on."""
     state, notes = draft.state, Notes()
     if cluster in state.nodes.lacks:
@@ -322,7 +338,7 @@ def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes) -> None:
     for pool, nodes in grouped(site, types, notes).items():
         for slurm in nodes:
             node = _node(slurm, pool, cluster, types, notes)
-            number = known_node(state, node)
+            number = known_node(state, node, others)
             if number is None:
                 draft.add(NodeAdded(state.now_ms, node))
             elif state.nodes.node[number] != node and (
@@ -346,12 +362,14 @@ def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Not
     )
 
 
-def _judge_nodes(draft: Draft, site: Site, cluster: str, now_ms: int) -> None:
+def _judge_nodes(draft: Draft, site: Site, cluster: str, now_ms: int, others: Set[str]) -> None:
     """Which nodes take work, as Slurm says."""
     state = draft.state
     at_ms = max(now_ms, state.now_ms)
     here = {node.name: node for node in site.nodes}
     for (where, name), number in list(state.node_number.items()):
+        if where in others:
+            continue
         node = here.get(name) if where == cluster else None
         drained = node is not None and bool(node.states & DRAINED.keys())
         down = "it is no longer in Slurm" if node is None else ""

@@ -13,9 +13,11 @@ from gpuyard.control.reading.queue_rows import NEW_TEXT, REASON_TEXTS, running_t
 from gpuyard.control.reading.rows import Alike, Row
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node, ReasonCode
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID, newest_first
 
 _BITS = 8
 """A chunk has the jobs of so many ids: two to the power of this."""
+_FIRST_EXTERNAL = FIRST_EXTERNAL_ID >> _BITS
 
 TEXTS = {int(code): text for code, text in REASON_TEXTS.items()}
 _ROOM, _UNSEEN = int(ReasonCode.ROOM), int(ReasonCode.NOT_EXAMINED)
@@ -51,13 +53,14 @@ class Rows:
             yield from chunk.values()
 
     def newest_first(self, before_id: int | None = None) -> Iterator[Row]:
-        """By id, the highest first."""
-        top = None if before_id is None else before_id >> _BITS
-        for key in sorted(self.chunks, reverse=True):
-            if top is None or key <= top:
-                chunk = self.chunks[key]
+        """By id, in the order of lists."""
+        last = None if before_id is None else newest_first(before_id)
+        for key in sorted(self.chunks, key=lambda key: (key >= _FIRST_EXTERNAL, -key)):
+            chunk = self.chunks[key]
+            # The lowest id of a chunk is the last.
+            if last is None or newest_first(min(chunk)) > last:
                 for job_id in sorted(chunk, reverse=True):
-                    if before_id is None or job_id < before_id:
+                    if last is None or newest_first(job_id) > last:
                         yield chunk[job_id]
 
     def with_changes(self, changes: Iterable[tuple[int, Row | None]]) -> "Rows":
@@ -109,6 +112,7 @@ class Model:
     now_ms: int
     jobs: Rows
     last_job_id: int
+    last_external_id: int
     running: int
     waiting: int
     set_aside: int
@@ -131,7 +135,7 @@ class Model:
         """Why a job waits, in a few words, as far as it still holds; of one that runs, what is to be known of it."""
         if row.phase is not None:
             return self.late(row.record) or running_text(row.record)
-        if self.said is not unsaid and (said := self.said(row.record)):
+        if row.job.spec.origin and (said := self.said(row.record)):
             return f"Slurm: {said}"
         if row.aside:
             if row.held:
@@ -146,7 +150,7 @@ class Model:
             return TEXTS[code] + self.room if code == _ROOM else TEXTS[code]
         if row.earmarked:
             return TEXTS[ReasonCode.EARMARK]
-        if row.id > self.judged_id and self.said is unsaid:
+        if row.id > self.judged_id and not row.job.spec.origin:
             return NEW_TEXT
         return "in line" if place is None else f"in line, {place} ahead"
 
@@ -187,9 +191,9 @@ class Model:
     def texts(self, line: Iterable[tuple[int | None, Row]]) -> list[str]:
         """The rows as JSON."""
         nodes, alike, codes, judged_id = self.nodes, self.alike, self.codes, self.judged_id
-        ours, found = self.said is unsaid, []
+        found = []
         for place, row in line:
-            if ours and row.in_line and row.id not in codes and row.id <= judged_id and not row.earmarked:
+            if row.in_line and row.id not in codes and row.id <= judged_id and not row.earmarked:
                 # As most of a long queue: further back than the last pass has looked.
                 found.append(f'{row.head(nodes, alike)}"in line, {place} ahead"]')
             else:

@@ -354,6 +354,7 @@ class Publisher:
             now_ms=state.now_ms,
             jobs=rows,
             last_job_id=state.last_job_id,
+            last_external_id=state.last_external_id,
             running=len(state.running),
             waiting=state.queue.count,
             set_aside=len(state.deferred),
@@ -401,7 +402,21 @@ class Publisher:
 def _nothing(books: Books, version: int) -> Model:
     """Before the first model, and after one that was dropped."""
     return Model(
-        books.seq, version, 0, Rows(), 0, 0, 0, 0, books.state.nodes.node, {}, 0, "", Order(-1), frozenset()
+        books.seq,
+        version,
+        0,
+        Rows(),
+        0,
+        0,
+        0,
+        0,
+        0,
+        books.state.nodes.node,
+        {},
+        0,
+        "",
+        Order(-1),
+        frozenset(),
     )
 
 

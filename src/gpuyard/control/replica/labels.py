@@ -17,7 +17,9 @@ from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
 _FEW = 8
 """Arrays that are looked up one by one; for more, all live jobs are gone through once."""
 
-_LABEL = re.compile(r"([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
+_LABEL = re.compile(r"(?:([^:@/]+):)?([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
+SEEN_IDS = 2 * FIRST_EXTERNAL_ID
+"""What is added to an id of another scheduler beside our own: above every id that a job has here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +28,24 @@ class Label:
 
     id: int
     index: int | None = None
+    cluster: str = ""
+    """A cluster that schedules itself, whose id this is; its id here is above `SEEN_IDS`."""
 
     def __str__(self) -> str:
-        return str(self.id) if self.index is None else f"{self.id}_{self.index}"
+        text = f"{self.cluster}:{self.id - SEEN_IDS}" if self.cluster else str(self.id)
+        return text if self.index is None else f"{text}_{self.index}"
 
 
 def label_of(text: str) -> Label:
-    """`17` or `12_3`."""
+    """`17` or `12_3`; `CLUSTER:17` for a job of a cluster that schedules itself."""
     match = _LABEL.fullmatch(text)
     if match is None:
         raise Unacceptable(
             f"{quoted(text)} is no job id", "Ids are positive numbers such as 17, or 12_3 for a task."
         )
-    return Label(int(match[1]), int(match[2]) if match[2] is not None else None)
+    cluster = match[1] or ""
+    job_id = int(match[2]) + (SEEN_IDS if cluster else 0)
+    return Label(job_id, int(match[3]) if match[3] is not None else None, cluster)
 
 
 def row_label(row: HistoryRow) -> str:
@@ -91,6 +98,10 @@ class Known(Protocol[H_co]):
     def last_job_id(self) -> int:
         """The highest that was given."""
 
+    @property
+    def last_external_id(self) -> int:
+        """The highest that was given to a job of another scheduler."""
+
 
 def live(state: Known[H_co], label: Label) -> list[H_co]:
     """The live jobs of a label: one, all of an array, or none."""
@@ -99,13 +110,6 @@ def live(state: Known[H_co], label: Label) -> list[H_co]:
         record = jobs.get(label.id)
         if record is not None:
             return [record]
-    if last_job_id >= FIRST_EXTERNAL_ID > label.id:
-        # Jobs that were seen in another system have its ids, in no order.
-        return [
-            record
-            for record in jobs.values()
-            if record.job.array_id == label.id and label.index in (None, record.job.array_index)
-        ]
     # Ids of tasks follow that of their array; those that ended are gaps.
     tasks = []
     for job_id in range(label.id + 1, min(label.id + ARRAY_TASKS_MAX, last_job_id) + 1):
@@ -116,7 +120,16 @@ def live(state: Known[H_co], label: Label) -> list[H_co]:
             break
         if label.index is None or record.job.array_index == label.index:
             tasks.append(record)
-    return tasks
+    if tasks or state.last_external_id < FIRST_EXTERNAL_ID:
+        return tasks
+    # Jobs that were seen in another system have its ids, in no order.
+    return [
+        record
+        for record in jobs.values()
+        if record.job.array_id == label.id
+        and label.index in (None, record.job.array_index)
+        and record.job.label.startswith(f"{label.cluster}:" if label.cluster else "")
+    ]
 
 
 def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[JobRecord]]:

@@ -58,6 +58,8 @@ class Explained:
             record = _one(books.state, label, sight)
             if record is not None and record.phase is not None:
                 return why_view(books.state, books.policy, record, now_ms, sight=sight)
+            if record is not None and record.job.spec.elsewhere:
+                return {**_elsewhere(record, now_ms), "said": self._said(record)}
         if record is not None:
             found = self._think(_why, record.id, now_ms, sight)
             if found is not None:
@@ -294,10 +296,26 @@ def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
     }
 
 
+def _elsewhere(record: JobRecord, at_ms: int) -> View:
+    """A job that waits in a cluster which schedules itself: the yard neither starts it nor knows when that will be."""
+    job = record.job
+    return {
+        **_head(record.id, job.label, job.spec.tenant, record.state.value, at_ms),
+        **_nothing("it waits in a cluster that schedules itself"),
+    }
+
+
 def _ended_view(row: HistoryRow, at_ms: int) -> View:
     """A job that has nothing to wait for any more."""
     return {
         **_head(row.id, row_label(row), row.tenant, row.state, at_ms),
+        **_nothing(_ended_how(row, at_ms), row.started_ms),
+    }
+
+
+def _nothing(how: str, started_ms: int = 0) -> View:
+    """That nothing of the yard is in a job's way."""
+    return {
         "ahead": 0,
         "waiting": 0,
         "position": "",
@@ -305,10 +323,7 @@ def _ended_view(row: HistoryRow, at_ms: int) -> View:
         "also": [],
         "judged": True,
         "left_out": 0,
-        "start": {
-            "at_ms": row.started_ms or None,
-            "how": _ended_how(row, at_ms),
-        },
+        "start": {"at_ms": started_ms or None, "how": how},
         "helps": [],
     }
 

@@ -24,6 +24,7 @@ from gpuyard.control.views.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobState, Node, Settings
+from gpuyard.model.jobs import newest_first
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 from gpuyard.wire.endpoints import PAGE_MAX
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
@@ -234,7 +235,7 @@ class Views:
         if not wanted.states or wanted.states & ENDED_STATES:
             for view in self._ended_page(wanted, before_id, limit + 1):
                 found[view["id"]] = view
-        ids = sorted(found, reverse=True)
+        ids = sorted(found, key=newest_first)
         page = [found[job_id] for job_id in ids[:limit]]
         return page, ids[limit - 1] if len(ids) > limit else None
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from gpuyard.core.fleet import mig_book
-from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.shapes import Expected
 from gpuyard.model import Capability, Grant, Node
@@ -122,7 +122,9 @@ class Nodes:
         self.demand: Expected | None = None
         """The asks to expect; None: unknown. Derived: never dumped."""
         self.up_milli: list[int] = []
-        """Milli-GPU of nodes that are up, by GPU model number."""
+        """Milli-GPU of nodes that are up, by GPU model number, without those of clusters that do not count."""
+        self.observed: dict[str, bool] = {}
+        """Clusters that schedule themselves: only their own jobs run there. The value: whether these count."""
 
     # -- the fleet ---------------------------------------------------------------------------------------------
 
@@ -145,9 +147,7 @@ class Nodes:
         self.attempts_on.append({})
         kind.buckets[node.gpus] |= bit
         kind.most = -1
-        while len(self.up_milli) <= model:
-            self.up_milli.append(0)
-        self.up_milli[model] += node.gpus * MILLI
+        self._count_up(kind, 1)
         self._changed(number)
         self.room_generation += 1
         return number
@@ -186,16 +186,30 @@ class Nodes:
         kind.switches[before.switch] &= ~bit
         self.by_pool[before.pool] &= ~bit
         up = not self.down[number]
-        self.up_milli[kind.model] -= kind.gpus * MILLI * up
+        self._count_up(kind, -up)
         index = self._join(number, node, model)
         self.node[number], self.kind[number], self.kind_of[number] = node, index, self.kinds[index]
         self.free_mask[number] = free_mask
-        while len(self.up_milli) <= model:
-            self.up_milli.append(0)
-        self.up_milli[model] += node.gpus * MILLI * up
+        self._count_up(self.kinds[index], up)
         self._enter(number)
         self._changed(number)
         self.room_generation += 1
+
+    def _count_up(self, kind: Kind, nodes: int) -> None:
+        """Count GPUs of so many nodes of a kind as up, or (less than 0) no longer."""
+        while len(self.up_milli) <= kind.model:
+            self.up_milli.append(0)
+        if self.observed.get(kind.cluster, True):
+            self.up_milli[kind.model] += kind.gpus * MILLI * nodes
+
+    def observe(self, clusters: dict[str, bool]) -> None:
+        """Leave clusters to themselves. What could be served where is to be compiled again."""
+        if clusters != self.observed:
+            self.observed = clusters
+            self.up_milli = []
+            for kind in self.kinds:
+                up = [number for number in each(kind.members) if not self.down[number]]
+                self._count_up(kind, len(up))
 
     def set_down(self, number: int, why: str) -> None:
         """Mark a node down (or up again with an empty `why`)."""
@@ -204,8 +218,7 @@ class Nodes:
         self.down[number] = why
         self._close(number, bool(why or self.cordoned[number] or number in self.full))
         self._enter(number)
-        kind = self.kinds[self.kind[number]]
-        self.up_milli[kind.model] += kind.gpus * MILLI * (was_down - bool(why))
+        self._count_up(self.kinds[self.kind[number]], was_down - bool(why))
         self._changed(number)
         self.room_generation += 1
 

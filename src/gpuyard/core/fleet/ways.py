@@ -67,7 +67,7 @@ class Shapes:
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
-        if ask.clusters and kind.cluster not in ask.clusters:
+        if kind.cluster not in ask.clusters and (ask.clusters or kind.cluster in nodes.observed):
             return None
         if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
             return None

@@ -80,6 +80,7 @@ class Tenants:
         self.rule_of: dict[int, int] = {}
         """By seat: the tenant that has the rule."""
         self._parties: dict[tuple[int, str], int] = {}
+        self._outside = -1
         self._add("", ROOT, Tenant(""))
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             number = self.find(tenant.path)
@@ -132,6 +133,13 @@ class Tenants:
             self.guarded[found] = True
         self._parties[leaf, user] = found
         return found
+
+    def outside(self) -> int:
+        """The row for jobs that count for no tenant: those of observed clusters. No rule applies to it."""
+        if self._outside < 0:
+            self._outside = self._append("", ROOT, (), Tenant(""))
+            self.guarded[self._outside] = self.guaranteed[self._outside] = False
+        return self._outside
 
     def _seat(self, rule: int, user: str, leaf: str) -> int:
         key = (rule, user, leaf)

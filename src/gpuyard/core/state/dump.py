@@ -32,6 +32,7 @@ from gpuyard.model import (
     StopCause,
     Verb,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain, from_plain, to_plain
 
 VERSION = 1
@@ -49,6 +50,11 @@ def dump(state: State) -> dict[str, Plain]:
         "version": VERSION,
         "now_ms": state.now_ms,
         "last_job_id": state.last_job_id,
+        **(
+            {"last_external_id": state.last_external_id}
+            if state.last_external_id >= FIRST_EXTERNAL_ID
+            else {}
+        ),
         "settings": to_plain(state.settings),
         "models": list(state.models),
         "nodes": [
@@ -162,6 +168,10 @@ def load(plain: dict[str, Plain]) -> State:
     state = State()
     state.now_ms = plain["now_ms"]
     state.last_job_id = plain["last_job_id"]
+    # Missing in dumps of earlier releases, where the jobs of other schedulers had the next ids.
+    state.last_external_id = plain.get("last_external_id", state.last_external_id)
+    if state.last_job_id >= FIRST_EXTERNAL_ID:
+        state.last_job_id, state.last_external_id = 0, state.last_job_id
     state.models.update({name: number for number, name in enumerate(plain["models"])})
     for row in plain["nodes"]:
         node = from_plain(Node, row["node"])
@@ -223,8 +233,11 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
         row["array_id"],
         row["array_index"],
     )
-    leaf = state.tenants.number[row["leaf"]]
-    party = state.tenants.party(leaf, spec.user)
+    if state.counts_for_tenant(spec):
+        leaf = state.tenants.number[row["leaf"]]
+        party = state.tenants.party(leaf, spec.user)
+    else:
+        leaf, party = state.place_of(spec)
     shape = state.shape_of(spec.ask)
     count = state.counts.find(leaf, spec.user, shape.gpu_milli)
     record = JobRecord(job, shape, state.klass_of(spec.klass), leaf, party, count)

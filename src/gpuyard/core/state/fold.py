@@ -157,6 +157,8 @@ def _cancel(state: State, record: JobRecord) -> None:
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
     record = current(state, event)
+    if event.started_ms:
+        state.backdate(record, event.started_ms)
     # A suspended attempt that was out of sight for a while is still suspended.
     record.phase = AttemptState.SUSPENDED if record.state is JobState.SUSPENDED else AttemptState.RUNNING
 

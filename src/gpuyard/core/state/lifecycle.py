@@ -24,6 +24,7 @@ from gpuyard.model import (
     TasksSubmitted,
     Verb,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 
 # Looking a member up on its enum costs more than the rest of a step.
 _STARTING, _RUNNING, _DONE = AttemptState.STARTING, JobState.RUNNING, JobState.COMPLETED
@@ -55,9 +56,14 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     job_id, spec = job[0], job[1]
-    if job_id <= state.last_job_id:
-        raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {state.last_job_id}")
-    state.last_job_id = job_id
+    external = job_id >= FIRST_EXTERNAL_ID
+    last_id = state.last_external_id if external else state.last_job_id
+    if job_id <= last_id:
+        raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {last_id}")
+    if external:
+        state.last_external_id = job_id
+    else:
+        state.last_job_id = job_id
     if intake is None:
         intake = state.intake.get(id(spec))
         if intake is None or intake[0] is not spec:
@@ -66,9 +72,10 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
     count.jobs += 1
     count.of_user.jobs += 1
-    arrived = state.arrived
-    arrived[shape] = arrived.get(shape, 0) + 1
-    state.arrivals += 1
+    if not external:
+        arrived = state.arrived
+        arrived[shape] = arrived.get(shape, 0) + 1
+        state.arrivals += 1
     if state.namesakes:
         dependencies.submitted(state, record)
     if waits:
@@ -190,17 +197,19 @@ def end(
     ended_ms: int = 0,
 ) -> None:
     """`AttemptEnded`."""
+    # What another scheduler tells of is charged as it was, however late it is told.
+    until_ms = ended_ms if ended_ms and job_id >= FIRST_EXTERNAL_ID else at_ms
     record = state.jobs.get(job_id)
     if record is None or record.phase is None or record.attempt != attempt:
         record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
     if outcome is _COMPLETED:
-        complete(state, at_ms, record)
+        complete(state, at_ms, record, until_ms)
         return
     state.now_ms = at_ms
     state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
-    state.release(record, at_ms)
+    state.release(record, until_ms)
     if record.shape.profile:
         mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]
@@ -234,14 +243,16 @@ def end(
         state.queue.add(record)
 
 
-def complete(state: State, at_ms: int, record: JobRecord) -> None:
-    """`AttemptEnded` for an attempt that is known to run and has completed, as nearly all do."""
+def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> None:
+    """`AttemptEnded` for an attempt that is known to run and has completed, as nearly all do; it is charged up to
+    `until_ms`, or to the event.
+    """
     state.now_ms = at_ms
     state.change_seq += 1
     if at_ms >= state.tenants.due_ms:
         close_periods(state, at_ms)
     job_id = record.id
-    state.release(record, at_ms)
+    state.release(record, until_ms or at_ms)
     if record.shape.profile:
         mark_idle(state.nodes.slices_idle, record.grants)
     del state.running[job_id]

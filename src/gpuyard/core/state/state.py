@@ -18,6 +18,7 @@ from gpuyard.core.quota.tenants import Tenants
 from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state.idle_plan import IdlePlan
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 
 _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
@@ -85,6 +86,8 @@ class State:
         self.arrivals = 0
         """The sum of `arrived`."""
         self.last_job_id = 0
+        self.last_external_id = FIRST_EXTERNAL_ID - 1
+        """The same for jobs that other schedulers have: their ids are a line of their own."""
         self.now_ms = 0
         """Time of the last event."""
         self.tenants = Tenants(self.settings, self.models)
@@ -116,6 +119,7 @@ class State:
         self.settings = settings
         self.nodes.whole_reserve = settings.whole_gpus
         self.nodes.allow(settings.attempts_per_node)
+        self.nodes.observe(settings.observed)
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
@@ -137,8 +141,7 @@ class State:
                 after.window_start_ms = before.window_start_ms
                 after.spent_milli_ms = before.spent_milli_ms
         for record in self.jobs.values():
-            record.leaf = self.tenants.leaf(record.job.spec.tenant)
-            record.party = self.tenants.party(record.leaf, record.job.spec.user)
+            record.leaf, record.party = self.place_of(record.job.spec)
             record.klass = self.klass_of(record.job.spec.klass)
         self.recount()
         for record in self.running.values():
@@ -163,6 +166,18 @@ class State:
             return self.settings.share_weights[name]
         own = next((m for m in self.settings.gpu_models if m.name == name), None) or CATALOGUE.get(name)
         return max(1, own.list_price_micro_usd_h // _MICRO_PER_MILLI_USD) if own else _DEFAULT_WEIGHT
+
+    def counts_for_tenant(self, spec: JobSpec) -> bool:
+        """Whether a job counts against quotas: one of an observed cluster may not."""
+        observed = self.settings.observed
+        return not spec.origin or all([observed.get(name, True) for name in spec.ask.clusters])
+
+    def place_of(self, spec: JobSpec) -> tuple[int, int]:
+        """The rows where a job counts: its tenant's, and that for its quotas."""
+        if not self.counts_for_tenant(spec):
+            return (outside := self.tenants.outside()), outside
+        leaf = self.tenants.leaf(spec.tenant)
+        return leaf, self.tenants.party(leaf, spec.user)
 
     def klass_of(self, name: str) -> JobClass:
         """A class by name; an unknown or empty name means the default class."""
@@ -223,13 +238,12 @@ class State:
     def take_in(self, spec: JobSpec) -> Intake:
         """What a spec means under the settings in force: shape, class, tenant, and whether it has dependencies."""
         tenants = len(self.tenants.number)
-        leaf = self.tenants.leaf(spec.tenant)
+        leaf, party = self.place_of(spec)
         if len(self.tenants.number) != tenants:
             # The tree has grown: a former leaf may have members now.
             self.intake.clear()
         if len(self.intake) >= _INTAKE_MAX:
             self.intake.clear()
-        party = self.tenants.party(leaf, spec.user)
         shape = self.shape_of(spec.ask)
         user, gpu_milli = spec.user, shape.gpu_milli
         count = self.counts.known.get((leaf, user, gpu_milli)) or self.counts.find(leaf, user, gpu_milli)
@@ -354,6 +368,14 @@ class State:
         tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1)
         record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate)
         tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
+
+    def backdate(self, record: JobRecord, started_ms: int) -> None:
+        """An attempt began earlier than it was told: it is charged from then on."""
+        tenants, usage = self.tenants, record.usage
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, record.started_ms, -1)
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, started_ms, 1)
+        record.started_ms = started_ms
+        self.expect_end(record, started_ms + record.estimate_ms)
 
     def expect_end(self, record: JobRecord, end_ms: int) -> None:
         """Note a new expected end of a running attempt."""

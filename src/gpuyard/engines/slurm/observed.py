@@ -13,6 +13,7 @@ from gpuyard.engines.contract import (
     Launch,
     NodeReport,
     NoMig,
+    OwnScheduler,
     Permanent,
     Phase,
     Reply,
@@ -35,6 +36,25 @@ from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
+SLURM = OwnScheduler(
+    "Slurm",
+    {
+        "cancel": "scancel",
+        "hold": "scontrol hold",
+        "release": "scontrol release",
+        "suspend": "scontrol suspend",
+        "continue": "scontrol resume",
+        "requeue": "scontrol requeue",
+        "top": "scontrol top",
+        "back": "scontrol update",
+    },
+    {
+        "submit": "Submit it with sbatch: it shows up here by itself",
+        "checkpoint": "Slurm knows nothing of checkpoints",
+        "nodes": "Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume",
+        "logs": "Its jobs write where sbatch was told: scontrol show job ID names the file",
+    },
+)
 INSTEAD = "Slurm decides there: use sbatch, scancel and scontrol, or move a partition to `mode: drive`."
 HISTORY_S = 300.0
 
@@ -50,7 +70,8 @@ class ObservedSlurm(NoMig):
     """Tenants by accounts and users, where their names differ."""
     name: str = "slurm"
     capabilities: frozenset[Capability] = frozenset()
-    reasons: dict[str, str] = field(default_factory=dict)
+    scheduler: OwnScheduler = SLURM
+    reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each job waits, in Slurm's words, by its key."""
     _closed: Event = field(default_factory=Event)
 

@@ -5,11 +5,12 @@ Rows are written in the transaction that ends the job, and can be made again fro
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, false, func, or_, select
 
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.schema import HISTORY
@@ -52,7 +53,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which ended jobs, newest id first. An empty field filters nothing."""
+    """Which ended jobs, in the order of `newest_first`. An empty field filters nothing."""
 
     states: Sequence[str] = ()
     tenant: str = ""
@@ -89,20 +90,34 @@ class History:
         return {row.id: row for row in rows}
 
     def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
-        """A page of ended jobs."""
-        return self._found(_select(query))
+        """A page of ended jobs: the yard's own, then those that other schedulers ran."""
+        before_id = query.before_id
+        if before_id is not None and before_id > FIRST_EXTERNAL_ID:
+            return self._found(_select(query).where(HISTORY.c.id >= FIRST_EXTERNAL_ID))
+        own = min(before_id or FIRST_EXTERNAL_ID, FIRST_EXTERNAL_ID)
+        found = self._found(_select(replace(query, before_id=own)))
+        left = _limited(query.limit) - len(found)
+        if left:
+            rest = _select(replace(query, before_id=None, limit=left))
+            found += self._found(rest.where(HISTORY.c.id >= FIRST_EXTERNAL_ID))
+        return found
 
     def ended_since(
-        self, from_ms: int, before: tuple[int, int] | None = None, limit: int = LIMIT_MAX
+        self,
+        from_ms: int,
+        before: tuple[int, int] | None = None,
+        limit: int = LIMIT_MAX,
+        *,
+        first_id: int = 0,
     ) -> list[tuple[Any, ...]]:
         """Raw rows (`ENDED_COLUMNS`) of jobs that ended from then on, the last to end first; for large numbers.
 
-        `before` is when the last row of the page before ended, and its id.
+        `before` is when the last row of the page before ended, and its id. Jobs below `first_id` are left out.
         """
         table = HISTORY.c
         query = (
             select(*[table[name] for name in ENDED_COLUMNS])
-            .where(table.ended_ms >= from_ms)
+            .where(table.ended_ms >= from_ms, table.id >= first_id)
             .order_by(table.ended_ms.desc(), table.id.desc())
             .limit(limit)
         )

@@ -169,7 +169,8 @@ def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
     if not user and not wanted.tenant:
         user = str(yard.me()["user"])
     found = yard.queue(states=wanted.states, tenant=wanted.tenant, user=user, name=wanted.name)
-    return [row for row in found["rows"] if row[10]]
+    # A job `CLUSTER:ID` is another scheduler's.
+    return [row for row in found["rows"] if row[10] and ":" not in row[1]]
 
 
 def _ask_first(rows: Sequence[Sequence[Any]]) -> None:

@@ -90,14 +90,15 @@ def _stop(pid: int, instance: "Instance") -> None:
 
 
 def _stop_jobs(socket: str) -> int:
-    """Cancel until no job is left: users may still submit meanwhile."""
+    """Cancel until no job of the yard's own is left: users may still submit meanwhile."""
     from gpuyard.api.client import Client
 
     until_s = time.monotonic() + JOBS_S
     asked: set[int] = set()
     with Client(f"unix:{socket}") as client:
         while True:
-            live = [row[0] for row in client.queue()["rows"]]
+            # Jobs of a cluster that schedules itself are none of ours: `CLUSTER:ID`.
+            live = [row[0] for row in client.queue()["rows"] if ":" not in row[1]]
             if not live:
                 return len(asked)
             new = [job_id for job_id in live if job_id not in asked]
