@@ -3,13 +3,16 @@
 import os
 import signal
 import socket
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Box
+from e2e.conftest import Box, until
 from rigs.terminal import Pseudo
 
 CONFIG = """\
@@ -154,6 +157,52 @@ def test_srun_and_salloc_have_terminals_and_steps_in_them_too(yard: Box) -> None
     done = yard("slurm", "srun", "--pty", "true")
     assert (1, "srun: error: --pty wants a terminal") == (done.code, done.err[:35])
     assert 2 == yard("slurm", "salloc", "--gpus=1").code
+
+
+SERVER = """
+import http.server, os
+open("served", "w").write(os.environ["YARD_JOB_ID"])
+http.server.ThreadingHTTPServer(("127.0.0.1", {port}), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def fetched(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def test_a_port_of_a_job_is_a_port_here_and_files_go_in_and_out(yard: Box, tmp_path: Path) -> None:
+    there, here, local = free_port(), free_port(), tmp_path / "local"
+    (local / "sub").mkdir(parents=True)
+    (local / "sub" / "big").write_bytes(os.urandom(3_000_000))
+    work = tmp_path / "work"
+    work.mkdir()
+    job = yard.submit("-g", 1, "--chdir", work, "--", sys.executable, "-c", SERVER.format(port=there))
+    until((work / "served").exists)
+
+    done = yard("cp", local, f"{job}:.")
+    assert (0, "") == (done.code, done.err)
+    assert (local / "sub" / "big").read_bytes() == (work / "local" / "sub" / "big").read_bytes()
+    assert 0 == yard("cp", f"{job}:local/sub/big", tmp_path / "back").code
+    assert (local / "sub" / "big").read_bytes() == (tmp_path / "back").read_bytes()
+    refused = yard("cp", f"{job}:nothing", tmp_path)
+    assert (2, "yard: nothing: No such file or directory\n") == (refused.code, refused.err)
+
+    with at(yard, "forward", job, f"{here}:{there}") as forward:
+        forward.until(f"http://127.0.0.1:{here} is port {there} of job {job}")
+        assert str(job).encode() == fetched(here, "served")
+        with ThreadPoolExecutor(4) as pool:
+            got = list(pool.map(lambda _: fetched(here, "local/sub/big"), range(4)))
+        assert [(local / "sub" / "big").read_bytes()] * 4 == got
+        yard("cancel", job)
+        assert 2 == forward.code()
+        assert f"job {job} has ended" in forward.shown.decode()
 
 
 def test_what_cannot_be_is_said(yard: Box) -> None:

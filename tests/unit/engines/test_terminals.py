@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node import copying, terminal
 
 WAIT_S = 10.0
 
@@ -190,3 +190,59 @@ def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Pa
         assert 0o600 == os.stat(folder / terminal.SOCKET).st_mode & 0o777
         Looker(folder, seen=0).next()
     assert terminal.reach(str(folder)) is None
+
+
+def copied(source: Path, target: Path) -> list[str]:
+    """Copy as a job and a client do; gives what was left out."""
+    left_out: list[str] = []
+    taker = copying.Taker(str(target))
+    for head, place in copying.entries(str(source), left_out.append):
+        taker.head(json.dumps(head).encode())
+        for piece in copying.pieces(head, place):
+            taker.data(piece)
+    taker.close(whole=True)
+    return left_out
+
+
+def test_files_and_folders_arrive_as_cp_puts_them(tmp_path: Path) -> None:
+    source = tmp_path / "data"
+    (source / "deep" / "empty").mkdir(parents=True)
+    (source / "run.sh").write_bytes(b"#!/bin/sh")
+    (source / "run.sh").chmod(0o750)
+    (source / "deep" / "big").write_bytes(bytes(range(256)) * 1000)
+    (source / "link").symlink_to("run.sh")
+    (source / "loop").symlink_to("deep")
+    os.mkfifo(source / "pipe")
+    there = tmp_path / "there"
+    there.mkdir()
+
+    assert {"pipe", "loop"} == {os.path.basename(each) for each in copied(source, there)}
+    assert [] == copied(source / "run.sh", tmp_path / "named.sh")
+    copied(source, tmp_path / "other")
+
+    for root in (there / "data", tmp_path / "other"):
+        assert bytes(range(256)) * 1000 == (root / "deep" / "big").read_bytes()
+        assert b"#!/bin/sh" == (root / "link").read_bytes()
+        assert (root / "deep" / "empty").is_dir()
+    assert 0o750 == (tmp_path / "named.sh").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("path", ["../evil", "/evil", "a/../../evil", "", "a//b", "out/evil", "."])
+def test_a_head_leads_nowhere_but_into_the_place_that_was_named(tmp_path: Path, path: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "out").symlink_to(tmp_path)
+    taker = copying.Taker(str(inside))
+    with pytest.raises(copying.Trouble):
+        taker.head(json.dumps({"path": path, "mode": 0o644, "folder": False, "size": 0}).encode())
+    assert ["inside"] == os.listdir(tmp_path)
+
+
+def test_a_file_that_is_not_whole_is_not_left_there(tmp_path: Path) -> None:
+    taker = copying.Taker(str(tmp_path))
+    taker.head(json.dumps({"path": "half", "mode": 0o644, "folder": False, "size": 10}).encode())
+    taker.data(b"12345")
+    with pytest.raises(copying.Trouble):
+        taker.data(b"1234567890")
+    taker.close(whole=False)
+    assert [] == os.listdir(tmp_path)

@@ -10,6 +10,7 @@ import time
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -86,6 +87,12 @@ class Caller:
     def here(self) -> bool:
         """Whether the yard is on this machine: it is asked through its socket, and both see the same files."""
         return isinstance(self._address, str)
+
+    def again(self) -> Self:
+        """Another connection to the same place, for another thread."""
+        other = copy(self)
+        other._connection = other._stream = None
+        return other
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,7 @@ Without extensions. Light, and without a library: a command that opens a termina
 """
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -123,6 +124,10 @@ class WebSocket:
         """Whether something is here already, that `fileno` would not tell of."""
         pending: Any = getattr(self._socket, "pending", None)
         return bool(self._first) or (pending is not None and pending() > 0)
+
+    def waiting(self) -> bool:
+        """Whether something has come."""
+        return self.ready or bool(select.select([self._socket], [], [], 0)[0])
 
     def send(self, content: bytes | str) -> None:
         """Send a message."""

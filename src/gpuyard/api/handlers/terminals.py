@@ -43,6 +43,7 @@ HOLDS_S = 15.0
 """How often a token is looked at again, while it is used."""
 TURN_S = 0.0001
 """What passing on a message costs, about."""
+_FROM_CLIENTS = (terminal.DATA, terminal.SIZE, terminal.SIGNAL, terminal.END, terminal.FILE)
 _ABOUT_RUNNING = frozenset({JobState.RUNNING.value, JobState.SUSPENDED.value})
 
 
@@ -230,12 +231,7 @@ class _Visit:
         with suppress(OSError):
             while True:
                 message = await self._link.receive()
-                if isinstance(message, bytes) and message[:1] in (
-                    terminal.DATA,
-                    terminal.SIZE,
-                    terminal.SIGNAL,
-                    terminal.END,
-                ):
+                if isinstance(message, bytes) and message[:1] in _FROM_CLIENTS:
                     charge(TURN_S)
                     writer.write(terminal.frame(message[:1], message[1:]))
                     await writer.drain()

@@ -22,9 +22,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 SOCKET = "terminal"
 """In the attempt's folder."""
 
-DATA, SIZE, SIGNAL, HELLO, EXIT, ERROR, END = b"d", b"w", b"s", b"h", b"x", b"e", b"z"
+DATA, SIZE, SIGNAL, HELLO, EXIT, ERROR, END, FILE = b"d", b"w", b"s", b"h", b"x", b"e", b"z", b"f"
 """Bytes both ways; rows and columns; a signal for the foreground; what is wanted, or what it came to; how it ended, in
-an exit code or in words; no more bytes from here, where they are no terminal's.
+an exit code or in words; no more bytes from here, where they are no terminal's; the head of a file (`copying.py`).
 """
 HEAD = struct.Struct(">cI")
 FRAME_BYTES_MAX = 1 << 20
@@ -491,8 +491,28 @@ class Keeper:
             self._attach(client, asked, str(asked.get("session") or OWN))
         elif what == "shell":
             self._shell(client, asked)
+        elif what == "stay":
+            # The connection ends when the attempt does: that is all that is wanted.
+            client.send(said(HELLO, {}))
+            self._flush(client)
+        elif what in ("forward", "read", "write"):
+            self._hand_over(client, asked)
         else:
             self._refuse(client, "there is no {!r} here".format(str(what)[:40]))
+
+    def _hand_over(self, client: Client, asked: Dict[str, Any]) -> None:
+        """Give the connection to a process of the job's own, which reaches what the job's user reaches, and no more."""
+        from . import visitors
+
+        link, env = client.connection, self.env
+
+        def complain(text: str) -> None:
+            link.setblocking(True)
+            link.sendall(frame(ERROR, text.encode("utf-8", "replace")))
+
+        self.fork(lambda: visitors.serve(link, asked, env, complain), complain)
+        del self.clients[link.fileno()]
+        link.close()
 
     def _attach(self, client: Client, asked: Dict[str, Any], name: str) -> None:
         session = self.sessions.get(name)

@@ -3,9 +3,10 @@
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gpuyard.cli.connection.attached import Attached, need_terminal
 from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.visits import NotThere
 from gpuyard.cli.line.options import Argument, JobArgument
-from gpuyard.cli.terminal.attached import Attached, NotThere, need_terminal
 from gpuyard.errors import YardError
 
 if TYPE_CHECKING:

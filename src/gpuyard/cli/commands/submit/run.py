@@ -48,7 +48,7 @@ def run(
     through = piped(words, ctx.dashes)
     at_terminal = interactive or (through is None and options["tasks"] == 1 and os.isatty(0) and os.isatty(1))
     if interactive:
-        from gpuyard.cli.terminal.attached import need_terminal
+        from gpuyard.cli.connection.attached import need_terminal
 
         need_terminal("`yard run -i`")
     if through is None:
@@ -132,7 +132,8 @@ def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bo
     """Run it at this terminal. `must`: it is not to run without one."""
     from gpuyard.cli.commands.inside.attach import say_detached
     from gpuyard.cli.commands.jobs.waiting import Waiting, code_of
-    from gpuyard.cli.terminal.attached import Attached, NotThere
+    from gpuyard.cli.connection.attached import Attached
+    from gpuyard.cli.connection.visits import NotThere
     from gpuyard.cli.terminal.escapes import DETACH
 
     env = {"TERM": os.environ.get("TERM", "dumb"), **fields.get("env", {})}

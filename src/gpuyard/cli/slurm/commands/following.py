@@ -59,7 +59,8 @@ def at_terminal(fields: dict[str, Any]) -> dict[str, Any]:
 def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
     """Be at a job's terminal until it ends; gives the exit code. An interrupt while it waits cancels it."""
     from gpuyard.cli.commands.jobs.waiting import Waiting
-    from gpuyard.cli.terminal.attached import Attached, NotThere
+    from gpuyard.cli.connection.attached import Attached
+    from gpuyard.cli.connection.visits import NotThere
 
     try:
         with Waiting(f"{program}: ", quiet=quiet) as line:

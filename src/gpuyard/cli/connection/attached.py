@@ -14,20 +14,15 @@ from typing import Any, Protocol
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.api.connecting.websocket import WebSocket
+from gpuyard.cli.connection.visits import framed
 from gpuyard.cli.terminal.escapes import DETACH, Escapes
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput
 
-_DATA, _SIZE, _HELLO, _EXIT, _ERROR = b"d", b"w", b"h", b"x", b"e"
+_DATA, _SIZE, _HELLO, _EXIT = b"d", b"w", b"h", b"x"
 _READ_BYTES = 65536
 PATIENCE_S = 60.0
 """How long to look for a yard that is gone."""
 _PAUSE_S = 0.2
-
-
-class NotThere(YardError):
-    """There is no such terminal; the message says why."""
-
-    exit_code = 2
 
 
 def here() -> bool:
@@ -166,9 +161,14 @@ class Attached:
     def _heed(self, message: bytes | str) -> None:
         if isinstance(message, str):
             news = json.loads(message)
-            self._news(news["event"], news["data"])
+            if news["event"] == "standing":
+                self._line.told(news["data"])
+            elif news["event"] == "end":
+                self.end = news["data"]
+        found = framed(message)
+        if found is None:
             return
-        kind, content = message[:1], message[1:]
+        kind, content = found
         if kind == _DATA:
             self._line.clear()
             # What an ended job showed comes to a terminal that makes the line breaks itself.
@@ -186,16 +186,6 @@ class Attached:
             if self._asked.get("session") or self._asked["do"] != "attach":
                 self.code = json.loads(content)["code"] or 0
             self.cook()
-        elif kind == _ERROR:
-            raise NotThere(content.decode(errors="replace"))
-
-    def _news(self, name: str, data: Any) -> None:
-        if name == "standing":
-            self._line.told(data)
-        elif name == "end":
-            self.end = data
-        elif name == "error":
-            raise NotThere(data["detail"], data.get("hint", ""))
 
     def _lose(self, error: OSError) -> None:
         """The yard is gone; the job is not."""

@@ -1,0 +1,103 @@
+"""`yard cp`: files into a job and out of it."""
+
+import json
+import sys
+from typing import Annotated
+
+from gpuyard.api.client import Client
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.visits import Visit
+from gpuyard.cli.line.options import Argument
+from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.streams import aside, notice
+from gpuyard.engines.node import copying
+from gpuyard.errors import BadInput, YardError
+
+_NAMED_MAX = 3
+
+From = Annotated[
+    str, Argument(metavar="FROM", help="A file or a folder, here or in a job, as in 12:results.csv.")
+]
+To = Annotated[str, Argument(metavar="TO", help="Where it goes: a folder that is there, or a name.")]
+
+
+def cp(source: From, target: To) -> None:
+    """Copy a file or a folder into a running job or out of it.
+
+    `yard cp 12:results.csv .`, `yard cp data 12:/tmp`. Paths in the job begin in its folder, and are read and written
+    as its owner: what the job sees of its node is what you reach, its own /tmp too.
+    """
+    out, into = _in_job(source), _in_job(target)
+    if bool(out) == bool(into):
+        raise BadInput(
+            "one of the two is in a job, and the other is here", "For example: yard cp 12:results.csv ."
+        )
+    with client() as yard:
+        try:
+            if out:
+                _fetch(yard, *out, target)
+            elif into:
+                _send(yard, source, *into)
+        except copying.Trouble as trouble:
+            raise YardError(str(trouble)) from trouble
+        except ConnectionError as error:
+            raise YardError(
+                f"the connection was lost: {error}", "What was copied is whole, file by file: copy again."
+            ) from error
+        except OSError as error:
+            raise YardError(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")) from error
+
+
+def _in_job(text: str) -> tuple[str, str] | None:
+    """Job and path of `12:path`."""
+    job, colon, path = text.partition(":")
+    return (job, path or ".") if colon and job[:1].isdecimal() and "/" not in job else None
+
+
+def _fetch(yard: Client, job: str, path: str, target: str) -> None:
+    taker, whole = copying.Taker(target), False
+    try:
+        with Visit(yard, job, {"do": "read", "path": path}) as visit:
+            for kind, content in visit.messages():
+                if kind == b"f":
+                    taker.head(content)
+                elif kind == b"d":
+                    taker.data(content)
+                elif kind == b"x":
+                    whole = True
+                    _say_left_out(json.loads(content)["left_out"])
+                    break
+    finally:
+        taker.close(whole)
+    _say(taker.files, taker.bytes)
+
+
+def _send(yard: Client, source: str, job: str, path: str) -> None:
+    left_out: list[str] = []
+    with Visit(yard, job, {"do": "write", "path": path}) as visit:
+        visit.begin()
+        for head, place in copying.entries(source, left_out.append):
+            visit.socket.send(b"f" + json.dumps(head).encode())
+            for piece in copying.pieces(head, place):
+                visit.socket.send(b"d" + piece)
+                if visit.socket.waiting():
+                    # It says something before the end only if it gives up.
+                    next(visit.messages())
+        visit.socket.send(b"z")
+        for kind, content in visit.messages():
+            if kind == b"x":
+                told = json.loads(content)
+                _say_left_out(left_out)
+                _say(told["files"], told["bytes"])
+                return
+
+
+def _say_left_out(paths: list[str]) -> None:
+    if paths:
+        named = ", ".join(map(shown, paths[:_NAMED_MAX])) + (" and others" if len(paths) > _NAMED_MAX else "")
+        notice(f"left out, being neither files nor folders: {named}", before="yard: ")
+
+
+def _say(files: int, size: int) -> None:
+    if sys.stderr.isatty():
+        aside(f"{files} {'file' if files == 1 else 'files'}, {size / 2**20:,.1f} MiB")
