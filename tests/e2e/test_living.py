@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuyard.cli.commands.jobs import history
-from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS
+from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.reports.nodes import REPORT as NODES
 
 from .conftest import Box

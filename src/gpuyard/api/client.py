@@ -159,14 +159,10 @@ class Client(Caller):
         cursor: str | None = None,
     ) -> Page:
         """A page of jobs, newest first."""
-        asked: dict[str, Any] = {
-            "state": ",".join(states),
-            "tenant": tenant,
-            "user": user,
-            "name": name,
-            "limit": limit,
-        }
-        found = self.ask_for(endpoints.JOBS, **asked, cursor=cursor)
+        found = self.ask_for(
+            endpoints.JOBS,
+            state=",".join(states), tenant=tenant, user=user, name=name, limit=limit, cursor=cursor,
+        )  # fmt: skip
         return Page(found["jobs"], found["next_cursor"])
 
     def history(
@@ -181,14 +177,10 @@ class Client(Caller):
         cursor: str | None = None,
     ) -> Page:
         """A page of ended jobs, newest first."""
-        asked: dict[str, Any] = {
-            "state": ",".join(states),
-            "tenant": tenant,
-            "user": user,
-            "name": name,
-            "limit": limit,
-        }
-        found = self.ask_for(endpoints.HISTORY, **asked, since_ms=since_ms, cursor=cursor)
+        found = self.ask_for(
+            endpoints.HISTORY,
+            state=",".join(states), tenant=tenant, user=user, name=name, since_ms=since_ms, limit=limit, cursor=cursor,
+        )  # fmt: skip
         return Page(found["jobs"], found["next_cursor"])
 
     def queue(
@@ -203,15 +195,11 @@ class Client(Caller):
         wide: bool = False,
     ) -> QueueReply:
         """Live jobs in the order of the scheduler; wide: with more columns."""
-        asked: dict[str, Any] = {
-            "state": ",".join(states),
-            "tenant": tenant,
-            "user": user,
-            "name": name,
-            "cluster": cluster,
-            "limit": limit,
-        }
-        return self.ask_for(endpoints.QUEUE, **asked, wide=int(wide) or None)
+        return self.ask_for(
+            endpoints.QUEUE,
+            state=",".join(states), tenant=tenant, user=user, name=name, cluster=cluster, limit=limit,
+            wide=int(wide) or None,
+        )  # fmt: skip
 
     def ask(self, verb: str, job_id: int | str) -> AskedReply:
         """`cancel`, `hold`, `release`, `suspend`, `continue` or `requeue` a job or an array."""

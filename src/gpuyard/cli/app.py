@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(words: list[str]) -> int:
     first, *rest = words or [""]
     if first in ENTRIES and first != "slurm":
-        from gpuyard.cli.line.reading import called
+        from gpuyard.cli.line.options import called
 
         return called(f"yard {first}", first, ENTRIES[first], rest)
     if first == "slurm":
@@ -42,7 +42,7 @@ def _run(words: list[str]) -> int:
         from gpuyard.cli.line.help import page, print_page
 
         return print_page(page(), asked=bool(first))
-    from gpuyard.cli.line.reading import unknown_command, unknown_option
+    from gpuyard.cli.line.options import unknown_command, unknown_option
 
     if first.startswith("-"):
         raise unknown_option("yard", first.partition("=")[0], ["--version"])

@@ -134,7 +134,7 @@ def _pieces(name: str, rest: list[str]) -> tuple[list[Piece], list[str]] | list[
             return []
         rest = rest[rest.index(word) + 1 :]
         name, entry = word, entry.below[word]
-    from gpuyard.cli.line.reading import Parameter, parameters
+    from gpuyard.cli.line.options import Parameter, parameters
 
     found = []
     for each in parameters(entry.function(name)):

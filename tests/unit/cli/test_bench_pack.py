@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli.commands.bench.bench_pack import Placement
-from gpuyard.cli.commands.bench.placement_mix import mixed_nodes, mixed_tasks
+from gpuyard.cli.commands.bench.bench_place import mixed_nodes, mixed_tasks
 from gpuyard.packing.board import POLICIES
 
 from .conftest import Yard

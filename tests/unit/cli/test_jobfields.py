@@ -11,7 +11,7 @@ import pytest
 from gpuyard.cli.commands.submit.jobfields import limit_s, moment_ms, request, variables
 from gpuyard.cli.commands.submit.run import run
 from gpuyard.cli.commands.submit.submit import submit
-from gpuyard.cli.line.reading import Parameter, parameters, read
+from gpuyard.cli.line.options import Parameter, parameters, read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 from gpuyard.intake.native_fields import FIELDS

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from gpuyard.cli.line.commands import ALIASES, ENTRIES, Entry
 from gpuyard.cli.line.complaints import Misuse
-from gpuyard.cli.line.options import Called, Output
-from gpuyard.cli.line.reading import HelpWanted, Parameter, parameters, read
+from gpuyard.cli.line.options import Called, HelpWanted, Output, Parameter, parameters, read
 from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
 
 from .conftest import Yard
@@ -186,7 +185,7 @@ def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
         "gpuyard.cli.commands.jobs.history",
         "gpuyard.cli.commands.jobs.logs",
         "gpuyard.cli.commands.yard.nodes",
-        "gpuyard.cli.commands.yard.prune",
+        "gpuyard.cli.commands.yard.upkeep",
         "gpuyard.cli.commands.jobs.queue",
         "gpuyard.cli.commands.reports",
         "gpuyard.reports.audit",

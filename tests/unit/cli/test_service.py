@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.commands.yard import service, unit
+from gpuyard.cli.commands.yard import service
 from gpuyard.errors import BadInput, YardError
 from rigs.postgres import install as install_package
 from rigs.postgres import skip_or_fail
@@ -42,11 +42,11 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
 
 
 def test_the_unit_stops_the_server_and_not_the_jobs() -> None:
-    text = unit.unit(["--port", "1"], user=False, name="gpuyard", own_data=True)
+    text = service.unit(["--port", "1"], user=False, name="gpuyard", own_data=True)
     wanted = {"KillMode=process", "OOMPolicy=continue", "Restart=on-failure", "Delegate=yes", "Type=notify"}
     assert wanted <= lines(text)
     assert "StateDirectory=gpuyard" in lines(text)
-    assert "StateDirectory=gpuyard" not in lines(unit.unit([], user=True, name="gpuyard", own_data=False))
+    assert "StateDirectory=gpuyard" not in lines(service.unit([], user=True, name="gpuyard", own_data=False))
 
 
 def test_words_are_quoted_as_systemd_reads_them_and_paths_are_whole(tmp_path: Path) -> None:
@@ -57,7 +57,9 @@ def test_words_are_quoted_as_systemd_reads_them_and_paths_are_whole(tmp_path: Pa
     assert data == Path.cwd() / "a b"
     assert [f"--config={Path.cwd()}/yard.yaml"] == [word for word in words if "config" in word]
     command = next(
-        line for line in unit.unit(words, user=False, name="x", own_data=False).splitlines() if "up" in line
+        line
+        for line in service.unit(words, user=False, name="x", own_data=False).splitlines()
+        if "up" in line
     )
     assert f'--data "{Path.cwd()}/a b"' in command
     assert "%%d$$x" in command

@@ -9,8 +9,7 @@ import pytest
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet, LiveCluster
 from gpuyard.control.foresight.ahead import Foresights
-from gpuyard.control.foresight.answers import answer_of
-from gpuyard.control.foresight.oracle import Foresight
+from gpuyard.control.foresight.oracle import Foresight, answer_of
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import label_of

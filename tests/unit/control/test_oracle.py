@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuyard.control.foresight.answers import answer_of
-from gpuyard.control.foresight.oracle import Foresight, Question, foresee
+from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, foresee
 from gpuyard.control.replica.thought import Own
 from gpuyard.core.explain import long_line
 from gpuyard.core.state.dump import dump, load

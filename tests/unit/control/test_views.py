@@ -17,9 +17,7 @@ from gpuyard.control.clock import time_text
 from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.plain_views import View, live_job
-from gpuyard.control.reading.queue_rows import NEW_TEXT, QUEUE_COLUMNS
-from gpuyard.control.reading.slurm_views import MORE_COLUMNS
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, QUEUE_COLUMNS, View, live_job
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.views import queue_list, views

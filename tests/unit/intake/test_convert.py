@@ -9,7 +9,7 @@ import pytest
 
 from gpuyard.cli.commands.submit import convert as command
 from gpuyard.cli.commands.submit.convert import take
-from gpuyard.cli.line.reading import read
+from gpuyard.cli.line.options import read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 

@@ -24,7 +24,7 @@ from gpuyard.api.handlers.streams import QUIET_S, event, events, still
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS
+from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.control.serve import Yard
 from gpuyard.errors import YardError
 from gpuyard.wire import endpoints

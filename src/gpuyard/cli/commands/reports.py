@@ -4,8 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import ColumnsOption, Option, Output, OutputOption, WatchOption
-from gpuyard.cli.line.reading import Parameter, taking
+from gpuyard.cli.line.options import (
+    ColumnsOption,
+    Option,
+    Output,
+    OutputOption,
+    Parameter,
+    WatchOption,
+    taking,
+)
 from gpuyard.reports import registry
 from gpuyard.reports.report import Flag, Report
 

@@ -72,7 +72,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "share": Entry("commands.people.share", "Show each tenant's fair share, and how it comes about."),
         "validate": Entry("commands.config.validate", "Check a yard.yaml.", no_args_is_help=True),
         "config": Entry("commands.config.config", "Print the configuration in force, or its versions."),
-        "diff": Entry("commands.config.diff", "Show what a yard.yaml would change."),
+        "diff": Entry("commands.config.apply", "Show what a yard.yaml would change."),
         "apply": Entry("commands.config.apply", "Put a yard.yaml in force, with a preview."),
         "rollback": Entry("commands.config.apply", "Go back to an earlier configuration."),
         "service": Entry(
@@ -88,17 +88,17 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             },
         ),
         "store": Entry(
-            "commands.yard.store",
+            "commands.yard.upkeep",
             "Copy the whole store: back up, restore, move it.",
             about="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
             below={
                 "copy": Entry(
-                    "commands.yard.store", "Copy everything that a store holds.", no_args_is_help=True
+                    "commands.yard.upkeep", "Copy everything that a store holds.", no_args_is_help=True
                 )
             },
         ),
-        "prune": Entry("commands.yard.prune", "Remove what is kept of old jobs."),
-        "rebuild": Entry("commands.yard.rebuild", "Fill a projection anew from the log."),
+        "prune": Entry("commands.yard.upkeep", "Remove what is kept of old jobs."),
+        "rebuild": Entry("commands.yard.upkeep", "Fill a projection anew from the log."),
         "completion": Entry("commands.yard.completion", "Make a shell complete `yard` on Tab."),
     },
     "Jobs": {

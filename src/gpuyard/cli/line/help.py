@@ -58,7 +58,7 @@ def _aliases() -> str:
 
 def command_page(path: str, entry: Entry, command: "Callable[..., Any] | None") -> str:
     """The help of a command, or of a group of them."""
-    from gpuyard.cli.line.reading import Parameter, parameters
+    from gpuyard.cli.line.options import Parameter, parameters
 
     declared = [each for each in parameters(command) if isinstance(each, Parameter)] if command else []
     operands = [each for each in declared if not each.on_off[0]]

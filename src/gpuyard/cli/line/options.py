@@ -1,14 +1,25 @@
-"""Options that several commands share, and the light way in which options are declared.
+"""What commands take: how options are declared, those that several commands share, and the one reader of command lines.
 
-A command says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`: the type says what the text becomes
-(`bool` for a flag, `int`, `float`, `str`, `Path`, a `StrEnum` for a choice, a list of them where the option may be
-repeated), the default of the parameter is the default of the option. `reading` reads it, `help` shows it, `completing`
-completes it. Nothing here may import anything that takes time.
+A command is a function. It says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`: the type says what the
+text becomes (`bool` for a flag, `int`, `float`, `str`, `Path`, a `StrEnum` for a choice, a list of them where the
+option may be repeated), the default of the parameter is that of the option; `taking` adds options of a table.
+`read` reads a command line, `help` shows what there is, `completing` completes it.
+
+Options may follow operands, a name may not be shortened, `--` ends the options, and what follows it is left as it is. A
+command line that cannot be read is a `Misuse`: exit code 2, with what was probably meant. Nothing here may import
+anything that takes time: a command is read before another parser would be imported.
 """
 
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from gpuyard.cli.line.commands import HELP, Entry
+from gpuyard.cli.line.complaints import Misuse
+from gpuyard.errors import quoted, remedy
 
 
 class Output(StrEnum):
@@ -141,3 +152,336 @@ ReportOption = Annotated[
         help="Write a report with plots here: one HTML file that needs no network.",
     ),
 ]
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_DIGITS_MAX = 18
+_NO_SIGN = dict.fromkeys(map(ord, "+-"))
+_NO_DIGITS = dict.fromkeys(map(ord, "+-.e"))
+_NOUNS = {"JOB": "job", "NODE": "node", "FILE": "file", "TENANT": "tenant", "TOKEN": "token", "VERSION": "version",
+          "URL": "yard", "COMMAND": "command", "USER": "user"}  # fmt: skip
+"""What a missing operand is asked for by."""
+
+
+class HelpWanted(Exception):
+    """`--help` stands among the options."""
+
+
+class Parameter:
+    """One parameter of a command."""
+
+    def __init__(
+        self, name: str, kind: type, many: bool, says: Option | Argument, default: Any, required: bool
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        """bool, int, float, str, Path, or an enumeration of texts."""
+        self.many, self.says, self.default, self.required = many, says, default, required
+
+    @property
+    def on_off(self) -> tuple[list[str], list[str]]:
+        """Names of an option; for a flag, with the names that turn it off."""
+        names = self.says.names if isinstance(self.says, Option) else ()
+        pairs = [name.partition("/") for name in names]
+        return [on for on, _, _ in pairs], [off for _, _, off in pairs if off]
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in the help; empty for a flag."""
+        if self.kind is bool:
+            return ""
+        choices = "|".join(self.choices)
+        return self.says.metavar or choices or ("N" if self.kind in (int, float) else self.name.upper())
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values that it may have."""
+        return tuple([each.value for each in self.kind]) if issubclass(self.kind, StrEnum) else ()
+
+    @property
+    def usage(self) -> str:
+        """An operand as it appears in the usage line: `JOB`, `[FILE]`, `JOB...`, `[JOB...]`."""
+        if " " in self.metavar:
+            return self.metavar
+        bare = self.metavar.strip("[]")
+        bare = f"{bare.removesuffix('...')}..." if self.many else bare
+        return bare if self.required else f"[{bare}]"
+
+
+def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
+    """The parameters of a command; for the one that takes how it was called, its name alone."""
+    code, hints = command.__code__, command.__annotations__
+    placed = code.co_argcount
+    defaults = dict(
+        zip(code.co_varnames[:placed][::-1], (command.__defaults__ or ())[::-1], strict=False)
+    ) | (command.__kwdefaults__ or {})
+    for place, name in enumerate(code.co_varnames[: placed + code.co_kwonlyargcount]):
+        if place == placed:
+            yield from command.__dict__.get("declared", ())
+        hint = hints[name]
+        if hint is Called:
+            yield name
+            continue
+        (says,) = hint.__metadata__
+        kind, many = _kind(hint.__origin__)
+        yield Parameter(name, kind, many, says, defaults.get(name), name not in defaults)
+
+
+def taking(declared: Iterable[Parameter]) -> Callable[[Command], Command]:
+    """Have a command take options of a table too: its `**` gets them. They stand before its keyword-only ones."""
+
+    def take(command: Command) -> Command:
+        command.__dict__["declared"] = list(declared)
+        return command
+
+    return take
+
+
+def _kind(hint: Any) -> tuple[type, bool]:
+    if isinstance(hint, UnionType):
+        (hint,) = [each for each in get_args(hint) if each is not NoneType]
+    many = get_origin(hint) is list
+    if many:
+        (hint,) = get_args(hint)
+    return hint, many
+
+
+def read(
+    command: Callable[..., Any], words: Sequence[str], path: str = "yard", *, carries: bool = False
+) -> dict[str, Any]:
+    """The arguments for a call of the command, `Misuse` or `HelpWanted`.
+
+    `path` is the command as it was typed. With `carries`, all words from the first operand on are the operands, as in
+    `yard run train.sh --lr 0.1`.
+    """
+    line = _Line(command, path)
+    line.sort_out(list(words), carries)
+    line.check_options()
+    line.place_operands()
+    if line.asks:
+        own = list(words[: len(words) - len(line.loose)]) if carries else []
+        dashes = own[-1:] == ["--"] if carries else line.dashes
+        given = frozenset(line.given)
+        line.values[line.asks] = Called(dashes, given, tuple(own[:-1] if dashes else own))
+    return line.values
+
+
+class _Line:
+    """A command line that is being read."""
+
+    def __init__(self, command: Callable[..., Any], path: str) -> None:
+        self.path = path
+        self.values: dict[str, Any] = {}
+        self.given: set[str] = set()
+        self.loose: list[str] = []
+        self.dashes = False
+        self.asks = ""
+        """The parameter that takes how the command was called."""
+        self.options: dict[str, tuple[Parameter, bool]] = {}
+        self.operands: list[Parameter] = []
+        self.required: list[Parameter] = []
+        for parameter in parameters(command):
+            if isinstance(parameter, str):
+                self.asks = parameter
+                continue
+            self.values[parameter.name] = parameter.default
+            if isinstance(parameter.says, Argument):
+                self.operands.append(parameter)
+                continue
+            if parameter.required:
+                self.required.append(parameter)
+            for off, names in enumerate(parameter.on_off):
+                self.options |= dict.fromkeys(names, (parameter, not off))
+
+    def misuse(self, text: str) -> Misuse:
+        return Misuse(self.path, text)
+
+    def sort_out(self, left: list[str], carries: bool) -> None:
+        """Give options their values, and keep the words that are none."""
+        any_word = any(isinstance(each.says, Argument) and each.says.unknown for each in self.operands)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                self.dashes = True
+                self.loose += left
+                return
+            if word[:1] != "-" or word == "-":
+                self.loose.append(word)
+                if carries:
+                    self.loose += left
+                    return
+            elif word in HELP:
+                raise HelpWanted
+            elif word[:2] == "--":
+                name, sign, text = word.partition("=")
+                if any_word and name not in self.options:
+                    self.loose.append(word)
+                else:
+                    self.take(name, text if sign else None, left)
+            else:
+                self.take_letters(word, left)
+
+    def take_letters(self, word: str, left: list[str]) -> None:
+        """`-g 2`, `-g2`, or letters of flags in one word; the first letter that takes a value takes the rest."""
+        rest = word[1:]
+        while rest:
+            name, rest = f"-{rest[0]}", rest[1:]
+            if name == "-h" and name not in self.options:
+                raise HelpWanted
+            parameter, on = self.option(name)
+            if parameter.kind is bool:
+                self.set(parameter, on)
+                continue
+            self.take(name, rest or None, left)
+            return
+
+    def take(self, name: str, text: str | None, left: list[str]) -> None:
+        """An option with the value that stands in its word, or else in the next one."""
+        parameter, on = self.option(name)
+        if parameter.kind is bool:
+            if text is not None:
+                raise self.misuse(f"{name} takes no value: write {name} alone")
+            self.set(parameter, on)
+            return
+        self.set(
+            parameter, self.value(parameter, name, self.next(parameter, name, left) if text is None else text)
+        )
+
+    def set(self, parameter: Parameter, value: Any) -> None:
+        before = self.values[parameter.name] if parameter.name in self.given else None
+        self.values[parameter.name] = [*(before or ()), value] if parameter.many else value
+        self.given.add(parameter.name)
+
+    def option(self, name: str) -> tuple[Parameter, bool]:
+        found = self.options.get(name)
+        if found is None:
+            raise unknown_option(self.path, name, self.options)
+        return found
+
+    def next(self, parameter: Parameter, name: str, left: list[str]) -> str:
+        bare = parameter.says.bare if isinstance(parameter.says, Option) else ""
+        if bare and not (left and left[0].isdecimal()):
+            return bare
+        # A known option in the place of a value means that the value was forgotten.
+        if not left or left[0] == "--" or left[0].partition("=")[0] in (*self.options, *HELP):
+            instead = f"; {left[0]} is no value, unless it is written {name}={left[0]}" if left else ""
+            raise self.misuse(f"{name} needs a value: {name} {parameter.metavar}{instead}")
+        return left.pop(0)
+
+    def value(self, parameter: Parameter, name: str, text: str) -> Any:
+        """The text as a value of the parameter's type, within its bounds."""
+        kind = parameter.kind
+        if kind is str:
+            return text
+        if kind is Path:
+            return Path(text)
+        if parameter.choices:
+            if text in parameter.choices:
+                return kind(text)
+            *first, last = parameter.choices
+            close = remedy(text, parameter.choices, "")
+            meant = f"; {close}" if close.startswith("did") else ""
+            verb = f"{name} takes" if parameter.on_off[0] else "write"
+            raise self.misuse(f"{verb} {', '.join(first)} or {last}, not {quoted(text)}{meant}")
+        number = _number(kind, text)
+        if number is None:
+            what = "a whole number" if kind is int else "a number"
+            raise self.misuse(f"{name} takes {what}, not {quoted(text)}")
+        least, most = parameter.says.min, parameter.says.max
+        if (least is not None and number < least) or (most is not None and number > most):
+            bounds = f"{least} to {most}" if least is not None and most is not None else f"{least} or more"
+            raise self.misuse(
+                f"{name} takes {bounds if least is not None else f'{most} or less'}, not {text}"
+            )
+        return number
+
+    def check_options(self) -> None:
+        """Options without which the command cannot be."""
+        for parameter in self.required:
+            if parameter.name not in self.given:
+                raise self.missing(parameter)
+
+    def place_operands(self) -> None:
+        """Words that are no options, one after the other; the last operand may take several."""
+        left = list(self.loose)
+        for parameter in self.operands:
+            name = parameter.metavar
+            if left and parameter.many:
+                self.values[parameter.name] = [self.value(parameter, name, each) for each in left]
+                left = []
+            elif left:
+                self.values[parameter.name] = self.value(parameter, name, left.pop(0))
+            elif parameter.required:
+                raise self.missing(parameter)
+            else:
+                assert isinstance(parameter.says, Argument)
+                if said := os.environ.get(parameter.says.envvar, "") if parameter.says.envvar else "":
+                    self.values[parameter.name] = self.value(parameter, name, said)
+                continue
+            self.given.add(parameter.name)
+        if left:
+            raise self.misuse(f"it takes no word such as {quoted(left[0])}")
+
+    def missing(self, parameter: Parameter) -> Misuse:
+        """What is missing, as a question, and the line to type."""
+        on, _off = parameter.on_off
+        line = f"{on[0]} {parameter.metavar}" if on else parameter.usage
+        noun = _NOUNS.get(parameter.metavar.strip("[].").removesuffix("...").rpartition("|")[2])
+        what = f"which {noun}?" if noun else f"{line} is missing"
+        return Misuse(self.path, what, f"{self.path} {line}; '{self.path} --help' lists what it takes.")
+
+
+def _number(kind: type, text: str) -> Any:
+    """A number of that type; None: the text is none. Neither `nan` nor `inf` is one, nor what has too many digits."""
+    figures = text.lower().translate(_NO_DIGITS if kind is float else _NO_SIGN)
+    if not (figures.isascii() and figures.isdecimal() and len(figures) <= _DIGITS_MAX):
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
+    """A word that looks like an option and is none of the command's."""
+    close = remedy(name, [*known, *HELP], "options") if name.startswith("--") else ""
+    meant = f"; {close}" if close.startswith("did") else ""
+    return Misuse(path, f"there is no option {name}{meant}")
+
+
+# -- calling ---------------------------------------------------------------------------------------------------------
+
+
+def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
+    """Run a command, or one of a group, with the words that follow its name; its exit code."""
+    first = words[0] if words else ""
+    if first in entry.below:
+        return called(f"{path} {first}", first, entry.below[first], words[1:])
+    if entry.below and first and not first.startswith("-"):
+        raise unknown_command(path, first, entry.below)
+    command = None if entry.about else entry.function(name)
+    if not words and (entry.no_args_is_help or command is None):
+        return _helped(path, entry, command, asked=False)
+    if command is None:
+        if first in HELP:
+            return _helped(path, entry, command, asked=True)
+        raise unknown_option(path, first.partition("=")[0], ())
+    try:
+        values = read(command, words, path, carries=entry.words)
+    except HelpWanted:
+        return _helped(path, entry, command, asked=True)
+    code = command(**values)
+    return code if isinstance(code, int) else 0
+
+
+def _helped(path: str, entry: Entry, command: Callable[..., Any] | None, *, asked: bool) -> int:
+    from gpuyard.cli.line.help import command_page, print_page
+
+    return print_page(command_page(path, entry, command), asked=asked)
+
+
+def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:
+    """A word where a command is named, and there is none of that name."""
+    close = remedy(name, known, "commands")
+    meant = f"; {close}" if close.startswith("did") else ""
+    return Misuse(path, f"there is no command {quoted(name)}{meant}")

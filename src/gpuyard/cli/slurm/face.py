@@ -107,7 +107,7 @@ def run(words: Sequence[str]) -> int:
     if first in PROGRAMS or first in INSTEAD:
         return run_program(first, rest)
     if first in COMMANDS:
-        from gpuyard.cli.line.reading import called
+        from gpuyard.cli.line.options import called
 
         return called(f"yard slurm {first}", first, COMMANDS[first], rest)
     if first.split("=")[0] == "--install-links":

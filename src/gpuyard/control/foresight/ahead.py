@@ -16,8 +16,7 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet
-from gpuyard.control.foresight.answers import answer_of, cost_of, how_of
-from gpuyard.control.foresight.oracle import Foresight, Question, foresee
+from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live

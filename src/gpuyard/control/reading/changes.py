@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.model import Model, Order
-from gpuyard.control.reading.queue_rows import masked_row
+from gpuyard.control.reading.plain_views import masked_row
 from gpuyard.control.reading.rows import encode
 
 IDS_MAX = 50_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, repeat
 
-from gpuyard.control.reading.queue_rows import NEW_TEXT, REASON_TEXTS, running_text, waits_text
+from gpuyard.control.reading.plain_views import NEW_TEXT, REASON_TEXTS, running_text, waits_text
 from gpuyard.control.reading.rows import Alike, Row
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node, ReasonCode

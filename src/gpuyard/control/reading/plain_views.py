@@ -1,20 +1,25 @@
-"""Jobs and nodes as plain values, ready to be shown: one form for live jobs and for ended ones."""
+"""Jobs and nodes as plain values, ready to be shown: one form for live jobs and for ended ones, and rows of the queue.
 
-from collections.abc import Sequence
+`MORE_COLUMNS` are what a listing for people does without and Slurm's commands show.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuyard.control.clock import time_text
 from gpuyard.control.replica.labels import row_label
 from gpuyard.core import State
 from gpuyard.core.explain.caps import Caps
+from gpuyard.core.explain.room_reasons import full_text
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.jobs.records import JobRecord, waited_ms
-from gpuyard.model import Ask, Node
+from gpuyard.model import After, AfterKind, Ask, AttemptState, Job, Node, ReasonCode, Whole
 from gpuyard.model.requests import request_text
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
-from gpuyard.store import HistoryRow
+from gpuyard.store import HistoryRow, Store
 from gpuyard.wire.replies.fleet import NodeReply
 from gpuyard.wire.replies.tenants import BudgetReply, CapsReply
 
@@ -72,6 +77,22 @@ def limit_s(limit_ms: int) -> int | None:
     return None if limit_ms >= NO_LIMIT_MS else limit_ms // SECOND_MS
 
 
+def _asked(ask: Ask | None, partition: str) -> View:
+    """What a job asks for; None: that is not known of it."""
+    known = ask or Ask(Whole(0))
+    return {
+        "gpus_per_task": request_text(ask.gpus) if ask else "",
+        "gpu_models": list(known.models),
+        "pools": list(known.pools),
+        "clusters": list(known.clusters),
+        "partition": partition,
+        "tasks": known.tasks,
+        "nodes_min": known.nodes_min,
+        "cpus": known.cpu_milli / MILLI,
+        "memory_mib": known.memory_mib,
+    }
+
+
 def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
     """A job that has not ended."""
     job, spec = record.job, record.job.spec
@@ -85,15 +106,7 @@ def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: s
         "state": record.state.value,
         "attempt_state": record.phase.value if record.phase else None,
         "gpus": gpus_number(record.shape.gpu_milli),
-        "gpus_per_task": request_text(spec.ask.gpus),
-        "gpu_models": list(spec.ask.models),
-        "pools": list(spec.ask.pools),
-        "clusters": list(spec.ask.clusters),
-        "partition": spec.partition,
-        "tasks": spec.ask.tasks,
-        "nodes_min": spec.ask.nodes_min,
-        "cpus": spec.ask.cpu_milli / MILLI,
-        "memory_mib": spec.ask.memory_mib,
+        **_asked(spec.ask, spec.partition),
         "nodes": [nodes[grant.node].name for grant in record.grants],
         "gpu_indices": [list(positions[grant.gpus]) for grant in record.grants],
         **_times(job.submitted_ms, record.started_ms, 0),
@@ -132,7 +145,6 @@ def live_task(nodes: Sequence[Node], record: JobRecord) -> View:
 def ended_job(nodes: Sequence[Node], row: HistoryRow) -> View:
     """A job that has ended."""
     spec = row.detail.get("spec", {})
-    ask = spec.get("ask", {})
     grants = row.detail.get("grants", [])
     array = row.array_id > 0
     ran_ms = row.detail.get("ran_ms", 0) + (row.ended_ms - row.started_ms if row.started_ms else 0)
@@ -146,15 +158,7 @@ def ended_job(nodes: Sequence[Node], row: HistoryRow) -> View:
         "state": row.state,
         "attempt_state": None,
         "gpus": gpus_number(row.gpus_milli),
-        "gpus_per_task": request_text(from_plain(Ask, ask).gpus) if ask else "",
-        "gpu_models": list(ask.get("models", ())),
-        "pools": list(ask.get("pools", ())),
-        "clusters": list(ask.get("clusters", ())),
-        "partition": spec.get("partition", ""),
-        "tasks": ask.get("tasks", 1),
-        "nodes_min": ask.get("nodes_min", 0),
-        "cpus": ask.get("cpu_milli", 0) / MILLI,
-        "memory_mib": ask.get("memory_mib", 0),
+        **_asked(from_plain(Ask, spec["ask"]) if spec.get("ask") else None, spec.get("partition", "")),
         "nodes": [nodes[g["node"]].name for g in grants if g["node"] < len(nodes)],
         "gpu_indices": [list(positions[g["gpus"]]) for g in grants],
         **_times(row.submitted_ms, row.started_ms, row.ended_ms),
@@ -222,3 +226,181 @@ def _slices(state: State, number: int) -> list[list[Any]]:
         ],
         key=lambda row: (row[0], row[2]),
     )
+
+
+MORE_COLUMNS = (
+    "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
+    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min", "partition",
+)  # fmt: skip
+NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0, "")
+"""The same of a job of which others may know nothing."""
+
+
+def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
+    """The values of one job."""
+    job, spec = record.job, record.job.spec
+    ask = spec.ask
+    cpu_milli = ask.cpu_milli
+    return (
+        ",".join(ask.pools) if ask.pools else "",
+        ",".join(ask.models) if ask.models else "",
+        ask.tasks,
+        cpu_milli // MILLI if cpu_milli % MILLI == 0 else cpu_milli / MILLI,
+        ask.memory_mib,
+        record.begin_ms,
+        waits,
+        job.array_id,
+        job.array_index,
+        _array_limit(record) if spec.after and job.array_id else 0,
+        max(0, record.attempt - 1),
+        spec.requeue,
+        record.ran_ms,
+        ask.nodes_min,
+        spec.partition,
+    )
+
+
+def _own(job: Job, other_id: int) -> bool:
+    """Whether another job is an earlier task of the same array."""
+    return 0 < job.array_id < other_id < job.id
+
+
+def throttled(record: JobRecord) -> bool:
+    """Whether it waits for nothing but earlier tasks of its own array."""
+    return bool(record.pending) and all([_own(record.job, after.job_id) for after in record.pending])
+
+
+def _array_limit(record: JobRecord) -> int:
+    """How many tasks of its array may run at a time, told by the one it stands behind; 0: not told by this task."""
+    own = [after.job_id for after in record.job.spec.after if _own(record.job, after.job_id)]
+    return record.id - own[-1] if own else 0
+
+
+def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) -> str:
+    """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind.
+
+    Each dependency comes with the job that it names; None: that one has ended, or is an array.
+    """
+    found = []
+    for after, job in dependencies:
+        if after.kind is AfterKind.ALONE:
+            found.append(after.kind.value)
+        elif after.tasks:
+            found.append(f"{after.kind.value}:{after.job_id}_*")
+        elif not _own(waiting, after.job_id):
+            found.append(f"{after.kind.value}:{job.label if job else after.job_id}")
+    return ",".join(found)
+
+
+def files(store: Store, recipe: str) -> dict[str, Any]:
+    """What a job runs, where it runs and writes, as it was handed in; empty if that is not known any more."""
+    found = recipe_of(store, recipe)
+    places = {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
+    ranks = found.get("ranks", 0)
+    return {
+        "command": list(found.get("argv") or ()),
+        "script": bool(found.get("script")),
+        "ranks": ranks,
+        **places,
+    }
+
+
+def recipe_of(store: Store, recipe: str) -> dict[str, Any]:
+    """How a job is run, as it was handed in; empty if that is not known any more."""
+    body = (store.blob(recipe) or store.bare_recipe(recipe)) if recipe else None
+    found: dict[str, Any] = {} if body is None else json.loads(body)
+    return found
+
+
+REASON_TEXTS = {
+    ReasonCode.STARTED: "about to start",
+    ReasonCode.ROOM: "no room",
+    ReasonCode.RESERVATION: "room is promised to a job ahead",
+    ReasonCode.LIMIT: "its tenant is at its limit",
+    ReasonCode.BORROW: "its tenant may not borrow more",
+    ReasonCode.HELD_BACK: "what is free is guaranteed to others",
+    ReasonCode.RUNNING_JOBS: "its tenant runs as many jobs as it may",
+    ReasonCode.BUDGET: "over its tenant's budget",
+    ReasonCode.QUOTA_AHEAD: "an earlier job of its tenant waits for quota",
+    ReasonCode.EARMARK: "GPUs are being freed for it",
+    ReasonCode.HEAD_BLOCKED: "a job ahead waits, and none may overtake",
+    ReasonCode.HELD: "on hold",
+    ReasonCode.BEGIN: "before its begin time",
+    ReasonCode.NEVER_FITS: "no node could hold it",
+    ReasonCode.UNSUPPORTED: "its kind of GPU sharing cannot be served yet",
+    ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
+    ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
+    ReasonCode.DEPENDENCY: "waits for another job",
+    ReasonCode.PER_USER: "its user has as much as one user may",
+    ReasonCode.AHEAD: "jobs ahead of it take what there is",
+}
+
+NEW_TEXT = "not looked at yet"
+"""Of a job that came after the last pass."""
+
+QUEUE_COLUMNS = (
+    "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
+    "submitted_ms", "started_ms", "time_limit_s", "reason",
+)  # fmt: skip
+
+
+def queue_row(record: JobRecord, nodes: Sequence[Node], reason: str) -> tuple[Any, ...]:
+    job = record.job
+    spec = job.spec
+    limit_ms = record.limit_ms
+    return (
+        job.id,
+        job.label,
+        spec.name,
+        spec.tenant,
+        spec.user,
+        record.klass.name,
+        # As `value`, without the call that this is: a queue has thousands of rows.
+        record.state._value_,
+        record.phase._value_ if record.phase is not None else "",
+        gpus_number(record.shape.gpu_milli),
+        ",".join([nodes[grant.node].name for grant in record.grants]) if record.grants else "",
+        job.submitted_ms,
+        record.started_ms,
+        0 if limit_ms >= NO_LIMIT_MS else limit_ms // 1000,
+        reason,
+    )
+
+
+def masked_row(record: JobRecord, wide: bool) -> tuple[Any, ...]:
+    """What others may know of a job that stands before theirs: that it is there, its state and its GPUs."""
+    gpus, number = gpus_number(record.shape.gpu_milli), str(record.id)
+    row = (record.id, number, "", "", "", "", record.state.value, "", gpus, "", 0, 0, 0, "")
+    return row + NOTHING_MORE if wide else row
+
+
+def closed_text(state: State) -> str:
+    """What is more to be said where there is no room: nodes that would have some, but are out of use."""
+    nodes = state.nodes
+    if not nodes.closed_count:
+        return ""
+    full = full_text(state, sorted(nodes.full))
+    said = f"; {full}" if full else ""
+    shut = [number for number, closed in enumerate(nodes.closed) if closed and nodes.shut(number)]
+    if len(shut) == 1:
+        word, _why = node_state(state, shut[0])
+        return f"{said}; node {nodes.node[shut[0]].name} is {word.lower()}"
+    return f"{said}; {len(shut)} nodes are drained or down" if shut else said
+
+
+def waits_text(record: JobRecord) -> str:
+    if record.doomed:
+        return "what it waits for cannot come true"
+    if throttled(record):
+        return "as many tasks of its array run as may"
+    return REASON_TEXTS[ReasonCode.DEPENDENCY]
+
+
+def running_text(record: JobRecord) -> str:
+    if record.phase is AttemptState.STOPPING:
+        return f"stopping ({record.cause.value})" if record.cause else "stopping"
+    if record.phase is AttemptState.UNKNOWN:
+        return "the engine does not know it"
+    if record.wanted is not None:
+        return f"about to {record.wanted.value}"
+    return ""

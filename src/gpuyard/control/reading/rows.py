@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS, queue_row
-from gpuyard.control.reading.slurm_views import waits_for
+from gpuyard.control.reading.plain_views import QUEUE_COLUMNS, queue_row, waits_for
 from gpuyard.core import State
 from gpuyard.core.jobs.records import HELD_ONLY, JobRecord
 from gpuyard.model import After, Job, JobClass, JobSpec, JobState, Node

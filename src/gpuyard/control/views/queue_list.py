@@ -10,10 +10,8 @@ from itertools import islice
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Line, Model
-from gpuyard.control.reading.plain_views import View
-from gpuyard.control.reading.queue_rows import QUEUE_COLUMNS, masked_row, queue_row
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, QUEUE_COLUMNS, View, masked_row, more, queue_row
 from gpuyard.control.reading.rows import encode
-from gpuyard.control.reading.slurm_views import MORE_COLUMNS, more
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node
 

@@ -10,9 +10,8 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.overview import overview
-from gpuyard.control.reading.plain_views import View, ended_job, live_job, live_task
+from gpuyard.control.reading.plain_views import View, ended_job, files, live_job, live_task, recipe_of
 from gpuyard.control.reading.publisher import Publisher
-from gpuyard.control.reading.slurm_views import files, recipe_of
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere

@@ -8,7 +8,7 @@ from gpuyard.cli.slurm.language.columns import short_format
 from gpuyard.cli.slurm.language.jobs import SlurmJob, of_queue
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.squeue_fields import BY_LETTER
-from gpuyard.control.reading.slurm_views import NOTHING_MORE
+from gpuyard.control.reading.plain_views import NOTHING_MORE
 
 OWN = (2, "2", "mine", "a/me", "me", "batch", "RUNNING", "RUNNING", 4, "n1", 5, 1_000, 60, "",
        "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0, 0)  # fmt: skip

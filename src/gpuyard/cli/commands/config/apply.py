@@ -1,4 +1,4 @@
-"""`yard apply` and `yard rollback`: change the configuration of a running yard, after a look at what it would do."""
+"""`yard diff`, `yard apply`, `yard rollback`: change the configuration of a running yard, after a look at it."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -13,12 +13,43 @@ from gpuyard.cli.commands.config.changes import (
     show_preview,
 )
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Argument, Option
+from gpuyard.cli.line.options import Argument, Option, OutputOption
+from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.wire.replies.tenants import AppliedReply
+
+DIFFERS = 1
+
+
+def diff(file: FileOption, output: OutputOption = Output.TABLE) -> int:
+    """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
+
+    Exit code 0 if nothing would change, 1 if something would, 2 or more if that is unknown.
+    """
+    wanted = read(file)
+    with client() as yard:
+        difference = yard.config_diff(**wanted)
+    if output in (Output.TABLE, Output.WIDE):
+        if difference["same"]:
+            print(f"nothing would change: version {difference['version']} is in force")
+        else:
+            print(f"against version {difference['version']}, which is in force:")
+            show_changes(difference)
+        show_notes([*difference["obstacles"], *difference["notes"]])
+    elif output is Output.CSV:
+        from gpuyard.cli.listings.tables import emit
+
+        emit(difference["changes"], (), output.value)
+    else:
+        from gpuyard.cli.listings.listing import Listing
+        from gpuyard.cli.listings.listing import emit as emit_listing
+
+        emit_listing(Listing(difference, lambda: difference["changes"], lambda _wide: ()), output)
+    return 0 if difference["same"] else DIFFERS
+
 
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show it and change nothing.")]
 YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")]

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from gpuyard.api.connecting.surroundings import environment, here
 from gpuyard.cli.connection.places import has_defaults
-from gpuyard.cli.line.options import Argument, Called, Option
-from gpuyard.cli.line.reading import Parameter
+from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError
 from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, JobOption, Kind
 

@@ -15,8 +15,7 @@ from gpuyard.cli.commands.submit.scripts import (
     refuse_folder,
 )
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Called, Option
-from gpuyard.cli.line.reading import taking
+from gpuyard.cli.line.options import Called, Option, taking
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from gpuyard.cli.commands.submit.scripts import (
     refuse_folder,
 )
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Called, Option, Output, OutputOption
-from gpuyard.cli.line.reading import taking
+from gpuyard.cli.line.options import Called, Option, Output, OutputOption, taking
 from gpuyard.errors import YardError
 
 HostProcess = Annotated[

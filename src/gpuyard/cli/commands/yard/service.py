@@ -3,15 +3,77 @@
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from gpuyard.cli.commands.yard import unit as units
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.control.places import DataDir
+
+NAME = "gpuyard"
+_UNIT = """\
+# Written by `yard service install`, which writes it anew: changes of your own go into `systemctl edit {name}`.
+[Unit]
+Description=gpuyard, the control plane for shared GPUs
+{after}
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+Restart=on-failure
+RestartSec=2
+# Exit codes that trying again does not mend: bad options or configuration, a yard that runs there already.
+RestartPreventExitStatus=2 3
+# Jobs are children of the server and outlive it: only the server is stopped, and no job's end stops it.
+KillMode=process
+TimeoutStartSec=10min
+TimeoutStopSec=60
+OOMPolicy=continue
+Delegate=yes
+TasksMax=infinity
+LimitNOFILE=65536:524288
+{limits}
+[Install]
+WantedBy={target}
+"""
+_SYSTEM_AFTER = "After=network-online.target nvidia-persistenced.service\nWants=network-online.target\n"
+_SYSTEM_LIMITS = "LimitMEMLOCK=infinity\n"
+_STATE = "StateDirectory=gpuyard\nStateDirectoryMode=0711\n"
+
+
+def unit(words: Sequence[str], *, user: bool, name: str, own_data: bool) -> str:
+    """The unit file. `words` are those after `yard up`; `own_data`: the data is where systemd would make a folder.
+
+    Jobs are children of the server and must outlive it, so systemd ends the server alone (`KillMode=process`) and does
+    not stop it because a job ran out of memory (`OOMPolicy=continue`). What a unit takes away from a service it takes
+    from the jobs too: home folders, /tmp, devices. So nothing is hidden from it here.
+    """
+    limits = "" if user else _SYSTEM_LIMITS + (_STATE if own_data else "")
+    return _UNIT.format(
+        name=f"--user {name}" if user else name,
+        after="" if user else _SYSTEM_AFTER,
+        command=" ".join(_quoted(word) for word in [*program(), "up", *words]),
+        limits=limits,
+        target="default.target" if user else "multi-user.target",
+    )
+
+
+def program() -> list[str]:
+    """The command that starts `yard` of this installation, from any folder."""
+    beside = Path(sys.executable).parent / "yard"
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "gpuyard.cli"]
+
+
+def _quoted(word: str) -> str:
+    """A word of a command line in systemd's own quoting: percent signs and dollars are special there."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    plain = text == word and word and not any(sign in word for sign in " \t\n'\";")
+    return text if plain else '"' + text.replace("\n", "\\n").replace("\t", "\\t") + '"'
+
 
 UserOption = Annotated[
     bool, Option("--user", help="A service of your own instead of the machine's; needs no root.")
@@ -33,7 +95,7 @@ def install(
         ),
     ] = None,
     user: UserOption = False,
-    name: NameOption = units.NAME,
+    name: NameOption = NAME,
     print_: Annotated[bool, Option("--print", help="Print the unit, and change nothing.")] = False,
     root: Annotated[
         Path | None,
@@ -50,7 +112,7 @@ def install(
 
     data, given = _checked(list(words or []))
     own = not user and (data is None or data == SYSTEM_DATA)
-    text = units.unit(given, user=user, name=name, own_data=own)
+    text = unit(given, user=user, name=name, own_data=own)
     if any(_PASSWORD.search(word) for word in given):
         notice(
             "note: a unit can be read by every user, with the password of --store in it: ~/.pgpass keeps one"
@@ -77,7 +139,7 @@ def install(
         notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
 
 
-def status(user: UserOption = False, name: NameOption = units.NAME) -> int:
+def status(user: UserOption = False, name: NameOption = NAME) -> int:
     """Show how systemd sees the service. Exit code 0: it runs, 3: it does not, 4: there is none."""
     _check_systemd(user)
     done = subprocess.run([*_command(user), "--no-pager", "--lines", "5", "status", name], check=False)
@@ -86,7 +148,7 @@ def status(user: UserOption = False, name: NameOption = units.NAME) -> int:
 
 def uninstall(
     user: UserOption = False,
-    name: NameOption = units.NAME,
+    name: NameOption = NAME,
     root: Annotated[Path | None, Option("--root", metavar="DIR", help="Remove it below this folder.")] = None,
 ) -> None:
     """Stop the service and remove its unit. Jobs go on, and the data stays where it is."""
@@ -107,7 +169,7 @@ def uninstall(
 def _checked(words: list[str]) -> tuple[Path | None, list[str]]:
     """The data folder that the words name, and the words with whole paths; raises the errors of `yard up`."""
     from gpuyard.cli.commands.yard.up import up
-    from gpuyard.cli.line.reading import read
+    from gpuyard.cli.line.options import read
 
     if any(word in _FOREGROUND for word in words):
         raise BadInput("a service runs in the foreground, where systemd watches it", "Leave -d out.")

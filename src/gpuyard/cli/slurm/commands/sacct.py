@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import sacct_fields as f
-from gpuyard.cli.slurm.language.caller import user_name
 from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, split_ids, wanted_id
+from gpuyard.cli.slurm.language.ids import Wanted, split_ids, user_name, wanted_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error

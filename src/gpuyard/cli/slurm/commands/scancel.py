@@ -4,9 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.caller import user_name
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, bad_id, split_ids, wanted_id
+from gpuyard.cli.slurm.language.ids import Wanted, bad_id, split_ids, user_name, wanted_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, of_queue
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error

@@ -8,10 +8,9 @@ from contextlib import suppress
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import squeue_fields as f
-from gpuyard.cli.slurm.language.caller import user_name
 from gpuyard.cli.slurm.language.columns import Format, long_format, short_format
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, wanted_ids
+from gpuyard.cli.slurm.language.ids import Wanted, user_name, wanted_ids
 from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.caller import user_name
 from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.language.ids import user_name
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import error
 

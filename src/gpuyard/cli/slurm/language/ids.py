@@ -1,5 +1,7 @@
 """Job ids as Slurm's commands take them: 17, 17_3, 17_[1-5,9], several with commas."""
 
+import os
+import pwd
 import re
 from typing import NamedTuple
 
@@ -74,3 +76,12 @@ def wanted_ids(program: str, text: str) -> list[Wanted]:
 def bad_id(program: str, text: str) -> Stop:
     """It is no id."""
     return error(program, f"Invalid job id: {text}" if program == "squeue" else f"Invalid job id {text}")
+
+
+def user_name() -> str:
+    """The name of the calling user."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(uid))

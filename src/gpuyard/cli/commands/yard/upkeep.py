@@ -1,0 +1,185 @@
+"""The upkeep of the store: `yard prune`, `yard rebuild` and, apart from any server, `yard store`. For operators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
+from gpuyard.errors import YardError
+
+
+def prune(
+    older_than: Annotated[
+        str,
+        Option(
+            "--older-than",
+            metavar="TIME",
+            help="Of jobs that ended so long ago: 30d, 12h. Default: as `retention` in yard.yaml says.",
+        ),
+    ] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Remove scripts, environments, logs and folders of jobs that ended a while ago; say how much that was.
+
+    The yard does this by itself once in an hour, as `retention` in yard.yaml says. What a live job needs stays, and so
+    does every file that a job named itself. `yard history` and `yard show` go on telling of the jobs.
+    Only administrators may do it.
+    """
+    older_s = None if not older_than else _seconds(older_than)
+    total: dict[str, dict[str, int]] = {}
+    with client() as yard:
+        going: str | None = ""
+        while going is not None:
+            found = yard.prune(older_than_s=older_s, dry_run=dry_run, after=going)
+            for kind, more in found["removed"].items():
+                known = total.setdefault(kind, {"count": 0, "bytes": 0})
+                total[kind] = {
+                    "count": known["count"] + more["count"],
+                    "bytes": known["bytes"] + more["bytes"],
+                }
+            going = found["next"]
+    _tell(total, dry_run, output)
+
+
+def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> None:
+    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.reports.table import Column
+
+    if output in (Output.JSON, Output.YAML):
+        write_document({"dry_run": dry_run, "removed": total}, output)
+        return
+    rows: list[dict[str, Any]] = [{"what": kind, **each} for kind, each in total.items()]
+    columns = [
+        Column("WOULD REMOVE" if dry_run else "REMOVED", lambda row: row["what"]),
+        Column("COUNT", lambda row: f"{row['count']:,}", right=True),
+        Column("SIZE", lambda row: _size(row["bytes"]), right=True),
+    ]
+    emit(rows, columns, output)
+
+
+def _seconds(text: str) -> int:
+    from gpuyard.durations import duration_ms
+    from gpuyard.errors import BadInput
+
+    try:
+        return duration_ms(text) // 1000
+    except ValueError as error:
+        raise BadInput(
+            f"--older-than {error}", "For example: yard prune --older-than 30d --dry-run."
+        ) from None
+
+
+def _size(count: int) -> str:
+    """Bytes as people write them."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+_WORDS = {
+    "events": ("event", "events"),
+    "history": ("ended job", "ended jobs"),
+    "blobs": ("kept text", "kept texts"),
+    "configs": ("version of the configuration", "versions of the configuration"),
+    "tokens": ("token", "tokens"),
+}
+"""Tables that are named in the output; the rest is copied without a word."""
+
+
+def copy(
+    source: Annotated[
+        str,
+        Argument(
+            metavar="FROM",
+            help="The store: a file such as yard.db, postgresql://…, or @FILE that holds this.",
+        ),
+    ],
+    target: Annotated[str, Argument(metavar="TO", help="An empty place: a new file, or an empty database.")],
+) -> None:
+    """Copy everything that a store holds: log, history, scripts, configuration, tokens, counters.
+
+    A server may go on writing to the source: the copy is the store as it was at one moment. The target
+    must be empty; it gets everything or nothing. The copy is the same yard: ids go on where they were, and
+    running jobs are found again.
+    """
+    import time
+
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.control.places import named_store
+    from gpuyard.store.copying import copy_store
+
+    done = copy_store(named_store(source), named_store(target), int(time.time()))
+    said = [f"{done.rows[table]:,} {words[done.rows[table] != 1]}" for table, words in _WORDS.items()]
+    print(f"copied to {done.target}: {', '.join(said)}; the next job is {done.next_job_id}")
+    if done.writer is not None:
+        notice(
+            f"note: a yard runs on {done.source} ({done.writer}): "
+            "what it writes from now on is not in the copy; to move it, stop it first with `yard down`"
+        )
+
+
+_LOOK_S = 0.2
+_PATIENCE_S = 60.0
+
+
+def rebuild(
+    name: Annotated[str, Argument(metavar="[PROJECTION]", help="Which one; none: show all.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Fill a projection again from the log, and wait until it is done; without a name, show all of them.
+
+    A projection is a table that follows the log, such as usage by tenant. It is filled as far back as the log reaches,
+    which is cut after 90 days, and from a checkpoint where it was cut. Jobs and the scheduler are not touched. Only
+    administrators may do it.
+    """
+    with client() as yard:
+        if name:
+            done = _followed(yard, yard.rebuild(name))
+            _show_status([done], output)
+        else:
+            _show_status(yard.projections(), output)
+
+
+def _followed(yard: Any, begun: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Its progress once it has reached the event that was the last when this was asked for."""
+    import time
+
+    found, moved_s = begun, time.monotonic()
+    while found["seq"] < begun["head"]:
+        time.sleep(_LOOK_S)
+        now = next((each for each in yard.projections() if each["name"] == begun["name"]), found)
+        if now["seq"] != found["seq"]:
+            moved_s = time.monotonic()
+        found = now
+        if found["error"] or time.monotonic() - moved_s > _PATIENCE_S:
+            raise YardError(
+                f"projection {found['name']} stands at event {found['seq']:,} of {begun['head']:,}"
+                + (f": {found['error']}" if found["error"] else ""),
+                "The yard goes on trying by itself; `yard rebuild` shows how far it has come.",
+            )
+    return found
+
+
+def _show_status(found: Sequence[Mapping[str, Any]], output: Output) -> None:
+    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.reports.table import Column
+
+    if output in (Output.JSON, Output.YAML):
+        write_document({"projections": found}, output)
+        return
+    if not found and output is not Output.CSV:
+        print("this yard has no projections that follow the log")
+        return
+    columns = [
+        Column("PROJECTION", lambda row: row["name"]),
+        Column("VERSION", lambda row: str(row["version"]), right=True),
+        Column("FROM EVENT", lambda row: f"{row['began_seq'] + 1:,}", right=True),
+        Column("TO EVENT", lambda row: f"{row['seq']:,}", right=True),
+        Column("OF", lambda row: f"{row['head']:,}", right=True),
+        Column("TROUBLE", lambda row: row["error"] or "-"),
+    ]
+    emit(found, columns, output)
