@@ -1,0 +1,196 @@
+"""Every signal there is, in one table: its unit, its bounds, how it is folded, and what DCGM and Prometheus call it.
+
+Values are integers in the unit of the table. A value outside its bounds is no measurement and is not kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+MOST = 1 << 60
+"""No signal is larger: differences of two values fit into 64 bits."""
+
+
+class Of(Enum):
+    """What a signal is about. The value is how the subject of a sample begins."""
+
+    NODE = "node"
+    GPU = "gpu"
+    ATTEMPT = "attempt"
+
+
+class Fold(Enum):
+    """What the samples of a minute, and the minutes of an hour, come to."""
+
+    MEAN = "mean"
+    MAX = "max"
+    ANY = "any"
+    """Bits that were set at any time."""
+    RISE = "rise"
+    """A counter: by how much it rose. Raw samples have the counter itself."""
+    LIFE = "life"
+    """A counter that began at 0 together with its subject: its first sample is a rise too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal. `times` and `per` turn a value into the base unit that Prometheus has."""
+
+    name: str
+    of: Of
+    unit: str
+    fold: Fold
+    prometheus: str
+    """Without `gpuyard_` and without the ending of counters."""
+    help: str
+    most: int = MOST
+    times: int = 1
+    per: int = 1
+    dcgm: str = ""
+    dcgm_per: int = 1
+    """By what a value is divided for the unit that DCGM has."""
+    dcgm_times: int = 1
+    across: Fold = Fold.MEAN
+    """How the values of one attempt on several GPUs or nodes come together: MEAN, or RISE for their sum."""
+    estimated: bool = False
+    """Whether it is worked out from other signals. No estimate shares a curve with a measurement."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a counter."""
+        return self.fold in (Fold.RISE, Fold.LIFE)
+
+
+_PERMILLE = 1000
+_MIB = 1 << 20
+_KIB = 1 << 10
+
+
+def _ratio(
+    name: str, of: Of, help: str, dcgm: str = "", dcgm_per: int = 10, estimated: bool = False
+) -> Signal:
+    return Signal(
+        name, of, "‰", Fold.MEAN, f"{of.value}_{name}_ratio", help, _PERMILLE, per=_PERMILLE, dcgm=dcgm,
+        dcgm_per=dcgm_per, estimated=estimated,
+    )  # fmt: skip
+
+
+def _mib(name: str, of: Of, help: str, dcgm: str = "") -> Signal:
+    return Signal(
+        name, of, "MiB", Fold.MAX, f"{of.value}_{name}_bytes", help, 1 << 40, _MIB, dcgm=dcgm, across=Fold.RISE
+    )  # fmt: skip
+
+
+def _count(
+    name: str, of: Of, help: str, dcgm: str = "", fold: Fold = Fold.RISE, unit: str = "", times: int = 1
+) -> Signal:
+    prometheus = f"{of.value}_{name}{'_bytes' if unit in ('B', 'KiB') else ''}"
+    return Signal(name, of, unit, fold, prometheus, help, times=times, dcgm=dcgm, across=Fold.RISE)
+
+
+def _busy(name: str, prometheus: str, of: Of, help: str, fold: Fold, unit: str, per: int) -> Signal:
+    return Signal(name, of, unit, fold, f"{of.value}_{prometheus}_seconds", help, per=per, across=Fold.RISE)
+
+
+_GPU = (
+    _ratio("busy", Of.GPU, "Part of the time in which a kernel ran.", "DCGM_FI_DEV_GPU_UTIL"),
+    _ratio("memory_busy", Of.GPU, "Part of the time in which memory was read or written.", "DCGM_FI_DEV_MEM_COPY_UTIL"),
+    _mib("memory_used", Of.GPU, "Memory in use.", "DCGM_FI_DEV_FB_USED"),
+    _mib("memory_free", Of.GPU, "Memory that is free.", "DCGM_FI_DEV_FB_FREE"),
+    Signal("power", Of.GPU, "W", Fold.MEAN, "gpu_power_watts", "Power drawn.", 10_000,
+           dcgm="DCGM_FI_DEV_POWER_USAGE", across=Fold.RISE),
+    Signal("energy", Of.GPU, "J", Fold.RISE, "gpu_energy_joules", "Energy used since the driver was loaded.",
+           dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", dcgm_times=1000, across=Fold.RISE),
+    Signal("temperature", Of.GPU, "°C", Fold.MAX, "gpu_temperature_celsius", "Temperature of the GPU.", 200,
+           dcgm="DCGM_FI_DEV_GPU_TEMP"),
+    Signal("memory_temperature", Of.GPU, "°C", Fold.MAX, "gpu_memory_temperature_celsius", "Temperature of the memory.",
+           200, dcgm="DCGM_FI_DEV_MEMORY_TEMP"),
+    Signal("sm_clock", Of.GPU, "MHz", Fold.MEAN, "gpu_sm_clock_hertz", "Clock of the multiprocessors.", 100_000,
+           1_000_000, dcgm="DCGM_FI_DEV_SM_CLOCK"),
+    Signal("memory_clock", Of.GPU, "MHz", Fold.MEAN, "gpu_memory_clock_hertz", "Clock of the memory.", 100_000,
+           1_000_000, dcgm="DCGM_FI_DEV_MEM_CLOCK"),
+    Signal("throttle", Of.GPU, "bits", Fold.ANY, "gpu_throttle_reasons", "Why clocks are held back, as NVML's bits.",
+           dcgm="DCGM_FI_DEV_CLOCKS_EVENT_REASONS"),
+    _count("ecc_corrected", Of.GPU, "Memory errors that were corrected since the driver was loaded.",
+           "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"),
+    _count("ecc_uncorrected", Of.GPU, "Memory errors that could not be corrected.", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"),
+    _count("rows_remapped", Of.GPU, "Rows of memory remapped after errors that were corrected.",
+           "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"),
+    _count("rows_remapped_hard", Of.GPU, "Rows of memory remapped after errors that were not.",
+           "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
+    Signal("row_remap_failed", Of.GPU, "", Fold.ANY, "gpu_row_remap_failed", "Whether a row could not be remapped.", 1,
+           dcgm="DCGM_FI_DEV_ROW_REMAP_FAILURE"),
+    _count("pcie_replays", Of.GPU, "Packets on PCIe that had to be sent again.", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"),
+    _count("pcie_sent", Of.GPU, "Sent over PCIe.", unit="KiB", times=_KIB),
+    _count("pcie_received", Of.GPU, "Received over PCIe.", unit="KiB", times=_KIB),
+    _count("nvlink_sent", Of.GPU, "Sent over NVLink.", unit="KiB", times=_KIB),
+    _count("nvlink_received", Of.GPU, "Received over NVLink.", unit="KiB", times=_KIB),
+    _ratio("engine_active", Of.GPU, "Part of the time in which the compute engine worked.",
+           "DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1000),
+    _ratio("sm_active", Of.GPU, "Part of the multiprocessors that worked.", "DCGM_FI_PROF_SM_ACTIVE", 1000),
+    _ratio("sm_occupancy", Of.GPU, "Part of the warps that were resident.", "DCGM_FI_PROF_SM_OCCUPANCY", 1000),
+    _ratio("tensor_active", Of.GPU, "Part of the time in which tensor cores worked.", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+           1000),
+    _ratio("dram_active", Of.GPU, "Part of the memory's bandwidth in use.", "DCGM_FI_PROF_DRAM_ACTIVE", 1000),
+)  # fmt: skip
+
+_ATTEMPT = (
+    _ratio("gpu_busy", Of.ATTEMPT, "Part of the time in which its kernels ran, on average of its GPUs; measured."),
+    _ratio("gpu_busy_estimated", Of.ATTEMPT, "The same where the GPU does not say who computed; estimated.",
+           estimated=True),
+    _mib("gpu_memory", Of.ATTEMPT, "GPU memory of its processes."),
+    _busy("cpu", "cpu", Of.ATTEMPT, "CPU time of its processes.", Fold.LIFE, "ms", 1000),
+    _mib("memory", Of.ATTEMPT, "Memory of its processes."),
+    _mib("memory_peak", Of.ATTEMPT, "The most memory that its processes had at a time."),
+    _count("disk_read", Of.ATTEMPT, "Read from disks by its processes.", fold=Fold.LIFE, unit="B"),
+    _count("disk_written", Of.ATTEMPT, "Written to disks by its processes.", fold=Fold.LIFE, unit="B"),
+    _busy("io_stalled", "io_stalled", Of.ATTEMPT, "Time in which some of its processes waited for disks.", Fold.LIFE,
+          "ms", 1000),
+    _busy("memory_stalled", "memory_stalled", Of.ATTEMPT, "Time in which some of its processes waited for memory.",
+          Fold.LIFE, "ms", 1000),
+)  # fmt: skip
+
+_NODE = (
+    _busy("cpu", "cpu", Of.NODE, "CPU time of all its processes.", Fold.RISE, "ms", 1000),
+    _mib("memory_used", Of.NODE, "Memory in use."),
+    _mib("memory_available", Of.NODE, "Memory that is available without swapping."),
+    _count("disk_read", Of.NODE, "Read from its disks.", unit="B"),
+    _count("disk_written", Of.NODE, "Written to its disks.", unit="B"),
+    _count("net_received", Of.NODE, "Received over its network, without the loopback.", unit="B"),
+    _count("net_sent", Of.NODE, "Sent over its network, without the loopback.", unit="B"),
+    _count("ib_received", Of.NODE, "Received over InfiniBand.", unit="B"),
+    _count("ib_sent", Of.NODE, "Sent over InfiniBand.", unit="B"),
+    _busy("cpu_stalled", "cpu_stalled", Of.NODE, "Time in which some process waited for a core.", Fold.RISE, "ms",
+          1000),
+    _busy("memory_stalled", "memory_stalled", Of.NODE, "Time in which some process waited for memory.", Fold.RISE, "ms",
+          1000),
+    _busy("io_stalled", "io_stalled", Of.NODE, "Time in which some process waited for a disk.", Fold.RISE, "ms", 1000),
+)  # fmt: skip
+
+SIGNALS: Mapping[tuple[Of, str], Signal] = MappingProxyType(
+    {(signal.of, signal.name): signal for signal in (*_GPU, *_ATTEMPT, *_NODE)}
+)
+"""All of them, by what they are about and their name."""
+
+
+def gpu_subject(gpu: int) -> str:
+    """The subject of samples of a GPU of a node."""
+    return f"{Of.GPU.value}/{gpu}"
+
+
+def attempt_subject(key: str) -> str:
+    """The subject of samples of what an attempt does on a node."""
+    return f"{Of.ATTEMPT.value}/{key}"
+
+
+NODE_SUBJECT = Of.NODE.value
+
+_BY_PREFIX = {each.value: each for each in Of}
+
+
+def signal_of(name: str) -> Signal | None:
+    """The signal of a series, `gpu/0/busy`; None: there is no such signal."""
+    subject, _, signal = name.rpartition("/")
+    of = _BY_PREFIX.get(subject.partition("/")[0])
+    return SIGNALS.get((of, signal)) if of is not None else None
