@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, pids_of, until
-from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
+from gpuyard.engines.contract import Answer, Permanent, Phase, Recipe, StopRequest
+from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MAJOR_GPU, MEANS, V1, V2, minor_of
+from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.model import Outcome
 from rigs import hostile
 from rigs.others import OTHER, THIRD, needs_root
@@ -151,3 +154,13 @@ def test_without_a_fence_the_same_job_gets_at_devices_tmp_shm_and_commands() -> 
         assert {"device", "tmp", "var tmp", "shm", "command", "own tmp", "own shm"} == reached
         assert found["others"] > 0
         assert "open" == found["namespace"]["device"]
+
+
+def test_a_strict_engine_does_not_start_where_nothing_is_enforced(tmp_path: Path) -> None:
+    nodes = Here("n", emulate=EmulatedGpus(2, "H200"))
+    with pytest.raises(
+        Permanent, match=r"this machine cannot enforce it .*memory: .*cgroups are switched off"
+    ):
+        LocalEngine(tmp_path / "a", nodes=nodes, use_cgroups=False, strict=True)
+    with pytest.raises(Permanent, match="whole GPU: fences are switched off"):
+        LocalEngine(tmp_path / "b", nodes=nodes, fence_by=(), strict=True)

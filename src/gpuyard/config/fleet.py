@@ -9,7 +9,7 @@ from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm_cluster import build_slurm, check_slurm
-from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Mode
+from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Fence, Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
@@ -110,6 +110,9 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     if entry.card_settings and engine != Engine.LOCAL:
         text = f"{described((*path, 'card_settings'))} is for engine local only; remove it"
         findings.at((*path, "card_settings"), text)
+    if entry.fence and engine != Engine.LOCAL:
+        text = f"{described((*path, 'fence'))} is for engine local only; remove it"
+        findings.at((*path, "fence"), text)
     if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
         text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
         findings.at((*path, "allow_root"), text)
@@ -215,6 +218,7 @@ def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]
             build_slurm(entry, entry.pools is not None) if _engine(entry) == Engine.SLURM else None,
             entry.card_settings == "leave",
             own.get(name),
+            Fence(entry.fence or Fence.AUTO),
         )
         for name, entry in file.clusters.items()
     }

@@ -25,7 +25,7 @@ from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
 from gpuyard.config.slurm_cluster import SlurmKeys
-from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine, Fence
 from gpuyard.durations import DURATION_PATTERN, duration_text
 from gpuyard.engines.registry import OWN, kind_of, kinds
 from gpuyard.errors import quoted, remedy
@@ -95,6 +95,7 @@ Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enum": list(OWN)})]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 CardSettingsName = Annotated[str, *_choice(["change", "leave"], "value", "values")]
+FenceName = Annotated[str, *_choice([each.value for each in Fence], "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
@@ -165,6 +166,13 @@ class ClusterEntry(SlurmKeys):
         "With `leave`, slices are only those that are there.",
         default="change",
         example="leave",
+    )
+    fence: FenceName | None = _key(
+        "Local engine only: what keeps a job to its own GPUs, memory, cores and files. `auto`: all that this machine "
+        "can enforce, which `yard doctor` shows; `strict`: the same, and no shares of a GPU and no jobs of root; "
+        "`off`: jobs are told which GPUs are theirs, and nothing holds them to it.",
+        default=Fence.AUTO.value,
+        example=Fence.STRICT.value,
     )
     allow_root: Boolean | None = _key(
         "Engines local and slurm: run root's own jobs as root, even where other people use the machine.",

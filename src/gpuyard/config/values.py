@@ -80,6 +80,14 @@ class SlurmCluster:
     """None: Slurm's commands are used."""
 
 
+class Fence(StrEnum):
+    """How far a yard goes to keep a job to what it was given."""
+
+    AUTO = "auto"
+    STRICT = "strict"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """One engine's nodes."""
@@ -105,6 +113,8 @@ class Cluster:
     """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
     own: Any = None
     """The keys of an engine of another package, as its model has them."""
+    fence: Fence = Fence.AUTO
+    """What keeps jobs to what they were given."""
 
     @property
     def lacks(self) -> frozenset[Capability]:
@@ -112,6 +122,8 @@ class Cluster:
         observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
         if kind := kind_of(self.engine):
             return kind.lacks
+        if self.fence is Fence.STRICT:
+            return frozenset({Capability.SHARES})
         return SLURM_LACKS if self.engine == Engine.SLURM and not observed else frozenset()
 
 

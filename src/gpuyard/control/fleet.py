@@ -15,12 +15,14 @@ from gpuyard.config.values import (
     ATTEMPTS_PER_USER,
     LOG_LIMIT_MIB,
     Access,
+    Fence,
     Mode,
     SlurmCluster,
 )
 from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine, Permanent
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import Here, Pretended
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.machine import nvml
@@ -55,6 +57,8 @@ class LiveCluster:
     """Where Slurm runs the jobs."""
     hands_off: bool = False
     """Whether the settings of GPUs stay as they are."""
+    fence: Fence = Fence.AUTO
+    """What keeps jobs to what they were given."""
     kind: EngineKind | None = None
     """An engine of another package that runs the jobs."""
     own: Any = None
@@ -98,6 +102,8 @@ class LiveCluster:
             yard=data.root,
             log_limit_mib=self.log_limit_mib,
             hands_off=self.hands_off,
+            fence_by=() if self.fence is Fence.OFF else MEANS,
+            strict=self.fence is Fence.STRICT,
         )
 
 
@@ -184,6 +190,7 @@ def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> L
         cluster.log_limit_mib,
         cluster.slurm,
         cluster.hands_off,
+        cluster.fence,
     )
 
 

@@ -8,7 +8,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.views import Views
 from gpuyard.core import State
-from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasTelemetry
+from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasFence, HasTelemetry, Protection
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
 from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
@@ -49,6 +49,11 @@ class Readings:
     def gpus(self) -> GpusReply:
         """What the engine says of each GPU, and the jobs on it."""
         return gpus_view(self._yard.books, self._yard.engine, self._yard.store.yard)
+
+    def protections(self) -> tuple[Protection, ...]:
+        """What the engine enforces, kind by kind; nothing: it leaves that to others."""
+        engine = self._yard.engine
+        return engine.protections() if isinstance(engine, HasFence) else ()
 
     def audit(self, user: str, before_seq: int | None, limit: int) -> tuple[list[AuditLine], int | None]:
         """What people did, the newest first, and where the next lines begin."""

@@ -387,6 +387,27 @@ class Usage:
     """The same of the largest process."""
 
 
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What keeps a job to one kind of thing that it asks for, or others from it."""
+
+    kind: str
+    """What is asked for: `whole GPU`, `memory`."""
+    enforced: str
+    """`yes`, `partly` or `no`."""
+    by: str
+    """By what means, or why not, in words."""
+
+
+@runtime_checkable
+class HasFence(Protocol):
+    """An engine that fences jobs itself."""
+
+    def protections(self) -> tuple[Protection, ...]:
+        """What is enforced, kind by kind."""
+        ...
+
+
 @runtime_checkable
 class HasUsage(Protocol):
     """An engine that knows how much the processes of an attempt used."""

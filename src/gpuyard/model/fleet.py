@@ -53,6 +53,14 @@ class Node:
     features: tuple[str, ...] = ()
     """What jobs may ask for by name besides GPUs, cores and memory."""
 
+    @property
+    def close_gpus(self) -> int:
+        """How many GPUs in a row are close: an NVLink group, else those of one NUMA domain; 0 or all: no difference."""
+        linked, domains = self.nvlink_group_size, self.numa_domains
+        if 1 < linked < self.gpus or domains < 2 or self.gpus % domains or self.gpus == domains:
+            return linked
+        return self.gpus // domains
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:

@@ -191,6 +191,8 @@ DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply
 RESUME = Endpoint("POST", "/nodes/{name}/resume", Action.MANAGE_NODES, "DrainReply", "Let a node take work again",
     tag="nodes", problems=(404,))
 GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply", "What GPUs do now, and the jobs on them", tag="sharing")
+DOCTOR = Endpoint("GET", "/doctor", Action.SEE_NODES, "DoctorReply", "What keeps a job to what it asked for, by kind",
+    tag="nodes")
 MIG = Endpoint("GET", "/mig", Action.SEE_NODES, "MigReply", "How GPUs are cut into MIG slices", tag="sharing")
 MIG_PLAN = Endpoint("POST", "/mig/plan", Action.SEE_NODES, "MigPlanReply",
     "What a layout would do to GPUs; without one, what the queue leads to", tag="sharing", body="MigPlanRequest",

@@ -274,7 +274,7 @@ def kind_of(node: Node) -> tuple[object, ...]:
         node.gpus,
         node.cpu_milli,
         node.memory_mib,
-        node.nvlink_group_size,
+        node.close_gpus,
     )
 
 

@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "up": Entry("commands.yard.up", "Start the yard on this machine."),
         "down": Entry("commands.yard.down", "Stop the yard; jobs go on, or stop too with --jobs."),
         "nodes": Entry("commands.yard.nodes", "Show the nodes and what is free."),
+        "doctor": Entry("commands.reports", "Show what keeps jobs on this machine to what they asked for."),
         "mig": Entry(
             "commands.yard.mig",
             "Show and set how GPUs are cut into MIG slices.",

@@ -296,6 +296,8 @@ def _cluster_differences(here: LiveCluster, there: LiveCluster) -> list[str]:
     if here.hands_off != there.hands_off:
         words = ["leave" if each.hands_off else "change" for each in (here, there)]
         found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
+    if here.fence != there.fence:
+        found.append(f"fence is {here.fence} here and {there.fence} in the file")
     return found
 
 

@@ -12,11 +12,13 @@ from gpuyard.engines.contract import (
     Engine,
     EngineError,
     GpuSignals,
+    HasFence,
     HasTelemetry,
     HasTerminals,
     HasUsage,
     KeepsLeftovers,
     Leftover,
+    Protection,
     TruncatesLogs,
     Usage,
 )
@@ -69,6 +71,17 @@ class SeveralEngines:
         """A connection to the keeper of an attempt's terminals."""
         return self._first(
             lambda engine: engine.terminal(key, own=own) if isinstance(engine, HasTerminals) else None, None
+        )
+
+    def protections(self) -> tuple[Protection, ...]:
+        """What is enforced on the machines of the engines that fence jobs themselves."""
+        return tuple(
+            [
+                each
+                for engine in self._engines
+                if isinstance(engine, HasFence)
+                for each in engine.protections()
+            ]
         )
 
     def signals(self) -> tuple[GpuSignals, ...]:

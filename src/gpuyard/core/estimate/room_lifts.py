@@ -255,6 +255,6 @@ def _alike(one: Node, other: Node) -> bool:
     return (
         one.cluster == other.cluster
         and (one.gpu_model if one.gpus else "") == (other.gpu_model if other.gpus else "")
-        and (one.gpus, one.cpu_milli, one.memory_mib, one.nvlink_group_size)
-        == (other.gpus, other.cpu_milli, other.memory_mib, other.nvlink_group_size)
+        and (one.gpus, one.cpu_milli, one.memory_mib, one.close_gpus)
+        == (other.gpus, other.cpu_milli, other.memory_mib, other.close_gpus)
     )

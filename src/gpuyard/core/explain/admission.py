@@ -19,6 +19,10 @@ _CANNOT = {
     Capability.SHARES: "cluster {} gives whole GPUs only, no shares of them",
     Capability.SLICES: "cluster {} gives whole GPUs only, and cuts none into slices",
 }
+_NO_FENCE = (
+    "jobs on shares of one GPU are not kept apart, and cluster {} says `fence: strict`, so it gives whole GPUs and "
+    "slices only"
+)
 
 
 def gpus_text(milli: int) -> str:
@@ -179,7 +183,10 @@ def _why_no_way(state: State, shape: Shape) -> str:
     if not kinds:
         return f"asks for {wants}; the fleet has no nodes"
     if lacking := _lacking(state, shape):
-        return f"asks for {wants}; {_CANNOT[lacking[1]].format(lacking[0])}"
+        cluster, what = lacking
+        # A cluster that cuts GPUs and shares none could, and does not want to.
+        strict = what is Capability.SHARES and Capability.SLICES not in state.nodes.lacks[cluster]
+        return f"asks for {wants}; {(_NO_FENCE if strict else _CANNOT[what]).format(cluster)}"
     names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
     if ask.models and not set(ask.models) & set(names):
         return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"

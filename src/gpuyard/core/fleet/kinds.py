@@ -28,8 +28,8 @@ class Kind:
         self.gpus = node.gpus
         self.cpu_milli = node.cpu_milli
         self.memory_mib = node.memory_mib
-        self.group_size = node.nvlink_group_size
-        self.one_group = node.nvlink_group_size <= 1 or node.nvlink_group_size >= node.gpus
+        self.group_size = node.close_gpus
+        self.one_group = self.group_size <= 1 or self.group_size >= node.gpus
         """Whether all GPUs of a node are equally close to each other."""
         self.buckets = [0] * (node.gpus + 1)
         """Schedulable nodes by their number of wholly free GPUs."""
@@ -70,5 +70,5 @@ class Kind:
             and self.cpu_milli == node.cpu_milli
             and self.memory_mib == node.memory_mib
             and self.cluster == node.cluster
-            and self.group_size == node.nvlink_group_size
+            and self.group_size == node.close_gpus
         )

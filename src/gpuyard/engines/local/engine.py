@@ -22,16 +22,17 @@ from gpuyard.engines.contract import (
     NodeReport,
     Permanent,
     Phase,
+    Protection,
     Reply,
     Report,
     StopRequest,
     Transient,
     Usage,
 )
-from gpuyard.engines.local import machine, outputs, translate
+from gpuyard.engines.local import cores, machine, outputs, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
-from gpuyard.engines.local.fencing import MEANS, Fencing
+from gpuyard.engines.local.fencing import MEANS, Fencing, needed_by_all
 from gpuyard.engines.local.gpus import persistence, signals
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
@@ -89,6 +90,7 @@ class LocalEngine:
         yard: Path | None = None,
         use_cgroups: bool = True,
         fence_by: Sequence[str] = MEANS,
+        strict: bool = False,
         log_limit_mib: int = 0,
         hands_off: bool = False,
         boot_id: Callable[[], str] = processes.boot_id,
@@ -114,6 +116,11 @@ class LocalEngine:
         self._notes = tuple(filter(None, [self._groups.note]))
         self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), self._groups.supervisors)
         self._fencing = Fencing(self._data.root, self._yard, self._groups, fence_by, emulated=self._emulated)
+        self._strict = strict
+        if strict and (lacking := [each for each in self._fencing.protections() if needed_by_all(each)]):
+            self._groups.let_go()
+            told = "; ".join([f"{each.kind}: {each.by}" for each in lacking])
+            raise Permanent(f"yard.yaml says `fence: strict`, and this machine cannot enforce it ({told})")
         self._found: dict[str, Host] | None = None
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
@@ -129,7 +136,9 @@ class LocalEngine:
         self._claimed: set[str] = set()
         """Keys claimed by a supervisor that answered."""
         limits = {Capability.LIMITS} if self._groups.limits else set()
-        able = {Capability.GANG, Capability.SUSPEND, Capability.SHARES, Capability.SLICES, Capability.INDICES}
+        able = {Capability.GANG, Capability.SUSPEND, Capability.SLICES, Capability.INDICES}
+        if not strict:
+            able.add(Capability.SHARES)
         self.capabilities = frozenset(able | limits)
 
     @property
@@ -140,6 +149,10 @@ class LocalEngine:
         if not self._emulated and readings:
             own += [cutting_note(readings, hands_off=self._hands_off), self._sharing.note()]
         return tuple([note for note in own if note])
+
+    def protections(self) -> tuple[Protection, ...]:
+        """What is enforced here, kind by kind."""
+        return self._fencing.protections()
 
     # ---- the nodes
 
@@ -332,6 +345,10 @@ class LocalEngine:
         account = accounts.account(recipe.uid, recipe.gid, recipe.user)
         if os.geteuid() not in (0, account.uid):
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
+        if self._strict and account.uid == 0:
+            return Reply(
+                Answer.REFUSED, "yard.yaml says `fence: strict`, and a job of root can undo its fence"
+            )
         folder = self._data.attempt(launch.key)
         if os.path.exists(self._data.kept(launch.key)):
             return Reply(Answer.REFUSED, "this attempt was ended before")
@@ -398,6 +415,7 @@ class LocalEngine:
         )
         plan = translate.plan_of(launch, account, place)
         plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
+        plan["cpus"] = cores.near(launch.parts, hosts, emulated=self._emulated)
         self._groups.add_to(plan)
         return plan
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.contract import Launch
+from gpuyard.engines.contract import Launch, Protection
 from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.local.attempt.room import PRIVATE
 from gpuyard.engines.local.gpus.sharing import Ready
@@ -35,11 +35,22 @@ MEANS = (VIEW, V2, V1)
 """What keeps a job from devices of others: a view of the file system without them; the kernel, which refuses them."""
 
 
+YES, PARTLY, NO = "yes", "partly", "no"
+WHOLE, SLICE, SHARE, MEMORY, CORES = "whole GPU", "slice", "share", "memory", "cores"
+_BY_V1 = "the kernel refuses other devices (cgroup v1)"
+
+
+def needed_by_all(each: Protection) -> bool:
+    """Whether this is missing for every job, so that a strict yard cannot run any."""
+    return each.kind in (WHOLE, SLICE, MEMORY, CORES) and each.enforced != YES
+
+
 class Fencing:
     """The fences of one yard."""
 
     def __init__(self, root: str, yard: str, groups: Groups, means: Sequence[str], *, emulated: bool) -> None:
         self._root = root
+        self._groups = groups
         self._yard = yard or root
         self._emulated = emulated
         self._privileged = os.geteuid() == 0
@@ -131,6 +142,55 @@ class Fencing:
             "shm": not daemons,
             "proc": not self.blind,
         }
+
+    def protections(self) -> tuple[Protection, ...]:
+        """What is enforced here, kind by kind."""
+        return tuple([Protection(kind, *told) for kind, told in self._told().items()])
+
+    def _told(self) -> dict[str, tuple[str, str]]:
+        view = "" if self.flaw else "other GPUs are not in the job's view of the file system"
+        kernel = {V2: "the kernel refuses other devices (a program on cgroup v2)", V1: _BY_V1}.get(
+            self.refuses, ""
+        )
+        means = "; ".join(filter(None, [view, kernel])) or self.flaw
+        gpus = (YES if self.any else NO, f"{means}{self._but(root=True)}")
+        where = {
+            name: "cgroup v2" if name in self._groups.v2 else "cgroup v1" for name in self._groups.controllers
+        }
+        alone = "jobs of this yard are all its owner's"
+        private = self._privileged and not self.flaw
+        return {
+            WHOLE: gpus,
+            SLICE: gpus,
+            SHARE: (
+                NO,
+                "memory and compute are capped by MPS only for jobs that do not undo it: ask for a slice",
+            ),
+            MEMORY: (YES, where["memory"]) if "memory" in where else (NO, self._groups.note),
+            CORES: (YES, where["cpu"]) if "cpu" in where else (NO, self._groups.note),
+            "cores near the GPUs": (YES, where["cpuset"])
+            if "cpuset" in where
+            else (PARTLY, "jobs may leave them"),
+            "/tmp and /dev/shm": (
+                (
+                    PARTLY,
+                    f"folders of the job's own{self._but(root=True)}; the /dev/shm of a share is the machine's",
+                )
+                if private
+                else (NO, self.flaw or alone)
+            ),
+            "processes": (
+                (
+                    YES,
+                    f"/proc shows those of the job's user; two jobs of one user see each other{self._but(root=True)}",
+                )
+                if private and not self.blind
+                else (PARTLY, f"another user's environment and memory are closed; {self.blind or alone}")
+            ),
+        }
+
+    def _but(self, *, root: bool) -> str:
+        return "; a job of root can undo it" if root and self._privileged and self.any else ""
 
     def _make_devices(self, uuids: Sequence[str], major: int) -> None:
         """Devices of emulated GPUs or slices; files where only root could make devices."""

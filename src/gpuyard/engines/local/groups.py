@@ -51,6 +51,7 @@ class Groups:
         """Name the groups of v1 that a plan makes use of."""
         wanted = {"memory": True, "cpu": plan["cpu_milli"] > 0, "cpuset": bool(plan.get("cpus"))}
         wanted["devices"] = (plan.get("fence") or {}).get("devices") == "v1"
+        plan["bound"] = bool(plan.get("cpus")) and "cpuset" in self.v2
         plan["v1"] = {name: os.path.join(base, plan["key"]) for name, base in self.v1.items() if wanted[name]}
 
     def hold(self) -> None:

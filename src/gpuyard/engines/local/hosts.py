@@ -131,7 +131,12 @@ class Pretended:
     def _gpus(self, node: Node) -> list[GpuReading]:
         known_mib = self.memory_mib.get(node.gpu_model, 0)
         made = machine.emulated(EmulatedGpus(node.gpus, node.gpu_model), node.name)
-        return [replace(each, memory_mib=each.memory_mib or known_mib) for each in made]
+        return [
+            replace(
+                each, memory_mib=each.memory_mib or known_mib, numa=place * node.numa_domains // node.gpus
+            )
+            for place, each in enumerate(made)
+        ]
 
     def notes(self) -> tuple[str, ...]:
         """What people should know about emulated nodes, in sentences."""

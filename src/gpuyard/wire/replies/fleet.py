@@ -110,6 +110,20 @@ class GpuReply(TypedDict):
     jobs: list[GpuJobReply]
 
 
+class ProtectionReply(TypedDict):
+    """Whether one kind of request is enforced (`yes`, `partly`, `no`), and by what means, or why not."""
+
+    kind: str
+    enforced: str
+    by: str
+
+
+class DoctorReply(TypedDict):
+    """What keeps jobs to what they asked for on this machine."""
+
+    rows: list[ProtectionReply]
+
+
 class GpusReply(TypedDict):
     """Every GPU of the fleet; `trouble` says why their signals cannot be read."""
 

@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import sacct_fields as f
@@ -57,7 +58,11 @@ def run(words: Sequence[str]) -> int:
     cells = _cells(given)
     with Client() as yard:
         jobs = _jobs(yard, given)
-    lines = [line for job in jobs for line in _lines(job, given)]
+        lines = [line for job in jobs for line in _lines(job, given)]
+        if any([cell.head == "MaxRSS" for cell in cells]):
+            lines = [
+                line._replace(peak_mib=_peak_mib(yard, line.job) if line.step else None) for line in lines
+            ]
     bare = given.has("parsable") or given.has("parsable2")
     how = Parsable(bare, given.last("delimiter", "|"), given.has("parsable") and not given.has("parsable2"))
     text = cell_lines(cells, lines, how, header=not given.has("noheader"))
@@ -147,6 +152,12 @@ def _named(yard: Client, pools: Pools, ids: list[Wanted], now_ms: int) -> list[S
         else:
             found[job["id"]] = of_view(job, pools, now_ms)
     return list(found.values())
+
+
+def _peak_mib(yard: Client, job: SlurmJob) -> int | None:
+    """The most memory that a job took; of all its processes together where the yard has limits, else of the largest."""
+    used: Mapping[str, Any] = yard.job(job.label, explain=False).get("used") or {}
+    return used.get("memory_mib") or used.get("process_mib")
 
 
 def _ids(given: Read) -> list[Wanted]:

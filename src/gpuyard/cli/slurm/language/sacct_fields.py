@@ -20,6 +20,8 @@ class Line(NamedTuple):
 
     job: SlurmJob
     step: bool = False
+    peak_mib: int | None = None
+    """The most memory that it took, where a field asks for it and the yard knows."""
 
 
 def state(line: Line) -> str:
@@ -78,6 +80,7 @@ _CELLS: tuple[Cell, ...] = (
     Cell("JobID", 12, lambda line: line.job.shown_id + (".batch" if line.step else ""), left=True),
     Cell("JobIDRaw", 12, lambda line: str(line.job.id) + (".batch" if line.step else ""), left=True),
     Cell("JobName", 10, lambda line: "batch" if line.step else line.job.name),
+    Cell("MaxRSS", 10, lambda line: f"{line.peak_mib << 10}K" if line.peak_mib and line.step else ""),
     Cell("NCPUS", 10, lambda line: str(line.job.cpu_count)),
     Cell("NNodes", 8, lambda line: str(line.job.node_count)),
     Cell("NodeList", 15, lambda line: line.job.nodelist or "None assigned"),
@@ -102,7 +105,7 @@ CELLS = {cell.head.lower(): cell for cell in _CELLS}
 
 _EMPTY: tuple[tuple[str, int], ...] = (
     ("AveCPU", 10), ("AveRSS", 10), ("AveVMSize", 10), ("Comment", 14), ("Constraints", 19), ("ConsumedEnergy", 14),
-    ("MaxRSS", 10), ("MaxVMSize", 10), ("MinCPU", 10), ("Priority", 10), ("Reservation", 20), ("SubmitLine", 20),
+    ("MaxVMSize", 10), ("MinCPU", 10), ("Priority", 10), ("Reservation", 20), ("SubmitLine", 20),
     ("Suspended", 10), ("SystemCPU", 10), ("TotalCPU", 10), ("UserCPU", 10), ("WCKey", 10), ("WorkDir", 20),
     ("MaxDiskRead", 12), ("MaxDiskWrite", 12), ("AdminComment", 19), ("TRESUsageInTot", 14), ("TRESUsageInMax", 14),
     ("TRESUsageInAve", 14),
