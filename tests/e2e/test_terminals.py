@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -203,6 +204,54 @@ def test_a_port_of_a_job_is_a_port_here_and_files_go_in_and_out(yard: Box, tmp_p
         yard("cancel", job)
         assert 2 == forward.code()
         assert f"job {job} has ended" in forward.shown.decode()
+
+
+JUPYTER = """\
+#!{python}
+import http.server, json, os, sys, time
+port = [int(word.split("=")[1]) for word in sys.argv if word.startswith("--port=")][0]
+open("used", "a").close()
+class Lab(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if os.environ["JUPYTER_TOKEN"] not in self.headers.get("Authorization", "") + self.path:
+            self.send_error(403)
+            return
+        used = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(os.stat("used").st_mtime))
+        body = [{{"execution_state": "idle", "last_activity": used}}] if "kernels" in self.path else []
+        body = json.dumps(body).encode() if "api" in self.path else b"the lab"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", port), Lab).serve_forever()
+"""
+
+
+def test_a_notebook_is_reached_by_its_address_and_stopped_when_it_is_idle(yard: Box, tmp_path: Path) -> None:
+    missing = yard("notebook", "-g", 1, PATH="/usr/bin:/bin")
+    assert (1, True) == (missing.code, "pip install jupyterlab" in missing.err)
+
+    lab = tmp_path / "bin" / "jupyter-lab"
+    lab.parent.mkdir()
+    lab.write_text(JUPYTER.format(python=sys.executable), encoding="utf-8")
+    lab.chmod(0o755)
+    environment = yard.environment | {"PATH": f"{lab.parent}:{os.environ['PATH']}"}
+    command = yard.command("notebook", "-g", 1, "--idle", "4s", "--port", 0, "--chdir", tmp_path)
+    with Pseudo(command, environment, tmp_path) as notebook:
+        notebook.until("http://127.0.0.1:")
+        address = notebook.until("\r\n").strip()
+        assert b"the lab" == fetched(int(address.partition("/")[0]), address.partition("/")[2])
+        with pytest.raises(urllib.error.HTTPError):
+            fetched(int(address.partition("/")[0]), "lab?token=guessed")
+        os.utime(tmp_path / "used")
+        notebook.until("yard: the notebook is idle, and stops in 1 s unless it is used")
+        notebook.until("yard: the notebook was idle for 4 s and is stopped")
+        assert 0 == notebook.code()
+    ended = yard.wait(newest(yard), "COMPLETED")
+    with yard.client() as client:
+        assert address.rpartition("=")[2] not in str(client.job(ended["id"]))
 
 
 def test_what_cannot_be_is_said(yard: Box) -> None:

@@ -118,6 +118,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "shell": Entry("commands.inside.attach", "Open a shell beside a running job.", words=True),
         "forward": Entry("commands.inside.forward", "Make a port of a job a port of this machine."),
         "cp": Entry("commands.inside.copy", "Copy files into a job and out of it."),
+        "notebook": Entry("commands.submit.notebook", "Run JupyterLab on the yard, reached from here."),
         "history": Entry("commands.jobs.history", "Show jobs that have ended."),
         "cancel": Entry("commands.jobs.verbs", "Cancel jobs, by id or all that match."),
         "hold": Entry("commands.jobs.verbs", "Keep waiting jobs from starting."),
