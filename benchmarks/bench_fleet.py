@@ -10,6 +10,7 @@ jobs is measured in a process of its own.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,12 @@ from fleet_yard import MIXES, Fleet
 
 def measured(mix: str, clusters: int, nodes: int, waiting: int, rounds: int) -> Row:
     """Percentiles of the decisions on one fleet, of all of them and by what happened before."""
+    empty_kib = _resident_kib()
     fleet = Fleet(MIXES[mix], clusters, nodes, waiting)
+    full_kib = _resident_kib()
+    fleet.round()
+    first = max(max(times) for times in fleet.decide_ns.values())
+    fleet.decide_ns.clear()
     for _ in range(rounds):
         fleet.round()
     every = [ns for times in fleet.decide_ns.values() for ns in times]
@@ -32,9 +38,18 @@ def measured(mix: str, clusters: int, nodes: int, waiting: int, rounds: int) -> 
         "passes": len(every),
         "starts": fleet.starts,
         "preemptions": fleet.stops,
+        "first_ms": round(first / 1e6, 1),
+        "empty_mib": empty_kib // 1024,
+        "full_mib": full_kib // 1024,
+        "end_mib": _resident_kib() // 1024,
         "all": _percentiles(every),
         "by_event": {name: _percentiles(times) for name, times in fleet.decide_ns.items()},
     }
+
+
+def _resident_kib() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * (os.sysconf("SC_PAGE_SIZE") // 1024)
 
 
 def _percentiles(times_ns: list[int]) -> dict[str, float]:
@@ -74,17 +89,42 @@ def main() -> int:
 
 def _said(rows: list[Row]) -> str:
     first = rows[0]
-    cells = []
-    for row in rows:
-        name = f"**{row['mix']}**, {row['running']:,} run"
-        cells.append([name, *row["all"].values(), row["passes"], row["starts"], row["preemptions"]])
-        for event, times in row["by_event"].items():
-            cells.append([event, *times.values(), None, None, None])
-    head = ["mix, and what happened before", "p50 ms", "p99 ms", "max ms", "passes", "starts", "preemptions"]
+    events = list(first["by_event"])
+    head = [
+        "mix",
+        "running jobs",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "first ms",
+        "passes",
+        "starts",
+        "preemptions",
+        "MiB",
+    ]
+    cells = [
+        [
+            row["mix"],
+            row["running"],
+            *row["all"].values(),
+            row["first_ms"],
+            row["passes"],
+            row["starts"],
+            row["preemptions"],
+            f"{row['empty_mib']} → {row['full_mib']} → {row['end_mib']}",
+        ]
+        for row in rows
+    ]
+    by_event = [[name, *[_pair(row["by_event"][name]) for row in rows]] for name in events]
     return (
         f"{first['clusters']} clusters of {first['nodes']:,} nodes of 8 GPUs, {first['waiting']:,} waiting jobs; "
-        f"CPU time of one `decide`.\n\n{table(head, cells)}"
+        f"CPU time of one `decide`.\n\n{table(head, cells)}\n\nBy what happened before it, p50 / p99 in ms:\n\n"
+        f"{table(['before it', *[row['mix'] for row in rows]], by_event)}"
     )
+
+
+def _pair(times: dict[str, float]) -> str:
+    return f"{times['p50']:.3g} / {times['p99']:.3g}"
 
 
 if __name__ == "__main__":

@@ -39,13 +39,13 @@ from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import GIB_MIB, MILLI, MINUTE_MS
 from gpuyard.policies.registry import PRESETS, build
 from gpuyard.sim import generate
-from gpuyard.sim.traces.gangs import gang
+from gpuyard.sim.traces.options import gang
 
 GPUS_PER_NODE, NODES_PER_SWITCH = 8, 32
 BURST = 100
 LARGE = 64
 """GPUs of the gang that comes every round."""
-_STEP_MS, _FILL_STEPS = 30_000, 60
+_STEP_MS, _FILL_STEPS = 10_000, 180
 _TEAMS = (
     # Path, weight, percent of the GPUs guaranteed and at most, and how many jobs in twenty.
     ("research", 3, 40, 100, 9),
@@ -255,7 +255,7 @@ class Fleet:
                 self._apply(AttemptEnded(self._now_ms, job_id, record.attempt, Outcome.NODE_FAIL))
 
     def wait(self) -> None:
-        """Half a minute passes."""
+        """Ten seconds pass."""
         self._pass_time(_STEP_MS)
 
     def round(self) -> None:
@@ -272,7 +272,7 @@ class Fleet:
             ("8 jobs end", self.end_several),
             ("a node is drained", self.drain),
             ("a node fails", self.fail),
-            ("30 s pass", self.wait),
+            ("10 s pass", self.wait),
         )
         for name, happen in happens:
             happen()

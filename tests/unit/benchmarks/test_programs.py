@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import FrameType, ModuleType, SimpleNamespace
 
 import pytest
 
@@ -34,6 +34,37 @@ def test_a_large_fleet_is_full_and_everything_happens_to_it(program: Callable[[s
         assert found["starts"]
         assert (found["preemptions"] > 0) is (mix != "fifo")
         assert found["all"]["p50"] <= found["all"]["p99"] <= found["all"]["max"]
+
+
+def lines_of_decisions(yard: ModuleType, mix: str, nodes: int) -> int:
+    """How many lines of code run in the decisions of three rounds, on a fleet that has been looked at before."""
+    fleet = yard.Fleet(yard.MIXES[mix], 2, nodes, 300)
+    fleet.round()
+    count, decide = [0], yard.decide
+
+    def trace(_frame: FrameType, event: str, _found: object) -> Callable[..., object]:
+        count[0] += event == "line"
+        return trace
+
+    def counted(*state: object) -> object:
+        sys.settrace(trace)
+        try:
+            return decide(*state)
+        finally:
+            sys.settrace(None)
+
+    yard.decide = counted
+    for _ in range(3):
+        fleet.round()
+    yard.decide = decide
+    return count[0]
+
+
+@pytest.mark.parametrize("mix", ["default", "guarantees held back"])
+def test_ten_times_the_nodes_are_not_much_more_work(program: Callable[[str], ModuleType], mix: str) -> None:
+    """What happens is about the same on both fleets; what a pass does may follow that, and not the number of nodes."""
+    few, many = [lines_of_decisions(program("fleet_yard"), mix, nodes) for nodes in (16, 160)]
+    assert many < 1.5 * few, f"{few:,} lines with 32 nodes, {many:,} with 320"
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import pytest
 
 from gpuyard.core.schedule import decide as module
 from gpuyard.core.schedule.decide import decide
+from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.reserve import Looked
 from gpuyard.core.schedule.victims import VictimOrder
 from gpuyard.model import Ask, ReasonCode
 from gpuyard.testing import ask, nodes, tenant
@@ -134,6 +136,52 @@ def test_jobs_behind_a_promise_are_dropped_if_they_have_no_room() -> None:
     assert (first, short) == plan.examined
 
 
+def test_a_promise_looks_at_few_nodes() -> None:
+    """A job that also wants cores: nodes are looked at in the order in which they have the GPUs."""
+    here = CheckedYard("fifo", nodes(8))
+    for number in range(8):
+        here.submit(ask(8 if number < 7 else 7, cpu_milli=1000), limit_ms=(60 + number) * S)
+    here.step()
+    head = here.state.jobs[here.submit(ask(4, 2, cpu_milli=30_000), limit_ms=S)]
+    here.submit(1, limit_ms=90 * S)
+    plan = here.decide()
+    assert [(head.id, 60 * S)] == [(each.job_id, each.at_ms) for each in plan.reservations]
+    (way,) = head.shape.ways
+    assert looked_at(here, way.index, way.tasks_per_node) == [0]
+
+
+def looked_at(here: CheckedYard, way: int, tasks: int) -> list[int]:
+    """The nodes of which it is known when they have the room for so many tasks."""
+    kept = here.state.caches["ready"]
+    assert isinstance(kept, dict)
+    times = kept[way, tasks]
+    assert isinstance(times, Looked)
+    return list(times.refresh(here.state.nodes))
+
+
+def test_a_promise_looks_at_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tenant holds its GPUs back: the other is promised the time at which enough of its own jobs have ended."""
+    here = CheckedYard("default", nodes(8), [tenant("mine", guarantee=32, lend=0), tenant("yours")])
+    for number in range(32):
+        here.submit(1, tenant="yours", limit_ms=(60 + number) * S)
+    here.step()
+    head = here.submit(8, tenant="yours", limit_ms=S)
+    asked: list[int] = []
+    real = HeldAt.__init__
+    monkeypatch.setattr(
+        HeldAt,
+        "__init__",
+        lambda held, state, now_ms, started, at_ms: (
+            asked.append(at_ms),
+            real(held, state, now_ms, started, at_ms),
+        )[1],
+    )
+    plan = decide(here.state, here.policy, here.now_ms)
+    assert [(head, 67 * S)] == [(each.job_id, each.at_ms) for each in plan.reservations]
+    assert len(asked) < 24
+    assert plan == here.decide()
+
+
 def test_the_cheapest_victims_are_found_without_a_look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     here = CheckedYard("class", nodes(6))
     victims = []
@@ -174,5 +222,5 @@ def test_no_victim_is_tried_where_none_would_help(
 def test_the_table_of_short_cuts_names_these_tests() -> None:
     named = re.findall(r"`(test_\w+)…?`", module.__doc__ or "")
     here = [name for name in globals() if name.startswith("test_")]
-    assert len(named) == 10
+    assert len(named) == 12
     assert [] == [name for name in named if not any(each.startswith(name) for each in here)]

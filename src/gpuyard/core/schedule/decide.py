@@ -17,6 +17,8 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 | no room | a way had none, and no room came since | `State.no_room` | `test_a_way_without_room_is_remembered_…` |
 | stream | a job that gets the same answer was blocked | `Walk.blocked` | `test_one_job_of_a_stream_answers_for_all` |
 | settled | the first job for room has its promise | `_Decision._hopeless` | `test_jobs_behind_a_promise_…` |
+| soonest nodes | a job is promised room | `in_time` | `test_a_promise_looks_at_few_nodes`, and test_running_jobs.py |
+| few times | a promise, and guarantees held back | `unheld_from_ms` | `test_a_promise_looks_at_few_times`, the same |
 | cheapest nodes | room is made by force | `VictimOrder` | `test_the_cheapest_victims_…`, and test_victims.py |
 | in vain | no victim would help: quota, or too few nodes | `preempt._in_vain` | `test_no_victim_is_tried_…` |
 """

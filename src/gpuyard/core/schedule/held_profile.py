@@ -6,12 +6,82 @@ ends of running jobs, and booked jobs claim what they will use.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT
+from gpuyard.core.schedule.running_jobs import running_jobs
 from gpuyard.core.state.state import State
+
+
+class HeldAt:
+    """Claims at one time, if running jobs end as expected and no others start: what a plan with one promise asks."""
+
+    __slots__ = ("_capacity", "_claims", "_tenants")
+
+    def __init__(self, state: State, now_ms: int, started: Sequence[JobRecord], at_ms: int) -> None:
+        """`started`: the jobs that start in this pass."""
+        self._tenants = state.tenants
+        up_milli = state.nodes.up_milli
+        self._capacity = [sum(up_milli), *up_milli]
+        self._claims = [list(row) for row in state.tenants.claimed]
+        if at_ms <= now_ms:
+            # Jobs that are overdue are expected to end right away, but not before.
+            return
+        for (leaf, model), ends in running_jobs(state, now_ms).ends_of_leaves(state).items():
+            self._move(leaf, model, -ends.until(at_ms)[0])
+        for record in started:
+            if record.end_ms <= at_ms:
+                self._move(record.leaf, record.model, -record.shape.gpu_milli)
+
+    def _move(self, leaf: int, model: int, milli: int) -> None:
+        """More is claimed by a tenant, or less."""
+        held_back, claims = self._tenants.held_back, self._claims
+        for which in (0, 1 + model):
+            change = milli
+            for number in self._tenants.chain[leaf]:
+                before, held = claims[number][which], held_back[number][which]
+                claims[number][which] = after = before + change
+                change = max(after, held) - max(before, held)
+
+    def book(self, record: JobRecord, model: int) -> None:
+        """Let a job claim its GPUs."""
+        self._move(record.leaf, model, record.shape.gpu_milli)
+
+    def eats(self, record: JobRecord, model: int) -> bool:
+        """Whether a start at that time eats into what other tenants hold back."""
+        tenants, leaf, milli = self._tenants, record.leaf, record.shape.gpu_milli
+        return any(
+            [tenants.eats_held_back(leaf, w, milli, self._capacity[w], self._claims) for w in (0, 1 + model)]
+        )
+
+
+def unheld_from_ms(
+    state: State, now_ms: int, started: Sequence[JobRecord], record: JobRecord, model: int, from_ms: int
+) -> int:
+    """The first time from which the job eats into nothing that other tenants hold back, if no others start.
+
+    Claims only fall as jobs end, so the time is found by halving.
+    """
+
+    def eats(at_ms: int) -> bool:
+        return HeldAt(state, now_ms, started, at_ms).eats(record, model)
+
+    if not eats(from_ms):
+        return from_ms
+    lasts = [ends.last_ms() for ends in running_jobs(state, now_ms).ends_of_leaves(state).values()]
+    last_ms = max([now_ms + 1, *lasts, *[other.end_ms for other in started]])
+    if last_ms <= from_ms or eats(last_ms):
+        return NEVER_MS
+    while last_ms - from_ms > 1:
+        middle_ms = (from_ms + last_ms) // 2
+        if eats(middle_ms):
+            from_ms = middle_ms
+        else:
+            last_ms = middle_ms
+    return last_ms
+
 
 Claims = dict[tuple[int, int], list[int]]
 """By tenant and column: what is claimed from each of the times on."""
@@ -98,10 +168,6 @@ class HeldProfile:
                     before = row[at]
                     row[at] = after = before + change
                     change = max(after, held) - max(before, held)
-
-    def at(self, time_ms: int) -> int:
-        """The index of the period that contains a time."""
-        return bisect_right(self._times, time_ms) - 1
 
     def _cut(self, at_ms: int) -> int:
         index = bisect_left(self._times, at_ms)

@@ -6,6 +6,7 @@ first one took, and it puts everything back at the end, whatever happens.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import merge
 from typing import Protocol
 
 from gpuyard.core.fleet.nodes import NEVER_MS
@@ -314,10 +315,10 @@ class Pass:
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         at_ms = self.now_ms + NO_LIMIT_MS
-        for end_ms, job_id in running_jobs(self.state, self.now_ms).ends_below(self.state, number):
-            record = self.state.running[job_id]
-            used[0] -= record.shape.gpu_milli
-            used[1 + record.model] -= record.shape.gpu_milli
+        below = running_jobs(self.state, self.now_ms).ends_below(self.state, number)
+        for end_ms, job_id, given_milli in merge(*below.values()):
+            used[0] -= given_milli
+            used[1 + self.state.running[job_id].model] -= given_milli
             jobs -= 1
             enough = all(used[w] + milli <= most[w] for w in (0, column))
             if enough and jobs < tenants.max_running[number]:

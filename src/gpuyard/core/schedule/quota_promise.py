@@ -4,11 +4,11 @@ Mostly there is enough for both at once, which shows without looking at running 
 """
 
 from collections.abc import Iterable
-from itertools import chain
 
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.held_profile import HeldProfile
+from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.running_jobs import running_jobs
 
 
 class QuotaPromise:
@@ -39,13 +39,13 @@ class QuotaPromise:
         """By tenant, what its running jobs will have given back by then: in total, by model, and the number of jobs."""
         self._read: dict[int, int] = {}
         """By tenant, how many jobs started in this pass are counted in `_ended`: every later job asks."""
-        self._held: HeldProfile | None = None
-        """Where any tenant holds GPUs back: what is claimed, the promised job included."""
+        self._held: HeldAt | None = None
+        """Where any tenant holds GPUs back: what is claimed by then, the promised job included."""
         self._seen = len(current.started)
         """How many of the jobs started in this pass are counted in `_held`."""
         if tenants.holding:
-            self._held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
-            self._held.book(head, model, at_ms)
+            self._held = HeldAt(state, current.now_ms, current.started, at_ms)
+            self._held.book(head, model)
 
     def leaves(self, record: JobRecord, model: int) -> bool:
         """Whether a job that outlasts the promise leaves the promised job its quota."""
@@ -54,14 +54,14 @@ class QuotaPromise:
             return False
         return self._held is None or not self._eats(self._held, record, model)
 
-    def _eats(self, held: HeldProfile, record: JobRecord, model: int) -> bool:
+    def _eats(self, held: HeldAt, record: JobRecord, model: int) -> bool:
         """Whether both jobs together eat into what other tenants hold back, once everything due by then has ended."""
         started = self._pass.started
         for other in started[self._seen :]:
             if other.end_ms > self._at_ms:
-                held.book(other, other.model, self._at_ms)
+                held.book(other, other.model)
         self._seen = len(started)
-        return held.eats(held.at(self._at_ms), record, model)
+        return held.eats(record, model)
 
     def _enough(self, number: int, record: JobRecord, model: int) -> bool:
         """Whether one tenant has enough for both jobs: now, or once everything due by then has ended."""
@@ -89,7 +89,12 @@ class QuotaPromise:
         back, started = self._ended.get(number), self._pass.started
         if back is None:
             back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
-            self._add(back, number, self._state.running.values())
+            below = running_jobs(self._state, self._pass.now_ms).ends_below(self._state, number)
+            for model, ends in below.items():
+                milli, count = ends.until(self._at_ms)
+                back[0] += milli
+                back[1 + model] += milli
+                back[-1] += count
         self._add(back, number, started[self._read.get(number, 0) :])
         self._read[number] = len(started)
         return back

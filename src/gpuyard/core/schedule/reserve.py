@@ -5,23 +5,27 @@ few nodes, so only a few times are computed again; the earliest time for a gang 
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
 
 from gpuyard.core.fleet.bits import each
-from gpuyard.core.fleet.nodes import NEVER_MS, Nodes, cut_mask
+from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.held_profile import HeldProfile
+from gpuyard.core.schedule.held_profile import unheld_from_ms
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
-from gpuyard.model import Grant
+from gpuyard.model import Ask, Grant, Whole
 from gpuyard.model.units import MILLI
 
 NODE_BITS = 24
 """A time and a node's number are packed into one integer, time first, so that sorting is total and cheap."""
 NODE_MASK = (1 << NODE_BITS) - 1
+
+_KEPT_MAX = 256
+"""Ready times are kept for so many asks; then they start over."""
 
 
 class Promise:
@@ -70,15 +74,15 @@ class Promise:
 
 
 class ReadyTimes:
-    """For one way and number of tasks: when each node will have the room, soonest first."""
+    """For one ask, kind of node and number of tasks: when each node will have the room, soonest first."""
 
     __slots__ = ("_all", "_epoch", "_members", "_packed", "_read", "_shape", "_tasks", "soonest")
 
-    def __init__(self, nodes: Nodes, shape: Shape, way: Way, tasks: int) -> None:
+    def __init__(self, nodes: Nodes, shape: Shape, number: int, pools: int, tasks: int) -> None:
         self._shape = shape
         self._tasks = tasks
-        kind = nodes.kinds[way.kind]
-        self._members = kind.members & way.pools
+        kind = nodes.kinds[number]
+        self._members = kind.members & pools
         takes_all = shape.whole_only and shape.gpus * tasks == kind.gpus
         self._all = (1 << kind.gpus) - 1 if takes_all else 0
         """All GPUs of a node as a mask, if the job wants them all and no cores or memory; otherwise 0."""
@@ -119,6 +123,22 @@ class ReadyTimes:
                 if grant[1]:
                     return (end_ms or 1) << NODE_BITS | number
         return ready_ms(nodes, self._shape, number, self._tasks) << NODE_BITS | number
+
+
+class Looked:
+    """For one way and number of tasks: when a node will have the room, of the nodes that were looked at."""
+
+    __slots__ = ("_dirty", "_known")
+
+    def __init__(self) -> None:
+        self._dirty = DirtyNodes()
+        self._known: dict[int, int] = {}
+
+    def refresh(self, nodes: Nodes) -> dict[int, int]:
+        """Forget the nodes that changed; return packed time and node, by node."""
+        for number in self._dirty.changed(nodes):
+            self._known.pop(number, None)
+        return self._known
 
 
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
@@ -230,11 +250,12 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     known = state.caches.get("promise")
     if current.rules and state.tenants.holding:
         # The job has room, but would eat into what other tenants hold back until enough running jobs have ended.
-        held = HeldProfile(state, current.now_ms, chain(state.running.values(), current.started))
         found = _best(
             state,
             record.shape,
-            lambda way, at_ms: held.earliest(record, way.model, max(at_ms, current.now_ms)),
+            lambda way, at_ms: unheld_from_ms(
+                state, current.now_ms, current.started, record, way.model, max(at_ms, current.now_ms)
+            ),
         )
         known = _Known(record.id, nodes, found)
     elif current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
@@ -294,12 +315,63 @@ def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | Non
 
 def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
     """When each node will have room for `tasks` tasks, soonest first, with the node in the low bits."""
-    cache = state.caches.setdefault("ready", {})
-    assert isinstance(cache, dict)
-    times: ReadyTimes | None = cache.get((way.index, tasks))
-    if times is None:
-        times = cache[way.index, tasks] = ReadyTimes(state.nodes, shape, way, tasks)
+    if shape.whole_only and way.pools == -1:
+        return _by_gpus(state, way.kind, shape.gpus * tasks)
+    times = _kept(state, way.index, tasks)
+    if not isinstance(times, ReadyTimes):
+        times = ReadyTimes(state.nodes, shape, way.kind, way.pools, tasks)
+        _keep(state, way.index, tasks, times)
     return times.refresh(state.nodes)
+
+
+def _by_gpus(state: State, kind: int, gpus: int) -> list[int]:
+    """The same for an ask for so many whole GPUs and nothing else: many asks share it."""
+    times = _kept(state, -1 - kind, gpus)
+    if not isinstance(times, ReadyTimes):
+        times = ReadyTimes(state.nodes, Shape(-1, Ask(Whole(gpus))), kind, -1, 1)
+        _keep(state, -1 - kind, gpus, times)
+    return times.refresh(state.nodes)
+
+
+def _kept(state: State, which: int, many: int) -> object:
+    kept = state.caches.get("ready")
+    return kept.get((which, many)) if isinstance(kept, dict) else None
+
+
+def _keep(state: State, which: int, many: int, times: object) -> None:
+    kept = state.caches.get("ready")
+    if not isinstance(kept, dict) or len(kept) >= _KEPT_MAX:
+        kept = state.caches["ready"] = {}
+    kept[which, many] = times
+
+
+def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
+    """Like `soonest`, one after the other: mostly the first few are all that is asked for.
+
+    No node has the room sooner than it has the GPUs. So nodes are looked at in the order in which they have these.
+    """
+    nodes, gpus = state.nodes, shape.gpus * tasks
+    members = nodes.kinds[way.kind].members & way.pools
+    if not gpus or shape.milli != MILLI or shape.profile or (shape.whole_only and way.pools == -1):
+        yield from soonest(state, shape, way, tasks)
+        return
+    times = _kept(state, way.index, tasks)
+    if not isinstance(times, Looked):
+        times = Looked()
+        _keep(state, way.index, tasks, times)
+    known = times.refresh(nodes)
+    found: list[int] = []
+    for low in _by_gpus(state, way.kind, gpus):
+        while found and found[0] < low:
+            yield heappop(found)
+        number = low & NODE_MASK
+        if way.pools == -1 or members >> number & 1:
+            packed = known.get(number)
+            if packed is None:
+                packed = known[number] = ready_ms(nodes, shape, number, tasks) << NODE_BITS | number
+            heappush(found, packed)
+    while found:
+        yield heappop(found)
 
 
 def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int, int]]] | None:
@@ -307,12 +379,12 @@ def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int
     chosen: list[tuple[int, int]] = []
     at_ms = 0
     if way.full_nodes:
-        first = soonest(state, shape, way, way.tasks_per_node)[: way.full_nodes]
+        first = list(islice(in_time(state, shape, way, way.tasks_per_node), way.full_nodes))
         at_ms = first[-1] >> NODE_BITS
         chosen = [(packed & NODE_MASK, way.tasks_per_node) for packed in first]
     if way.rest_tasks:
         taken = {number for number, _tasks in chosen}
-        ready = soonest(state, shape, way, way.rest_tasks)
+        ready = in_time(state, shape, way, way.rest_tasks)
         rest = next(packed for packed in ready if packed & NODE_MASK not in taken)
         at_ms = max(at_ms, rest >> NODE_BITS)
         chosen.append((rest & NODE_MASK, way.rest_tasks))

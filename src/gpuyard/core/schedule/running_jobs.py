@@ -4,20 +4,17 @@ A pass on a large fleet must not look at every running job. What is known here i
 jobs that started, ended or are expected to end at another time (`State.moved`), a few after each event.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.sorted_ends import End, SortedEnds
 from gpuyard.core.state.state import State
 from gpuyard.model import JobClass
 
 _DOUBLINGS_MAX = 10
 """A job preempted again and again is left alone for up to 2^10 times its minimum run time."""
-
-_ONE_BY_ONE_MAX = 128
-"""Changes up to this number are sorted in one by one; with more, the list is sorted again."""
 
 
 def protected_until_ms(victim: JobRecord) -> int:
@@ -42,7 +39,18 @@ class Group:
 class RunningJobs:
     """What is known of the running jobs. Derived, and kept in `State.caches`."""
 
-    __slots__ = ("_ends", "_log", "_now_ms", "_protected", "_read", "group_of", "groups", "prices")
+    __slots__ = (
+        "_below",
+        "_leaves",
+        "_log",
+        "_now_ms",
+        "_protected",
+        "_read",
+        "_rows",
+        "group_of",
+        "groups",
+        "prices",
+    )
 
     def __init__(self, state: State) -> None:
         self._log: list[int] = []
@@ -50,8 +58,12 @@ class RunningJobs:
         self._now_ms = 0
         self._protected: list[tuple[int, int, int]] = []
         """A heap of (end of protection, id, attempt); jobs that have ended are removed when they come to the top."""
-        self._ends: dict[int, _Ends] = {}
-        """The expected ends below a tenant, for the tenants that were asked about."""
+        self._below: dict[int, dict[int, SortedEnds]] = {}
+        """By tenant and GPU model: the ends of its jobs and of those below it, where somebody has asked."""
+        self._leaves: dict[tuple[int, int], SortedEnds] | None = None
+        """By tenant and GPU model: the ends of its own jobs; None: nobody has asked."""
+        self._rows: dict[int, list[tuple[SortedEnds, End]]] = {}
+        """The ends of each job, for the jobs that are in one of these lists."""
         self.groups: dict[tuple[int, str], Group] = {}
         self.group_of: dict[int, Group] = {}
         """The group of each preemptible running job."""
@@ -79,8 +91,12 @@ class RunningJobs:
                 group.count -= 1
         found = [running[job_id] for job_id in changed if job_id in running]
         self._enter(found)
-        for number, ends in self._ends.items():
-            ends.change(changed, [r for r in found if number in state.tenants.chain[r.party]])
+        if self._below or self._leaves is not None:
+            for job_id in changed:
+                for ends, row in self._rows.pop(job_id, ()):
+                    ends.remove(row)
+            for record in found:
+                self._list(state, record)
 
     def _enter(self, records: Iterable[JobRecord]) -> None:
         groups, group_of, protected = self.groups, self.group_of, self._protected
@@ -102,44 +118,60 @@ class RunningJobs:
         while protected:
             until_ms, job_id, attempt = protected[0]
             record = running.get(job_id)
-            if until_ms > now_ms and record is not None and record.attempt == attempt:
+            # An attempt that was found to have begun earlier is in the heap twice.
+            stands = (
+                record is not None and record.attempt == attempt and protected_until_ms(record) == until_ms
+            )
+            if stands and until_ms > now_ms:
                 return until_ms
             heappop(protected)
         return NEVER_MS
 
-    def ends_below(self, state: State, number: int) -> list[tuple[int, int]]:
-        """The expected ends of the running jobs of a tenant and of the tenants below it, with their ids, in order."""
-        ends = self._ends.get(number)
-        if ends is None:
-            chain = state.tenants.chain
-            ends = self._ends[number] = _Ends()
-            ends.change(set(), [r for r in state.running.values() if number in chain[r.party]])
-        return ends.rows
+    # -- ends ----------------------------------------------------------------------------------------------------
 
+    def _list(self, state: State, record: JobRecord) -> None:
+        """Put a job's end into every list that it belongs to."""
+        row, model = (record.end_ms, record.id, record.shape.gpu_milli), record.model
+        lists = [self._below[n] for n in state.tenants.chain[record.party] if n in self._below]
+        rows = self._rows.setdefault(record.id, [])
+        for by_model in lists:
+            ends = by_model.get(model)
+            if ends is None:
+                ends = by_model[model] = SortedEnds([])
+            ends.add(row)
+            rows.append((ends, row))
+        if self._leaves is not None:
+            ends = self._leaves.get((record.leaf, model))
+            if ends is None:
+                ends = self._leaves[record.leaf, model] = SortedEnds([])
+            ends.add(row)
+            rows.append((ends, row))
 
-class _Ends:
-    """Expected ends, sorted."""
+    def _sorted(self, rows: list[End]) -> SortedEnds:
+        ends = SortedEnds(rows)
+        for row in rows:
+            self._rows.setdefault(row[1], []).append((ends, row))
+        return ends
 
-    __slots__ = ("_known", "rows")
+    def ends_below(self, state: State, number: int) -> dict[int, SortedEnds]:
+        """The expected ends of the running jobs of a tenant and of the tenants below it, by GPU model."""
+        found = self._below.get(number)
+        if found is None:
+            by_model: dict[int, list[End]] = {}
+            for r in state.running.values():
+                if number in state.tenants.chain[r.party]:
+                    by_model.setdefault(r.model, []).append((r.end_ms, r.id, r.shape.gpu_milli))
+            found = self._below[number] = {model: self._sorted(rows) for model, rows in by_model.items()}
+        return found
 
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, int]] = []
-        self._known: dict[int, int] = {}
-        """The end under which each job is in the list."""
-
-    def change(self, changed: set[int], now: list[JobRecord]) -> None:
-        """Take out the jobs that have changed, and take in those that run now."""
-        known, rows = self._known, self.rows
-        gone = [(known.pop(job_id), job_id) for job_id in changed if job_id in known]
-        for record in now:
-            known[record.id] = record.end_ms
-        if len(gone) + len(now) > _ONE_BY_ONE_MAX:
-            self.rows = sorted([(end_ms, job_id) for job_id, end_ms in known.items()])
-            return
-        for row in gone:
-            del rows[bisect_left(rows, row)]
-        for record in now:
-            insort(rows, (record.end_ms, record.id))
+    def ends_of_leaves(self, state: State) -> dict[tuple[int, int], SortedEnds]:
+        """The expected ends of the running jobs by tenant and GPU model."""
+        if self._leaves is None:
+            by_leaf: dict[tuple[int, int], list[End]] = {}
+            for r in state.running.values():
+                by_leaf.setdefault((r.leaf, r.model), []).append((r.end_ms, r.id, r.shape.gpu_milli))
+            self._leaves = {key: self._sorted(rows) for key, rows in by_leaf.items()}
+        return self._leaves
 
 
 def running_jobs(state: State, now_ms: int) -> RunningJobs:
