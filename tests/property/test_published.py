@@ -13,11 +13,10 @@ from hypothesis.stateful import initialize, rule
 
 from gpuyard.api.connecting.replica import Replica
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.reading.model import Model
+from gpuyard.control.reading.model import Model, told
 from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, Publisher
-from gpuyard.control.reading.rows import told
 from gpuyard.control.replica.books import Judged
 from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load

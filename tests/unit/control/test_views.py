@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.wire import encoded_array
+from gpuyard.api.edge.routes import encoded_array
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
 from gpuyard.control.commands.dependencies import Dependency

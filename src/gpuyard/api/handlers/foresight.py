@@ -7,8 +7,7 @@ from fastapi import Request, Response
 
 from gpuyard.api.edge.pace import Turns, in_thread
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.wire import answer, number_of
+from gpuyard.api.edge.routes import Handlers, answer, number_of
 from gpuyard.api.messages.bodies import bytes_of, object_of
 from gpuyard.api.messages.schemas import JobRequest, checked
 from gpuyard.control.access.people import Person

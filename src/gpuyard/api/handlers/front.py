@@ -11,8 +11,7 @@ from html import escape
 from fastapi import Request, Response
 
 from gpuyard import __version__
-from gpuyard.api.edge.routes import Handler
-from gpuyard.api.edge.wire import answer
+from gpuyard.api.edge.routes import Handler, answer
 from gpuyard.control.serve import Yard
 from gpuyard.wire.endpoints import DESCRIPTION
 

@@ -13,8 +13,16 @@ from fastapi import Request, Response
 
 from gpuyard.api.edge.pace import ARRAY_IDS, JOB_S, Turns, charge, in_thread, rest
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handler, Handlers
-from gpuyard.api.edge.wire import answer, cursor_of, encoded_array, filter_of, id_cursor, limit_of
+from gpuyard.api.edge.routes import (
+    Handler,
+    Handlers,
+    answer,
+    cursor_of,
+    encoded_array,
+    filter_of,
+    id_cursor,
+    limit_of,
+)
 from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent

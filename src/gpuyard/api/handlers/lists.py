@@ -9,8 +9,8 @@ from fastapi.responses import StreamingResponse
 
 from gpuyard.api.edge.pace import at_leisure, in_thread
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.wire import (
+from gpuyard.api.edge.routes import (
+    Handlers,
     answer,
     bytes_of_text,
     cursor_of,

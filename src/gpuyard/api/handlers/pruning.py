@@ -6,8 +6,7 @@ from fastapi import Request, Response
 
 from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.wire import answer
+from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.messages.schemas import PruneRequest, sent
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.retention import Place, Wish, place_of

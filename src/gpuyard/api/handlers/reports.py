@@ -7,8 +7,7 @@ from starlette.datastructures import QueryParams
 
 from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handler, Handlers
-from gpuyard.api.edge.wire import cursor_of, encoded, id_cursor, limit_of, number_of
+from gpuyard.api.edge.routes import Handler, Handlers, cursor_of, encoded, id_cursor, limit_of, number_of
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
 from gpuyard.control.serve import Yard

@@ -13,8 +13,7 @@ from gpuyard import __version__
 from gpuyard.api.edge.pace import Turns, in_thread
 from gpuyard.api.edge.peers import asker_if_known
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.api.edge.routes import Handlers, serve
-from gpuyard.api.edge.wire import answer
+from gpuyard.api.edge.routes import Handlers, answer, serve
 from gpuyard.api.handlers import (
     access,
     changes,

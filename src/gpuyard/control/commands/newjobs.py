@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
+from typing import Any
 
 from gpuyard.control.access.people import Person, RunAs
 from gpuyard.control.access.rights import below, not_their_class
@@ -156,29 +157,23 @@ class NewJob:
         return 1 if self.array is None else 1 + len(self.array)
 
 
+_OF_RECIPES = {each.name for each in fields(Recipe)} & {each.name for each in fields(NewJob)}
+"""Fields that a recipe has under the same name."""
+
+
 def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
     """How to run it, as the blob that is kept."""
-    recipe = Recipe(
-        argv=new.command,
-        script=new.script,
-        env=new.env | _array_variables(new.array),
-        cwd=new.cwd,
-        umask=new.umask,
-        stdout=new.stdout,
-        stderr=new.stderr,
-        uid=runs_as.uid,
-        gid=runs_as.gid,
-        user=runs_as.user,
-        warn_signal=new.warn_signal,
-        warn_ms=new.warn_s * SECOND_MS,
-        open_mode=new.open_mode,
-        warn_shell=new.warn_shell,
-        slurm_commands=new.slurm_commands,
-        terminal=new.terminal,
-        batch=new.batch,
-        ranks=new.ranks or (new.tasks if new.batch else 0),
-        containers=new.containers,
-    )
+    same = {name: getattr(new, name) for name in _OF_RECIPES}
+    changed: dict[str, Any] = {
+        "argv": new.command,
+        "env": new.env | _array_variables(new.array),
+        "uid": runs_as.uid,
+        "gid": runs_as.gid,
+        "user": runs_as.user,
+        "warn_ms": new.warn_s * SECOND_MS,
+        "ranks": new.ranks or (new.tasks if new.batch else 0),
+    }
+    recipe = Recipe(**{**same, **changed})
     return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
 
 

@@ -13,9 +13,8 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.reading.model import Model, Order
+from gpuyard.control.reading.model import Model, Order, encode
 from gpuyard.control.reading.plain_views import masked_row
-from gpuyard.control.reading.rows import encode
 
 IDS_MAX = 50_000
 """Ids that are kept, of all models together."""

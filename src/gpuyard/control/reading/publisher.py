@@ -16,10 +16,9 @@ from threading import RLock
 from typing import Generic, TypeVar
 
 from gpuyard.control.reading.changes import Window
-from gpuyard.control.reading.model import Model, Order, Rows, Said, unsaid
+from gpuyard.control.reading.model import Model, Order, Row, Rows, Said, row_of, unsaid
 from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text
-from gpuyard.control.reading.rows import Row, row_of
 from gpuyard.control.replica.books import Books, Judged
 from gpuyard.core import State
 from gpuyard.core.jobs.queue_position import in_order

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.reading.model import Line, Model
+from gpuyard.control.reading.model import Line, Model, encode
 from gpuyard.control.reading.plain_views import MORE_COLUMNS, QUEUE_COLUMNS, View, masked_row, more, queue_row
-from gpuyard.control.reading.rows import encode
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node
 
