@@ -8,10 +8,10 @@ from hypothesis import settings
 
 from rigs.accounts import hide_people
 
-pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc")
+pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc", "rigs.images.rig")
 
 _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
-_SERVERS = {"postgres_server", "issuer"}
+_SERVERS = {"postgres_server", "issuer", "images"}
 _SERVER_PARAMETERS = {"postgresql", "slurm"}
 """Parameters of a test that make a fixture start a server only then."""
 

@@ -81,7 +81,7 @@ def test_readme_says_how_to_install_what_is_alpha_and_which_engine_only_simulate
         assert f"`gpuyard[{extra}]`" in text, extra
     assert "gpuyard is alpha" in text
     assert re.search(r"\| `kubernetes` \| \*simulates only\*", text)
-    assert "its image is not pulled" in text
+    assert "`--host-process`" in text
 
 
 def test_make_demo_and_setup_end_with_the_line_that_puts_yard_on_the_path() -> None:

@@ -56,7 +56,7 @@ class Runs(NamedTuple):
 
     text: str
     writes: tuple[str, ...]
-    note: str = "is not used: the command runs on the node, with the node's own programs"
+    note: str = ""
     """Said on standard error when it is submitted."""
 
 
@@ -119,7 +119,7 @@ RUNS = {
         "is the node's own /dev/shm",
     ),
     "a user of the image": Runs(
-        pod("user", "command: [echo, ran]\nsecurityContext: {runAsUser: 1000}"), ("ran",), "the process runs as you"
+        pod("user", "command: [echo, ran]\nsecurityContext: {runAsUser: 1000}"), ("ran",), "it runs as you"
     ),
     "a GPU by its product": Runs(
         pod("product", "command: [echo, placed]", spec="nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}"),
@@ -149,7 +149,7 @@ REFUSED = {
     ),
     "init containers": (
         job("command: [python3, train.py]", spec="initContainers: [{name: dl, image: busybox, command: [wget]}]"),
-        "initContainers cannot be served", "do its work at the start of the command",
+        "initContainers cannot be served", "do their work at the start of the command",
     ),
     "a volume claim": (
         job(
@@ -233,7 +233,7 @@ def test_each_manifest_runs_as_its_writer_means_it(box: Box, tmp_path: Path) -> 
         ),
         encoding="utf-8",
     )
-    held = box("submit", path)
+    held = box("submit", "--host-process", path)
     assert "suspend is read as a hold: `yard release` lets the job start" in held.err
     assert "it is on hold" in box("why", held.out.strip()).out
     assert not mark.exists()
@@ -242,7 +242,7 @@ def test_each_manifest_runs_as_its_writer_means_it(box: Box, tmp_path: Path) -> 
     for number, (what, (text, _writes, note)) in enumerate(RUNS.items()):
         path = tmp_path / f"{number}.yaml"
         path.write_text(text, encoding="utf-8")
-        done = box("submit", path)
+        done = box("submit", "--host-process", path)
         assert 0 == done.code, (what, done.err)
         assert note in done.err, what
         jobs[what] = int(done.out)
@@ -265,7 +265,7 @@ def test_what_cannot_be_served_is_refused_with_what_to_do(box: Box, tmp_path: Pa
     text, wrong, remedy = REFUSED[what]
     path = tmp_path / "job.yaml"
     path.write_text(text, encoding="utf-8")
-    done = box("submit", path)
+    done = box("submit", "--host-process", path)
     assert "" == done.out
     assert done.code in (2, 3), done
     assert wrong in done.err
@@ -282,7 +282,7 @@ def test_no_more_tasks_run_at_a_time_than_parallelism_says(box: Box, tmp_path: P
         ),
         encoding="utf-8",
     )
-    done = box("submit", path)
+    done = box("submit", "--host-process", path)
     box.wait(f"{done.out.strip()}_3", "COMPLETED")
     box.wait(f"{done.out.strip()}_2", "COMPLETED")
     spans = [tuple(map(int, (tmp_path / str(index)).read_text().split())) for index in range(4)]

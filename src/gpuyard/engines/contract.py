@@ -377,6 +377,22 @@ class HasTelemetry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ImageUse:
+    """The image of an attempt, and how long it took to come to its container. None: it did not come to that, or had no
+    need to."""
+
+    image: str
+    """Its full name."""
+    digest: str = ""
+    pull_ms: int | None = None
+    """How long its images were pulled; None: they were there."""
+    start_ms: int | None = None
+    """From the start of the attempt until the job's own container ran."""
+    line_ms: int | None = None
+    """From the start of the attempt until it wrote something."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """CPU time and memory that the processes of an attempt took. None: not known."""
 
@@ -385,6 +401,8 @@ class Usage:
     """The most at a time, of all of them together."""
     process_mib: int | None = None
     """The same of the largest process."""
+    image: ImageUse | None = None
+    """None: it ran in no image."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,13 +79,13 @@ def test_variables_of_sbatch_count(convert: Convert, monkeypatch: pytest.MonkeyP
     assert "\ntime_limit_s: 300\n" in convert("train.sh")[0]
 
 
-def test_that_the_image_of_a_pod_is_not_used_is_said_until_someone_says_so(convert: Convert) -> None:
+def test_a_pod_runs_in_its_image_until_someone_wants_a_process(convert: Convert) -> None:
     Path("pod.yaml").write_text(POD)
 
     out, err = convert("pod.yaml")
-    assert "name: p\ncommand:\n  - a\n" == out
-    assert "is not used: the command runs on the node, with the node's own programs" in err
-    assert (out, "") == convert("pod.yaml", "--host-process")
+    assert ("name: p\nimage: ", "") == (out[:15], err)
+    assert out.endswith("entrypoint:\n  - a\n")
+    assert ("name: p\ncommand:\n  - a\n", "") == convert("pod.yaml", "--host-process")
 
 
 def test_what_the_yard_lacks_is_said(convert: Convert, monkeypatch: pytest.MonkeyPatch) -> None:

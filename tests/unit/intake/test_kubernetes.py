@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.api.messages.schemas import JobRequest
+from gpuyard.engines.node import podman
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, Caller
 from gpuyard.intake.kubernetes import read_kubernetes, resources
@@ -79,11 +80,140 @@ def test_a_job_is_mapped(kubernetes: Any) -> None:
     assert JobRequest.model_validate(taken.job).gpus == 2
 
 
-def test_that_an_image_is_not_used_is_said_unless_someone_has_said_so(kubernetes: Any) -> None:
-    (warning,) = kubernetes(JOB, host_process=False).warnings
+def test_a_container_runs_in_its_image(kubernetes: Any) -> None:
+    """`command` is the entrypoint there and `args` are its arguments, as in Kubernetes."""
+    taken = kubernetes(JOB, host_process=False)
+    of_process = kubernetes(JOB).job
+    same = {key: value for key, value in of_process.items() if key not in ("command", "cwd")}
 
-    assert 16 == warning.line
-    assert "image 'pytorch:2.5' is not used: the command runs on the node" in warning.text
+    assert taken.job == same | {
+        "image": "pytorch:2.5",
+        "entrypoint": ["python", "train.py"],
+        "command": ["--seed", "7"],
+        "workdir": "/data",
+    }
+    assert () == taken.warnings
+    assert "pytorch:2.5" == JobRequest.model_validate(taken.job).new_job().containers[0].image
+
+
+AI_JOB = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: ai-job
+spec:
+  nodeSelector:
+    accelerator: nvidia
+  containers:
+  - name: trainer
+    image: myrepo/train:latest
+    resources:
+      limits:
+        nvidia.com/gpu: 1
+"""
+
+
+def test_a_pod_that_names_only_its_image_runs_as_that_says(kubernetes: Any) -> None:
+    taken = kubernetes(AI_JOB, host_process=False)
+
+    assert {"name": "ai-job", "image": "myrepo/train:latest", "gpus": 1} == taken.job
+    assert "restartPolicy Always is not served" in taken.warnings[0].text
+
+
+SEVERAL = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: several}
+spec:
+  restartPolicy: Never
+  volumes:
+  - {name: swap, emptyDir: {}}
+  - {name: data, hostPath: {path: /data/sets}}
+  - {name: shm, emptyDir: {medium: Memory}}
+  initContainers:
+  - name: fetch
+    image: busybox
+    command: [wget]
+    args: [-O, /swap/x, "http://x/$(WHAT)"]
+    env: [{name: WHAT, value: y}]
+    volumeMounts: [{name: swap, mountPath: /swap}]
+    resources: {requests: {cpu: 4}, limits: {memory: 1Gi}}
+  containers:
+  - name: train
+    image: train
+    imagePullPolicy: Always
+    volumeMounts:
+    - {name: swap, mountPath: /swap/}
+    - {name: data, mountPath: /data, readOnly: true, subPath: a}
+    - {name: shm, mountPath: /dev/shm}
+    resources: {requests: {cpu: 2}, limits: {nvidia.com/gpu: 2, memory: 3Gi}}
+  - name: board
+    image: board
+    args: [--port, "80"]
+    resources: {requests: {cpu: 1}, limits: {nvidia.com/gpu: 1, memory: 512Mi}}
+"""
+
+
+def test_init_steps_and_containers_of_a_pod_are_one_job(kubernetes: Any) -> None:
+    taken = kubernetes(SEVERAL, host_process=False)
+
+    assert {
+        "name": "several",
+        "image": "train",
+        "pull": "always",
+        "volumes": ["swap:/swap", "/data/sets/a:/data:ro"],
+        "gpus": 3,
+        "cpus": 4,
+        "memory_mib": 3584,
+        "containers": [
+            {
+                "name": "fetch",
+                "init": True,
+                "image": "busybox",
+                "entrypoint": ["wget"],
+                "command": ["-O", "/swap/x", "http://x/y"],
+                "env": {"WHAT": "y"},
+                "volumes": ["swap:/swap"],
+            },
+            {"name": "board", "image": "board", "command": ["--port", "80"]},
+        ],
+    } == taken.job
+    assert () == taken.warnings
+    assert 3 == len(JobRequest.model_validate(taken.job).new_job().containers)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (pod("volumes: [{name: s, secret: {secretName: x}}]", container=("volumeMounts: [{name: s, mountPath: /s}]",)),
+         "mount them as a hostPath"),
+        (pod(container=("volumeMounts: [{name: s, mountPath: /s}]",)), "names no volume"),
+        (pod("volumes: [{name: s, emptyDir: {}}]", container=("volumeMounts: [{name: s, mountPath: s}]",)),
+         "must be an absolute path"),
+        (pod("initContainers: [{image: i, restartPolicy: Always}]"), "list it under containers"),
+        (pod(container=("imagePullPolicy: Often",)), "must be Always, IfNotPresent or Never"),
+        (pod().replace("image: i", "name: i"), "image is missing"),
+    ],
+)  # fmt: skip
+def test_what_no_container_could_have_is_refused(kubernetes: Any, text: str, says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        kubernetes(text, host_process=False)
+
+    assert says in refused.value.message
+
+
+def test_the_index_of_a_task_is_left_to_the_engine_in_an_image(kubernetes: Any) -> None:
+    path = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    env = f'env: [{{name: I, valueFrom: {{fieldRef: {{fieldPath: "{path}"}}}}}}]'
+    own = f'{{image: i, command: [run, "$(JOB_COMPLETION_INDEX)"], {env}}}'
+    text = job("completions: 2").replace("{image: i, command: [run]}", own)
+    found = kubernetes(text, host_process=False).job
+
+    assert (["run", "$(JOB_COMPLETION_INDEX)"], {"I": "$(JOB_COMPLETION_INDEX)"}) == (
+        found["entrypoint"],
+        found["env"],
+    )
+    assert ["run", "1"] == podman.with_index(found["entrypoint"], {"JOB_COMPLETION_INDEX": "1"})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +317,7 @@ def test_the_spec_of_a_job_is_mapped(kubernetes: Any, lines: list[str], fields: 
     ],
 )
 def test_what_is_not_served_is_named(kubernetes: Any, text: str, says: str) -> None:
-    warnings = [warning.text for warning in kubernetes(text).warnings if "is not used" not in warning.text]
+    warnings = [warning.text for warning in kubernetes(text).warnings]
 
     assert 1 == len(warnings), warnings
     assert says in warnings[0]
@@ -219,7 +349,7 @@ def test_what_is_not_served_is_named(kubernetes: Any, text: str, says: str) -> N
         (pod(container=("env: [{name: 1A, value: x}]",)), "cannot be a variable"),
         (pod(container=("workingDir: data",)), "must be an absolute path"),
         (pod(container=("volumeMounts: [{name: x, mountPath: /x}]",)), "names no volume"),
-        (pod("initContainers: [{image: i}]"), "only one container"),
+        (pod("initContainers: [{image: i}]"), "leave out --host-process"),
         (pod("nodeName: n1"), "the yard chooses the node"),
         (pod("nodeSelector: {disk: ssd}"), "nodes have no label disk"),
         (

@@ -12,6 +12,7 @@ from gpuyard.control.replica.labels import row_label
 from gpuyard.engines.contract import Usage
 from gpuyard.engines.slurm.words.states import NODE_FAILED, WAITS_AGAIN
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
+from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, SECOND_MS
 from gpuyard.store import HistoryRow, Store, TryRow
 from gpuyard.store.tables.tries import TRIES_MAX
@@ -96,7 +97,8 @@ def taken(job: View, usage: Callable[[int], Usage]) -> View:
     cpu, memory, process = (
         [getattr(each, name) for each in found] for name in ("cpu_ms", "memory_mib", "process_mib")
     )
-    return {
+    image = found[-1].image if found else None
+    return ({"image": to_plain(image)} if image is not None else {}) | {
         "cpu_s": None if None in cpu or not cpu else round(sum(cpu) / SECOND_MS, 2),
         "memory_mib": None if None in memory or not memory else max(memory),
         "process_mib": None if None in process or not process else max(process),

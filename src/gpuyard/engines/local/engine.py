@@ -42,6 +42,7 @@ from gpuyard.engines.local.gpus.outsiders import Outsiders
 from gpuyard.engines.local.gpus.sharing import Ready, Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
+from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor
 from gpuyard.engines.machine import accounts, files, processes
@@ -49,6 +50,7 @@ from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.node import terminal
+from gpuyard.engines.node.image import facts_of
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import MigGeometry, Slice
 
@@ -125,6 +127,7 @@ class LocalEngine:
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
         self._monitor = AttemptMonitor(self._data, self._boot, self._groups.base, now_ms, self._faults.judged)
+        self._images = Images(self._data.root, emulated=self._emulated)
         self._outsiders = Outsiders()
         self._readers = Readers()
         self._syncers = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="yard-sync")
@@ -136,6 +139,7 @@ class LocalEngine:
         self._claimed: set[str] = set()
         """Keys claimed by a supervisor that answered."""
         limits = {Capability.LIMITS} if self._groups.limits else set()
+        limits |= set() if self._images.missing else {Capability.IMAGES}
         able = {Capability.GANG, Capability.SUSPEND, Capability.SLICES, Capability.INDICES}
         if not strict:
             able.add(Capability.SHARES)
@@ -341,6 +345,8 @@ class LocalEngine:
         hosts = self._hosts()
         if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
+        if flaw := self._images.flaw(launch):
+            return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
         account = accounts.account(recipe.uid, recipe.gid, recipe.user)
         if os.geteuid() not in (0, account.uid):
@@ -414,6 +420,8 @@ class LocalEngine:
             yard=self._yard,
         )
         plan = translate.plan_of(launch, account, place)
+        if image := self._images.of(launch, account, hosts, ready, place):
+            plan["image"] = image
         plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
         plan["cpus"] = cores.near(launch.parts, hosts, emulated=self._emulated)
         self._groups.add_to(plan)
@@ -535,7 +543,7 @@ class LocalEngine:
                 for name in names:
                     if name in _USELESS:
                         os.unlink(os.path.join(folder, name))
-                    elif name in (room.SCRATCH, room.PRIVATE):
+                    elif name in room.FOLDERS:
                         room.clear(folder, self._leftovers.out)
                 outputs.seal(folder)
                 self._trimmer.trim(folder)
@@ -551,10 +559,13 @@ class LocalEngine:
         for folder in (self._data.attempt(key), self._data.kept(key)):
             end = files.read(os.path.join(folder, files.END))
             if end is not None:
-                return translate.usage_of(end.get("usage"))
-        plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
+                return translate.usage_of(end.get("usage"), end.get("image"), end["started_ms"])
+        folder = self._data.attempt(key)
+        plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
+        news = files.read(os.path.join(folder, files.RUNNING)) or {}
         counted = cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else {}
-        return translate.usage_of(counted | v1.usage(plan.get("v1") or {}))
+        facts = facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
+        return translate.usage_of(counted | v1.usage(plan.get("v1") or {}), facts, news.get("started_ms", 0))
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
@@ -616,7 +627,7 @@ def _sync(paths: list[str]) -> None:
 
 def _put(folder: str, plan: dict[str, Any]) -> None:
     """Write a plan, unless it is there."""
-    work = {name: plan.pop(name) for name in translate.WORK}
+    work = {name: plan.pop(name) for name in translate.WORK if name in plan}
     if os.path.exists(os.path.join(folder, files.LAUNCH)):
         _keep(os.path.join(folder, files.WORK), work)
     else:

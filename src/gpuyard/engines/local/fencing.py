@@ -15,14 +15,13 @@ from typing import Any
 from gpuyard.engines.contract import Launch, Protection
 from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.local.attempt.room import PRIVATE
+from gpuyard.engines.local.gpus.cdi import DEVICES
 from gpuyard.engines.local.gpus.sharing import Ready
 from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.node import fence
 
-DEVICES = "devices"
-"""In the engine's folder: the devices of emulated GPUs and slices, by their UUIDs."""
 MASK = "masked"
 """In the engine's folder: a file that nobody may open, to lie over the devices of other jobs."""
 MAJOR_GPU, MAJOR_SLICE = 4000, 4001
@@ -111,7 +110,8 @@ class Fencing:
         found: dict[str, Any] = {} if self._privileged else {"user": True}
         if self.refuses:
             found["devices"] = self.refuses
-        if self.flaw:
+        if self.flaw or (plan.get("image") and not self._privileged):
+            # Podman makes a user namespace itself, with more ids than one within another could have.
             found["view"] = False
         if self._emulated:
             uuids = [each.uuid for each in readings]
@@ -133,6 +133,7 @@ class Fencing:
         above = [os.path.dirname(path) for path in (*outputs, *daemons, plan["checkpoint"])]
         programs = [path for path in plan["argv"][:1] if path.startswith("/")]
         needed = [self._yard, folder, plan["cwd"], plan["envs"][0]["HOME"], *above, *outputs, *programs]
+        needed += (plan.get("image") or {}).get("bound", ())
         return {
             "tmp": os.path.join(folder, PRIVATE),
             # Only what the job names itself: it has to be there, and its output must not go when the job ends.

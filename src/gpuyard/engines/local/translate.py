@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
+from gpuyard.engines.contract import ImageUse, Launch, Part, Phase, Report, Usage
 from gpuyard.engines.local import variables
 from gpuyard.engines.local.attempt.room import SCRATCH
 from gpuyard.engines.machine.accounts import Account
@@ -104,7 +104,7 @@ def _flaw_of_parts(parts: tuple[Part, ...], gpus_of: Mapping[str, int]) -> str:
     return ""
 
 
-WORK = ("argv", "script", "envs", "room")
+WORK = ("argv", "script", "envs", "room", "image")
 """The parts of a plan that only its supervisor needs."""
 
 
@@ -189,12 +189,17 @@ def _node(part: Part, devices: Sequence[str], model: str, ranks: int) -> dict[st
 def _environment(launch: Launch, account: Account, place: Place) -> dict[str, str]:
     """A clean base, then the recipe's variables, then those that only the yard knows."""
     recipe, parts = launch.recipe, launch.parts
+    inside = bool(recipe.containers)
+    # An image has programs and a shell of its own, and no homes.
+    shell = (
+        {"HOME": place.job_folder}
+        if inside
+        else {"PATH": _PATH, "HOME": account.home, "SHELL": account.shell}
+    )
     base = {
-        "PATH": _PATH,
-        "HOME": account.home,
+        **shell,
         "USER": account.user,
         "LOGNAME": account.user,
-        "SHELL": account.shell,
         "LANG": place.lang,
         # The output of a program is read while it runs.
         "PYTHONUNBUFFERED": "1",
@@ -222,7 +227,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
     env = base | variables.fallbacks(launch, place.job_folder, place.host) | recipe.env | yard
     if recipe.slurm_commands:
         env["SLURM_TMPDIR"] = f"{place.folder}/{SCRATCH}"
-    if recipe.slurm_commands and place.commands:
+    if recipe.slurm_commands and place.commands and not inside:
         env["PATH"] = f"{place.commands}:{env['PATH']}"
     return env
 
@@ -244,6 +249,11 @@ def _task_environments(launch: Launch, place: Place) -> Iterator[dict[str, str]]
                 "YARD_NODE": seat.node,
                 "YARD_GPUS": ",".join([seat.uuids[gpu] for gpu in part.gpus]),
                 "CUDA_VISIBLE_DEVICES": ",".join(devices),
+                **(
+                    {"NVIDIA_VISIBLE_DEVICES": ",".join(devices) or "void"}
+                    if launch.recipe.containers
+                    else {}
+                ),
                 "YARD_TASK_GPUS": ",".join(share),
                 **variables.of_task(launch, number, local),
             }
@@ -267,11 +277,20 @@ def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:
     )
 
 
-def usage_of(found: object) -> Usage:
+def usage_of(found: object, facts: dict[str, Any] | None = None, started_ms: int = 0) -> Usage:
     """CPU time and memory as written at the end; an earlier release, or a lost supervisor, wrote none."""
     known = found if isinstance(found, dict) else {}
     names = ("cpu_ms", "memory_mib", "process_mib")
-    return Usage(*[value if isinstance(value := known.get(name), int) else None for name in names])
+    figures = [value if isinstance(value := known.get(name), int) else None for name in names]
+    return Usage(figures[0], figures[1], figures[2], _image_of(facts, started_ms) if facts else None)
+
+
+def _image_of(facts: dict[str, Any], started_ms: int) -> ImageUse:
+    """What a task has noted of its containers, with times since the start of the attempt."""
+    start, line = (
+        max(0, facts[name] - started_ms) if name in facts else None for name in ("start_ms", "line_ms")
+    )
+    return ImageUse(facts.get("image", ""), facts.get("digest", ""), facts.get("pull_ms"), start, line)
 
 
 def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:

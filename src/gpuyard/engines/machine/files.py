@@ -27,6 +27,8 @@ END = "end.json"
 """How it ended. On disk before the supervisor exits; the first one written counts."""
 SCRIPT = "script"
 STDOUT = "stdout"
+IMAGE = "image"
+"""A folder in which podman keeps what it needs for the attempt; it goes when the attempt ends."""
 STREAMS = (STDOUT, "stderr")
 
 ATTEMPTS = "attempts"

@@ -20,7 +20,7 @@ def flaw_of_recipe(launch: Launch) -> str:
     recipe = launch.recipe
     if recipe.script and not recipe.script.startswith("#!"):
         return "the script does not begin with #!"
-    if not recipe.script and (not recipe.argv or not recipe.argv[0]):
+    if not recipe.script and not recipe.containers and (not recipe.argv or not recipe.argv[0]):
         return "there is nothing to run: no argv and no script"
     if not 0 <= recipe.warn_signal <= _SIGNALS_MAX:
         return f"there is no signal {recipe.warn_signal}"

@@ -1,7 +1,8 @@
-"""A container as a process: its command, arguments, variables and folder.
+"""A container as a process, or as one of a job in images: its command, arguments, variables, folders.
 
 `$(NAME)` in a command stands for a variable, as in the kubelet; `$$(NAME)` is the text itself; unknown names stay as
-they are. The index of a task is known only once it starts, so a shell inserts it where the manifest wants it.
+they are. The index of a task is known only once it starts. So a shell inserts it for a process where the manifest wants
+it, and the engine for a container, whose image may have no shell.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any
 
 from gpuyard.errors import quoted
 from gpuyard.intake.kubernetes.sources import INDEX, Sources
-from gpuyard.intake.kubernetes.tree import Part
+from gpuyard.intake.kubernetes.tree import Part, boolean
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -19,18 +20,18 @@ _TO_INDEX = f"$({INDEX})"
 _THERE = ("/dev/shm", "/tmp", "/var/tmp")
 """Folders that every node has and that all users may write to."""
 _LEFT_OUT = {
-    "imagePullPolicy": "no image is pulled",
     "lifecycle": "there are no hooks; do it in the command",
     "livenessProbe": "a job is not probed; it ends when its command does",
-    "ports": "the process opens its ports on the node itself",
+    "ports": "it opens its ports on the node itself",
     "readinessProbe": "a job is not probed",
-    "securityContext": "the process runs as you, with your rights",
+    "securityContext": "it runs as you, with your rights",
     "startupProbe": "a job is not probed",
     "stdin": "standard input is /dev/null",
     "terminationMessagePath": "what it says is in its log",
     "terminationMessagePolicy": "what it says is in its log",
     "tty": "there is no terminal",
 }
+_PULLED = {"Always": "always", "IfNotPresent": "missing", "Never": "never"}
 _REFUSED = {
     "volumeDevices": "there are no block devices of volumes",
 }
@@ -47,24 +48,50 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(fill, text)
 
 
-def process(container: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
-    """Fields of a job for what the container runs."""
+def process(container: Part, sources: Sources) -> dict[str, Any]:
+    """Fields of a job that runs on the node itself what the container would run."""
+    env, indices, command, arguments, folder = _read(container, sources)
+    if not command:
+        image = container.text("image")
+        container.problem(
+            "command",
+            f"is missing, so it needs the entrypoint of its image {quoted(image)}; leave out --host-process, or "
+            f"write the program as command{', before these args' if arguments else ''}",
+        )
+    container.accept("image", "imagePullPolicy")
+    words = command + arguments
+    if indices or any([_TO_INDEX in word for word in words]):
+        words = ["sh", "-c", _with_index(words, indices)]
+    found: dict[str, Any] = {"command": words}
+    return found | ({"cwd": folder} if folder else {}) | ({"env": env} if env else {})
+
+
+def boxed(container: Part, sources: Sources) -> dict[str, Any]:
+    """What a container is in a job in images; `env` of a job's own container is that of the job."""
+    env, indices, command, arguments, folder = _read(container, sources)
+    image, policy = container.text("image"), container.text("imagePullPolicy")
+    if not image:
+        container.problem("image", "is missing")
+    if policy and policy not in _PULLED:
+        container.problem("imagePullPolicy", f"must be Always, IfNotPresent or Never, not {quoted(policy)}")
+    env |= dict.fromkeys(indices, _TO_INDEX)
+    found: dict[str, Any] = {
+        "image": image,
+        "entrypoint": command,
+        "command": arguments,
+        "workdir": folder,
+        "env": env,
+    }
+    found["pull"] = _PULLED.get(policy, "")
+    return {name: value for name, value in found.items() if value}
+
+
+def _read(container: Part, sources: Sources) -> tuple[dict[str, str], list[str], list[str], list[str], str]:
+    """Variables, those that are the index of the task, command, arguments and folder."""
     env, indices = _environment(container, sources)
     command = [expand(word, env) for word in container.texts("command")]
     arguments = [expand(word, env) for word in container.texts("args")]
-    image = container.text("image")
-    if image and not host_process:
-        container.warn(
-            "image",
-            f"{quoted(image)} is not used: the command runs on the node, with the node's own programs",
-        )
-    if not command:
-        container.problem(
-            "command",
-            f"is missing, so it needs the entrypoint of its image {quoted(image)}, and a yard starts no images; "
-            f"write the program as command{', before these args' if arguments else ''}",
-        )
-    elif not command[0]:
+    if command and not command[0]:
         container.problem("command", "must begin with a program")
     folder = container.text("workingDir")
     if folder and not folder.startswith("/"):
@@ -72,11 +99,7 @@ def process(container: Part, sources: Sources, *, host_process: bool) -> dict[st
     container.left_out(_LEFT_OUT)
     container.refused(_REFUSED)
     container.accept("name")
-    words = command + arguments
-    if indices or any([_TO_INDEX in word for word in words]):
-        words = ["sh", "-c", _with_index(words, indices)]
-    found: dict[str, Any] = {"command": words}
-    return found | ({"cwd": folder} if folder else {}) | ({"env": env} if env else {})
+    return env, indices, command, arguments, folder
 
 
 def _with_index(words: list[str], indices: list[str]) -> str:
@@ -148,3 +171,38 @@ def mounts(container: Part, volumes: Mapping[str, Part]) -> None:
                     f"{quoted(name)} ({kind}) is not there for a process: put its files under {target} on the node, "
                     "and take the volume out",
                 )
+
+
+def volumes_of(container: Part, volumes: Mapping[str, Part]) -> list[str]:
+    """What a container sees of the node and of the other containers, as `volumes` of a job."""
+    found = []
+    for part in container.parts("volumeMounts"):
+        with part:
+            name, target, below = part.text("name"), part.text("mountPath").rstrip("/"), part.text("subPath")
+            part.accept("mountPropagation", "recursiveReadOnly")
+            part.refused({"subPathExpr": "write it out as subPath"})
+            only_read = part.get("readOnly", boolean, False)
+            volume = volumes.get(name)
+            source = ""
+            if volume is None:
+                part.problem("name", f"names no volume: {quoted(name)}")
+            elif volume.has("emptyDir"):
+                source = name
+                if below:
+                    part.problem("subPath", "of an emptyDir cannot be served: mount the whole folder")
+            elif volume.has("hostPath"):
+                source = volume.part("hostPath").text("path").rstrip("/") or "/"
+                source += f"/{below}" if below else ""
+            else:
+                kind = next((key for key in volume.names() if key != "name"), "volume")
+                part.problem(
+                    "name",
+                    f"{quoted(name)} ({kind}) is not there for a job: put its files on the node, and mount them as a "
+                    "hostPath",
+                )
+            if not target.startswith("/"):
+                part.problem("mountPath", f"must be an absolute path, not {quoted(target)}")
+            # Every container has the node's shared memory, or the job's own.
+            elif source and not (target == "/dev/shm" and not source.startswith("/")):
+                found.append(f"{source}:{target}{':ro' if only_read else ''}")
+    return found

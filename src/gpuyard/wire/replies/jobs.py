@@ -105,6 +105,19 @@ class RecipeReply(TypedDict):
     removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
 
 
+class ImageUsedReply(TypedDict):
+    """The image of a job's last try, and how long it took to come to its container; null: it did not come to that."""
+
+    image: str
+    digest: str
+    pull_ms: int | None
+    """How long it was pulled; null: it was there."""
+    start_ms: int | None
+    """From the start of the try until its container ran."""
+    line_ms: int | None
+    """From the start of the try until it wrote something."""
+
+
 class UsedReply(TypedDict):
     """What a job has used so far, over all its tries."""
 
@@ -118,6 +131,8 @@ class UsedReply(TypedDict):
     """The most memory at a time, of all its processes together; None: the engine does not know."""
     process_mib: NotRequired[int | None]
     """The same of its largest process."""
+    image: NotRequired[ImageUsedReply]
+    """Left out where it ran in no image."""
 
 
 _Name = TypedDict("_Name", {"id": int, "label": str, "name": str, "tenant": str, "user": str, "class": str})

@@ -197,7 +197,18 @@ def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
         parts.append(f"at most {size(process)} of memory in one process")
     else:
         parts.append("memory unknown")
-    return [("CPU time", ", ".join(parts))]
+    return [*_image(used.get("image")), ("CPU time", ", ".join(parts))]
+
+
+def _image(image: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The image that it ran in, and how long it took to get there."""
+    if image is None:
+        return []
+    pull, start, line = (image[name] for name in ("pull_ms", "start_ms", "line_ms"))
+    parts = [image["image"], "was there" if pull is None else f"pulled in {pull / 1000:.1f} s"]
+    parts += [] if start is None else [f"ran after {start / 1000:.1f} s"]
+    parts += [] if line is None else [f"first output after {line / 1000:.1f} s"]
+    return [("image", ", ".join(parts))]
 
 
 def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:

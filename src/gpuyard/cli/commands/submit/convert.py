@@ -24,9 +24,7 @@ def convert(
     ] = "",
     host_process: Annotated[
         bool,
-        Option(
-            "--host-process", help="Say nothing of images: a container's command runs on the node itself."
-        ),
+        Option("--host-process", help="Run a container's command on the node itself, without its image."),
     ] = False,
 ) -> None:
     """Turn a batch script of Slurm or a manifest of Kubernetes into native YAML.

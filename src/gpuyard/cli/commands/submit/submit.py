@@ -17,7 +17,7 @@ from gpuyard.errors import YardError
 
 HostProcess = Annotated[
     bool,
-    Option("--host-process", help="Say nothing of images: a container's command runs on the node itself."),
+    Option("--host-process", help="Run a container's command on the node itself, without its image."),
 ]
 DryRun = Annotated[
     bool,
@@ -110,13 +110,17 @@ def _taken_in(
     The command line overrides them.
     """
     from gpuyard.cli.commands.submit.convert import take
+    from gpuyard.intake.values import Form
 
     said = {key: value for key, value in given.items() if key != "cwd" or "chdir" in ctx.given}
     kept = f.fallbacks(gpus=False)
     jobs, test_only = [], False
     file, *arguments = words or [""]
     for each in take(file, script_arguments=tuple(arguments), host_process=host_process, content=through):
-        fields = {"cwd": here()} | kept | each.request() | said
+        request = each.request()
+        # A pod begins in the folder that its image names, and sees none of this machine that it does not mount.
+        folder = {} if each.form is Form.KUBERNETES and "image" in request else {"cwd": here()}
+        fields = folder | kept | request | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
         test_only = test_only or each.handing.test_only

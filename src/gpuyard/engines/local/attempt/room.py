@@ -21,6 +21,8 @@ SCRATCH = "tmp"
 """A folder for files that go when the attempt ends, SLURM_TMPDIR, of a job that has Slurm's commands."""
 PRIVATE = "private"
 """The folder behind the job's own /tmp and /var/tmp, where its fence gives it some; it goes when the attempt ends."""
+FOLDERS = (SCRATCH, PRIVATE, files.IMAGE)
+"""Folders that go when the attempt ends."""
 NAMES = "hosts"
 """The machine's own list of names, with those of the job's emulated nodes."""
 LEDGER = "ledger.json"
@@ -37,11 +39,20 @@ def prepare(plan: dict[str, Any]) -> None:
     draft = files.write_draft(ROOM, json.dumps(plan["room"]).encode(), durable=False)
     os.chmod(draft, _READABLE)
     os.rename(draft, ROOM)
-    if plan.get("scratch", True):
-        with suppress(FileExistsError):
-            os.mkdir(SCRATCH, 0o700)
+    wanted = {SCRATCH: plan.get("scratch", True), files.IMAGE: plan.get("image")}
+    for folder, is_wanted in wanted.items():
+        if is_wanted:
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            if plan["drop"]:
+                os.chown(folder, plan["uid"], plan["gid"])
+    if plan.get("image"):
+        short = plan["image"]["short"]
+        if os.geteuid() == 0:
+            os.makedirs(os.path.dirname(short), mode=0o711, exist_ok=True)
+        os.mkdir(short, 0o700)
         if plan["drop"]:
-            os.chown(SCRATCH, plan["uid"], plan["gid"])
+            os.chown(short, plan["uid"], plan["gid"])
 
 
 def write_names(plan: dict[str, Any], system: str) -> None:
@@ -70,8 +81,10 @@ def sweep(plan: dict[str, Any]) -> None:
         with suppress(OSError):
             for name in os.listdir(PRIVATE):
                 os.rmdir(f"{PRIVATE}/{name}")
-        _remove(PRIVATE)
-    _remove(SCRATCH)
+    for folder in FOLDERS:
+        _remove(folder)
+    if plan.get("image"):
+        _remove(plan["image"]["short"])
 
 
 def _remove(folder: str) -> None:
@@ -85,6 +98,14 @@ def _remove(folder: str) -> None:
         # A job may nest folders as deep as it likes: Python's own function would recurse too deep.
         words = ["rm", "-rf", "--one-file-system", "--", folder]
         subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        if os.path.lexists(folder) and os.geteuid() != 0:
+            # Files of an image's other users belong to ids that only its owner's user namespace may touch.
+            subprocess.run(
+                ["podman", "unshare", *words],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
 
 
 def starters(plan: dict[str, Any]) -> set[int]:
@@ -110,8 +131,11 @@ def starters(plan: dict[str, Any]) -> set[int]:
 
 def clear(folder: str, aside: str) -> None:
     """Put aside what a killed supervisor did not remove: it may be a lot."""
-    for name in (SCRATCH, PRIVATE):
+    for name in FOLDERS:
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):
             os.makedirs(aside, mode=0o700, exist_ok=True)
             os.rename(path, os.path.join(aside, f"{name}-{os.path.basename(folder)}"))
+    from gpuyard.engines.node import podman  # noqa: PLC0415 (supervisors do without)
+
+    _remove(podman.short_folder(folder))

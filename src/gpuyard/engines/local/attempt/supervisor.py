@@ -182,6 +182,12 @@ class Supervisor:
             self.started_ms, self.why = 0, self.why or "stopped before it ran"
             return None
         now = time.monotonic()
+        if plan.get("image"):
+            # Loaded now, for behind the fence, and for the job's user, it may not be found.
+            from gpuyard.engines.node import image  # noqa: PLC0415, F401 (most jobs run in none)
+
+            # To pull an image may take long.
+            self._tell("STARTING", "its image is made ready")
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
             if plan["warn_signal"] and plan["warn_ms"] > 0:
@@ -265,12 +271,12 @@ class Supervisor:
                 os.kill(self.looker, signal.SIGKILL)
         return peeking.saved_ms()
 
-    def _tell(self, phase: str) -> None:
+    def _tell(self, phase: str, why: str = "") -> None:
         news = {
             "phase": phase,
             "started_ms": self.started_ms,
             "pids": [task.pid for task in self.tasks],
-            "why": self.resists,
+            "why": self.resists or why,
         }
         # On a full disk the news is missing; the claim alone says that it runs.
         with suppress(OSError):
@@ -524,7 +530,16 @@ class Supervisor:
             "ended_ms": max(_now_ms(), self.started_ms),
             "checkpoint_ms": self._checkpoint_ms(),
             "usage": self._usage(),
+            **({"image": facts} if (facts := self._facts(0)) else {}),
         }
+
+    def _facts(self, rank: int) -> dict[str, Any]:
+        """What a task has noted of its containers; nothing where it runs in no image."""
+        if not self.plan.get("image") or rank >= len(self.tasks):
+            return {}
+        from gpuyard.engines.node import image  # noqa: PLC0415 (most jobs run in none)
+
+        return image.facts_of(self.plan["image"]["folder"], self.tasks[rank].pid)
 
     def _usage(self) -> dict[str, int]:
         """What its processes took; without a cgroup, the memory of the largest one only."""
@@ -537,7 +552,10 @@ class Supervisor:
 
     def _why_failed(self, task: Task) -> str:
         assert task.status is not None, "a task that failed has ended"
-        prefix = f"task {self.tasks.index(task)} " if len(self.tasks) > 1 else ""
+        rank = self.tasks.index(task)
+        prefix = f"task {rank} " if len(self.tasks) > 1 else ""
+        if why := self._facts(rank).get("why"):
+            return f"{prefix}{why}"
         if os.WIFSIGNALED(task.status):
             number = os.WTERMSIG(task.status)
             with suppress(ValueError):

@@ -278,18 +278,24 @@ def _become(
     try:
         # The gate opens or closes for all; a write end kept here would hold it half open.
         os.close(gate[1])
-        for doing in _entering(plan, group, supervisor):  # noqa: B007 (it is in the message where a step fails)
+        for doing in _entering(plan, group, supervisor, boxed=bool(plan.get("image"))):  # noqa: B007 (it is in the message where a step fails)
             pass
         doing = "open standard input and output"
         _connect(plan, output)
         dispositions.reset()
+        env = {**env, **_moment(plan), "SLURM_TASK_PID": str(os.getpid())}
+        doing = "make its image ready"
+        containers = _contained(plan["image"], env, mouth) if plan.get("image") else None
         doing = "wait for the other tasks"
         os.write(mouth, _READY)
         if os.read(gate[0], 1) != _GO:
             os._exit(EXIT_NOT_RUN)
-        doing = f"run {argv[0]}"
         dispositions.unblock()
-        os.execvpe(argv[0], argv, {**env, **_moment(plan), "SLURM_TASK_PID": str(os.getpid())})
+        if containers is not None:
+            os.close(mouth)
+            containers.run(argv, bool(plan["script"]), plan["umask"])
+        doing = f"run {argv[0]}"
+        os.execvpe(argv[0], argv, env)
     except OSError as error:
         if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
             code = EXIT_NOT_FOUND
@@ -303,8 +309,11 @@ def _become(
         os._exit(code)
 
 
-def _entering(plan: dict[str, Any], group: Group | None, above: int) -> Iterator[str]:
-    """Become a process of the job, for as long as the process above lives; tells what comes next, step by step."""
+def _entering(plan: dict[str, Any], group: Group | None, above: int, *, boxed: bool = False) -> Iterator[str]:
+    """Become a process of the job, for as long as the process above lives; tells what comes next, step by step.
+
+    `boxed`: it is to run containers.
+    """
     os.setsid()
     _die_with(above)
     if group is not None:
@@ -315,16 +324,34 @@ def _entering(plan: dict[str, Any], group: Group | None, above: int) -> Iterator
     limits.apply()
     if plan.get("cpus"):
         limits.keep_to(plan["cpus"])
+    if boxed:
+        yield "make way for its containers"
+        from gpuyard.engines.node import podman  # noqa: PLC0415 (most jobs run in no image)
+
+        podman.hide_hybrid()
     yield f"become user {plan['user'] or plan['uid']}"
     if plan["drop"]:
         _become_user(plan)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if not boxed:
+        # Podman gets the ids of a container's users from a program with such privileges, and its containers none.
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     # A change of user takes this wish back.
     _die_with(above)
     # A plan that an older yard wrote says nothing of it.
     os.umask(plan.get("umask", 0o022))
     yield f"enter folder {plan['cwd']}"
     os.chdir(plan["cwd"])
+
+
+def _contained(plan: dict[str, Any], env: dict[str, str], mouth: int) -> Any:
+    """The containers of a task, with their images on this machine; where these cannot be had, the task ends."""
+    from gpuyard.engines.node import image  # noqa: PLC0415 (its supervisor has loaded it)
+
+    try:
+        return image.prepare(plan, env)
+    except image.Failed as failed:
+        _say(mouth, image.NOT_RUN, str(failed))
+        os._exit(image.NOT_RUN)
 
 
 def _moment(plan: dict[str, Any]) -> dict[str, str]:

@@ -1,0 +1,154 @@
+"""GPUs for containers, by the Container Device Interface: what a container gets along with a GPU.
+
+Where NVIDIA's toolkit has written its specification, that one counts. Where it has not, a yard of root writes one, and
+a yard of an ordinary user hands the same to podman word by word. An emulated GPU is a device that does nothing.
+"""
+
+import glob
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from gpuyard.engines.machine import nvml
+from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.node.fence import CAPS
+
+FOLDERS = ("/etc/cdi", "/var/run/cdi")
+"""Where podman looks for specifications."""
+TOOLKIT, OURS = "nvidia.com/gpu", "gpuyard.local/gpu"
+DEVICES = "devices"
+"""In the engine's folder: the devices of emulated GPUs and slices, by their UUIDs."""
+_VERSION = "0.5.0"
+_COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+_LIBRARIES = re.compile(
+    r"^\s*(lib(?:cuda|cudadebugger|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm|nvidia-opencl|nvidia-allocator"
+    r"|nvidia-cfg|nvidia-gpucomp)\.so\.[0-9]+)\s.*=> (/\S+)$",
+    re.MULTILINE,
+)
+_PROGRAMS = ("nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control")
+_FOLDERS_INSIDE = ("/usr/lib64", f"/usr/lib/{os.uname().machine}-linux-gnu")
+"""Where the programs of an image look for libraries, whatever system it is made of."""
+_READ_ONLY = ["ro", "nosuid", "nodev", "bind"]
+
+Edits = dict[str, Any]
+"""`containerEdits` of a specification."""
+
+
+class Devices:
+    """The GPUs of this machine, in words for podman."""
+
+    def __init__(self, root: str, *, emulated: bool) -> None:
+        self._emulated = emulated
+        self._devices = os.path.join(root, DEVICES)
+        self._path = f"{FOLDERS[1]}/gpuyard-{root.strip('/').replace('/', '-')[-100:]}.json"
+        self._written = ""
+
+    def words(self, nodes: Sequence[Sequence[GpuReading]]) -> dict[str, list[str]]:
+        """Words for podman, by the UUIDs of the GPUs of all nodes."""
+        if self._emulated:
+            return {
+                each.uuid: words_of(self._pretended(gpu, each.uuid))
+                for readings in nodes
+                for gpu, each in enumerate(readings)
+            }
+        readings = [each for node in nodes for each in node]
+        given = by_toolkit()
+        if given:
+            return {
+                each.uuid: ["--device", f"{TOOLKIT}={each.uuid if each.uuid in given else place}"]
+                for place, each in enumerate(readings)
+            }
+        found = specification(readings)
+        if os.geteuid() == 0 and self._put(json.dumps(found)):
+            return {each.uuid: ["--device", f"{OURS}={each.uuid}"] for each in readings}
+        common = words_of(found["containerEdits"])
+        return {each["name"]: words_of(each["containerEdits"]) + common for each in found["devices"]}
+
+    def _pretended(self, gpu: int, uuid: str) -> Edits:
+        """What a container gets with an emulated GPU: the device that its fence knows, or one that does nothing."""
+        # A yard that can raise no fences makes no devices.
+        host = os.path.join(self._devices, uuid) if os.path.isdir(self._devices) else os.devnull
+        return {"deviceNodes": [{"path": f"/dev/nvidia{gpu}", "hostPath": host}]}
+
+    def of_slice(self, uuid: str, readings: Sequence[GpuReading], gpus: Sequence[int]) -> list[str]:
+        """Words for podman for a slice that lies on one of these GPUs."""
+        if self._emulated:
+            return words_of(self._pretended(gpus[0], uuid))
+        nodes = [_node(readings[gpu], gpu) for gpu in dict.fromkeys(gpus)]
+        nodes += [f"{CAPS}/nvidia-cap{minor}" for minor in nvml.capabilities([uuid])]
+        return words_of({"deviceNodes": [{"path": path} for path in nodes]}) + words_of(common_edits())
+
+    def _put(self, text: str) -> bool:
+        """Write the specification where podman looks for it; whether that went well."""
+        if text == self._written:
+            return True
+        with suppress(OSError):
+            os.makedirs(FOLDERS[1], exist_ok=True)
+            draft = f"{self._path}.new"
+            with open(draft, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.rename(draft, self._path)
+            self._written = text
+        return self._written == text
+
+
+def by_toolkit() -> str:
+    """The text of a specification that NVIDIA's toolkit has written; empty: there is none."""
+    for folder in FOLDERS:
+        for path in sorted([*glob.glob(f"{folder}/*.yaml"), *glob.glob(f"{folder}/*.json")]):
+            with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+                if TOOLKIT in text:
+                    return text
+    return ""
+
+
+def specification(readings: list[GpuReading]) -> dict[str, Any]:
+    """The GPUs of this machine, each with its device; with all of them, the driver's own devices and libraries."""
+    devices = [
+        {"name": each.uuid, "containerEdits": {"deviceNodes": [{"path": _node(each, place)}]}}
+        for place, each in enumerate(readings)
+    ]
+    return {"cdiVersion": _VERSION, "kind": OURS, "devices": devices, "containerEdits": common_edits()}
+
+
+def _node(reading: GpuReading, place: int) -> str:
+    return f"/dev/nvidia{place if reading.minor < 0 else reading.minor}"
+
+
+def common_edits() -> Edits:
+    """The driver's own devices and libraries, which every GPU needs."""
+    mounts = [
+        {"hostPath": os.path.realpath(path), "containerPath": f"{folder}/{name}", "options": _READ_ONLY}
+        for name, path in _libraries().items()
+        for folder in _FOLDERS_INSIDE
+    ]
+    mounts += [
+        {"hostPath": f"/usr/bin/{name}", "containerPath": f"/usr/bin/{name}", "options": _READ_ONLY}
+        for name in _PROGRAMS
+        if os.access(f"/usr/bin/{name}", os.X_OK)
+    ]
+    return {"deviceNodes": [{"path": path} for path in _COMMON if os.path.exists(path)], "mounts": mounts}
+
+
+def _libraries() -> dict[str, str]:
+    """The driver's libraries that programs link against, by their names."""
+    try:
+        done = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return dict(_LIBRARIES.findall(done.stdout))
+
+
+def words_of(edits: Edits) -> list[str]:
+    """The same for podman, word by word."""
+    words: list[str] = []
+    for node in edits.get("deviceNodes", ()):
+        words += ["--device", f"{node.get('hostPath', node['path'])}:{node['path']}"]
+    for mount in edits.get("mounts", ()):
+        words += ["--volume", f"{mount['hostPath']}:{mount['containerPath']}:ro"]
+    return words

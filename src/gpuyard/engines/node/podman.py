@@ -1,0 +1,337 @@
+"""How podman is called: its command lines, its environment, and what its refusals mean.
+
+Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import pwd
+import re
+import signal
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NEEDS = ("podman", "crun")
+"""Programs without which no image runs. Where cgroups are of both versions, runc may take crun's place."""
+_HYBRID = "/sys/fs/cgroup/unified"
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_OURS = re.compile(
+    r"PATH|HOME|TMPDIR|LANG|TERM|(LD|XDG|CONTAINERS|CONTAINER|STORAGE|PODMAN|BUILDAH|REGISTRY|DBUS|GO)[A-Z_0-9]*|NOTIFY_SOCKET"
+    r"|_CONTAINERS.*|(?i:https?_proxy|no_proxy)"
+)
+"""Variables that mean something to podman itself: the container gets them from a file."""
+_INDEX = "$(JOB_COMPLETION_INDEX)"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Place(NamedTuple):
+    """Where and how the containers of a task run."""
+
+    folder: str
+    short: str
+    """The other folder, with a short path."""
+    cwd: str
+    """The job's folder; empty: it has none of its own, and containers begin where their images say."""
+    umask: int
+    terminal: bool
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below: monitors of containers, and the process that holds namespaces."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with(above: int) -> None:
+    """Ask the kernel to kill this process when the one above it dies, even if it has died already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != above:
+        os._exit(1)
+
+
+def missing() -> List[str]:
+    """Programs that are not installed here, without which no image runs."""
+    return [name for name in NEEDS if not _program(name)]
+
+
+def hybrid() -> bool:
+    """Whether cgroups are of both versions, with a controller in the second: crun then starts no container."""
+    try:
+        with open(_HYBRID + "/cgroup.controllers") as file:
+            return bool(file.read().strip())
+    except OSError:
+        return False
+
+
+def hide_hybrid() -> None:
+    """As root: hide the second version of cgroups from this process and what it starts, where crun would stumble."""
+    if hybrid() and os.geteuid() == 0:
+        _checked(_libc.unshare(_CLONE_NEWNS))
+        _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None))
+        _checked(_libc.mount(b"none", _HYBRID.encode(), b"tmpfs", ctypes.c_ulong(0), None))
+
+
+def _checked(answer: int) -> None:
+    if answer != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _program(name: str) -> str:
+    for folder in PATH.split(":"):
+        if os.access("{}/{}".format(folder, name), os.X_OK):
+            return "{}/{}".format(folder, name)
+    return ""
+
+
+# -- what podman finds around it ---------------------------------------------------------------------------------------
+
+
+def short_folder(folder: str) -> str:
+    """The other folder of an attempt, on its node: podman refuses long paths for the state of what runs."""
+    own = "/run/user/{}".format(os.getuid())
+    above = "/run/gpuyard" if os.getuid() == 0 else own if os.path.isdir(own) else "/tmp"
+    return "{}/yard-{}".format(above, hashlib.sha256(folder.encode()).hexdigest()[:12])
+
+
+def lay_out(folder: str, short: str, store: str) -> None:
+    """Make the folders in which podman has all that it needs for one task, and its settings there."""
+    folders = [folder + name for name in ("", "/tmp", "/run/containers", "/pull/containers")]
+    for path in folders + [short + name for name in ("", "/x", "/run", "/lib")]:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    engine = {
+        # Locks in files go with the folder; those in shared memory would stay, and be those of all jobs of the user.
+        "lock_type": "file",
+        "cgroup_manager": "cgroupfs",
+        "events_logger": "none",
+        "runtime": "runc" if hybrid() else "crun",
+    }
+    _set(folder + "/run/engine.conf", "engine", engine)
+    _set(folder + "/run/containers/storage.conf", "storage", {"driver": "overlay"})
+    # A store holds images alone: what podman knows beside them is that of one attempt.
+    engine.update(static_dir=short + "/static", tmp_dir=short + "/pull")
+    _set(folder + "/pull/engine.conf", "engine", engine)
+    storage = {"driver": "overlay", "graphroot": store, "runroot": short + "/stored"}
+    _set(folder + "/pull/containers/storage.conf", "storage", storage)
+    if not _has_ids():
+        with open(folder + "/pull/containers/storage.conf", "a") as file:
+            file.write('[storage.options.overlay]\nignore_chown_errors = "true"\n')
+
+
+def _set(path: str, section: str, settings: Dict[str, str]) -> None:
+    lines = ["{} = {}\n".format(name, json.dumps(settings[name])) for name in sorted(settings)]
+    _write(path, "[{}]\n{}".format(section, "".join(lines)))
+
+
+def environment(
+    folder: str, short: str, purpose: str, image: Dict[str, Any], env: Dict[str, str]
+) -> Dict[str, str]:
+    """The variables of podman itself, to `run` or to `pull`. Of the user's own settings those for registries count."""
+    found = {
+        "PATH": PATH,
+        "LANG": "C.UTF-8",
+        "HOME": folder,
+        "XDG_RUNTIME_DIR": short + "/x",
+        "TMPDIR": folder + "/tmp",
+        "XDG_CONFIG_HOME": "{}/{}".format(folder, purpose),
+        "CONTAINERS_CONF": "{}/{}/engine.conf".format(folder, purpose),
+    }
+    registries = image["home"] + "/.config/containers/registries.conf"
+    if os.access(registries, os.R_OK):
+        found["CONTAINERS_REGISTRIES_CONF"] = registries
+    found.update({name: env[name] for name in _PROXIES if name in env})
+    return found
+
+
+def passed_on(own: Dict[str, str], env: Dict[str, str]) -> Dict[str, str]:
+    """Those of podman with those of a container, which it passes on by name: all users see a command line."""
+    found = {name: value for name, value in env.items() if not _OURS.fullmatch(name)}
+    found.update(own)
+    return found
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, text.encode("utf-8", "surrogateescape"))
+    finally:
+        os.close(fd)
+
+
+def _storage(root: str, run: str, lib: str) -> List[str]:
+    words = ["podman", "--root", root, "--runroot", run, "--tmpdir", lib, "--log-level", "fatal"]
+    words += ["--storage-driver", "overlay"]
+    if not _has_ids():
+        # All files of an image then belong to the user: there are no other users to own them.
+        words += ["--storage-opt", "overlay.ignore_chown_errors=true"]
+    return words
+
+
+def _has_ids() -> bool:
+    """Whether this user has ids for the other users of an image."""
+    if os.getuid() == 0:
+        return True
+    try:
+        names = {str(os.getuid()), pwd.getpwuid(os.getuid()).pw_name}
+    except KeyError:
+        names = {str(os.getuid())}
+    try:
+        with open("/etc/subuid") as file:
+            return any([line.partition(":")[0] in names for line in file])
+    except OSError:
+        return False
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def names_of(name: str) -> List[str]:
+    """The full names that a name may stand for: of an image that was built here, and in its registry."""
+    path, at, digest = name.partition("@")
+    first, slash, _rest = path.partition("/")
+    last = path.rpartition("/")[2]
+    if at:
+        path = path[: len(path) - len(last)] + last.partition(":")[0]
+    elif ":" not in last:
+        path += ":latest"
+    path += at + digest
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return [path]
+    return ["localhost/" + path, "docker.io/" + ("" if slash else "library/") + path]
+
+
+def images(store: str) -> Dict[str, str]:
+    """The digests of the images in a store, by their names."""
+    try:
+        with open(store + "/overlay-images/images.json", "rb") as file:
+            rows = json.loads(file.read().decode())
+        return {name: str(row.get("digest", "")) for row in rows for name in row.get("names") or ()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def words_of_pull(name: str, login: str) -> List[str]:
+    """The command line that pulls an image into the store."""
+    words = ["podman", "--log-level", "fatal", "pull", "--quiet"]
+    return words + (["--authfile", login] if login else []) + [name]
+
+
+_MEANINGS = (
+    (r"no space left on device|disk quota exceeded", "the disk is full", False),
+    (r"unauthorized|authentication required|denied|incorrect username or password|invalid username/password|\b403\b",
+     "{registry} refuses it; where it is private, log in as {user} on this node: podman login {registry}", False),
+    (r"manifest unknown|name unknown|not found|no such image|does not exist|repository name not known",
+     "{registry} has no such image", False),
+    (r"no image found in manifest list|no image satisfies", "it has no variant for this kind of machine", False),
+    (r"server gave HTTP response to HTTPS", "{registry} speaks no HTTPS; registries.conf may call it insecure", False),
+    (r"certificate", "the certificate of {registry} is not trusted", False),
+    (r"newuidmap|newgidmap|subuid|insufficient UIDs", "the node has too few ids for {user}: see /etc/subuid", False),
+    (r"connection refused|no such host|i/o timeout|deadline exceeded|network is unreachable|no route to host"
+     r"|server misbehaving|connection reset|unexpected EOF|temporary failure|\b50[0234]\b|toomanyrequests",
+     "{registry} does not answer", True),
+)  # fmt: skip
+
+
+def why_not_pulled(name: str, said: str, user: str) -> Tuple[str, bool]:
+    """What podman's complaint means, and whether another try may help."""
+    registry = names_of(name)[-1].partition("/")[0]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = (lines[-1] if lines else "podman said nothing")[-300:]
+    for pattern, means, again in _MEANINGS:
+        if re.search(pattern, said, re.IGNORECASE):
+            text = means.format(registry=registry, user=user)
+            return "image {} cannot be pulled: {} ({})".format(name, text, last), again
+    return "image {} cannot be pulled: {}".format(name, last), False
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def words_of_run(
+    image: Dict[str, Any],
+    container: Dict[str, Any],
+    number: int,
+    full: str,
+    env: Dict[str, str],
+    place: Place,
+) -> List[str]:
+    """The command line that runs one container of a task to its end."""
+    folder = place.folder
+    words = _storage(folder + "/root", place.short + "/run", place.short + "/lib")
+    for store in [image["store"]] + image["others"]:
+        words += ["--storage-opt", "additionalimagestore=" + store]
+    words += ["run", "--rm", "--pull", "never", "--name", "c{}".format(number)]
+    words += ["--pidfile", "{}/pid-{}".format(folder, number)]
+    # Limits are those of the attempt's own group, in which podman runs; its network is that of the node.
+    words += ["--cgroups", "enabled" if hybrid() else "disabled", "--network", "host"]
+    words += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
+    words += ["--umask", "{:04o}".format(place.umask)]
+    if os.getuid() and _has_ids():
+        # Without further ids the user is root inside, and the only user there is.
+        words += ["--userns", "keep-id"] + ([] if hybrid() else ["--group-add", "keep-groups"])
+    words += ["--interactive", "--tty"] if place.terminal and not number else ["--log-driver", "passthrough"]
+    words += _volumes(image, container, place)
+    words += _gpus(image, env)
+    words += _variables(env, "{}/env-{}".format(folder, number))
+    workdir = container["workdir"] or place.cwd
+    words += ["--workdir", workdir] if workdir else []
+    if container["entrypoint"]:
+        words += ["--entrypoint", json.dumps(with_index(container["entrypoint"], env))]
+    return words + [full] + with_index(container["argv"], env)
+
+
+def with_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:
+    """Texts with the index of an array's task in them, where a manifest wants it: an image may have no shell."""
+    return [text.replace(_INDEX, env.get("JOB_COMPLETION_INDEX", _INDEX)) for text in texts]
+
+
+def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: Place) -> List[str]:
+    own = [place.cwd + ":" + place.cwd] if place.cwd else []
+    # The machine's shared memory, or the job's own behind its fence: 64 MiB are too few for those that load data.
+    words = ["--volume", "/dev/shm:/dev/shm"]
+    for each in dict.fromkeys(own + list(image["volumes"]) + list(container["volumes"])):
+        source, _, rest = each.partition(":")
+        if not source.startswith("/"):
+            source = "{}/volumes/{}".format(place.folder, source)
+            os.makedirs(source, exist_ok=True)
+        words += ["--volume", source + ":" + rest]
+    return words
+
+
+def _gpus(image: Dict[str, Any], env: Dict[str, str]) -> List[str]:
+    words: List[str] = []
+    for name in env.get("CUDA_VISIBLE_DEVICES", "").split(","):
+        words += image["gpus"].get(name, [])
+    pipes = env.get("CUDA_MPS_PIPE_DIRECTORY", "")
+    if pipes:
+        # Programs that share a GPU speak to its daemon through files and shared memory.
+        words += ["--volume", "{0}:{0}".format(pipes), "--ipc", "host"]
+    return words
+
+
+def _variables(env: Dict[str, str], path: str) -> List[str]:
+    """Variables by their names; those that mean something to podman itself stand in a file."""
+    apart = sorted([name for name in env if _OURS.fullmatch(name)])
+    words: List[str] = []
+    for name in sorted(env.keys() - set(apart)):
+        words += ["--env", name]
+    for name in apart:
+        if "\n" in env[name]:
+            raise ValueError("the variable {} cannot have a line break in an image".format(name))
+    if apart:
+        _write(path, "".join(["{}={}\n".format(name, env[name]) for name in apart]))
+        words += ["--env-file", path]
+    return words
+
+
+def why_not_started(code: int, name: str) -> str:
+    """What podman's exit code means for a container that did not start."""
+    if code == 127:
+        return "its program is not in image {}; its log says which".format(name)
+    if code == 126:
+        return "its program cannot be run in image {}; its log says why".format(name)
+    return "the container of image {} could not be started; its log says why".format(name)

@@ -1,0 +1,1 @@
+"""Real images, made and kept on loopback."""

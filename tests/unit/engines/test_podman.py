@@ -1,0 +1,178 @@
+"""How podman is called, and what its refusals mean: no podman is needed for that."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.engines.local.gpus import cdi
+from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.node import image, podman
+
+
+def plan(**more: Any) -> dict[str, Any]:
+    return {
+        "store": "/s", "others": ["/o"], "volumes": ["/job:/job"], "home": "/h", "cwd": "/w",
+        "gpus": {"GPU-1": ["--device", "gpuyard.local/gpu=GPU-1"]}, **more,
+    }  # fmt: skip
+
+
+def container(**more: Any) -> dict[str, Any]:
+    return {
+        "image": "train", "name": "", "entrypoint": [], "argv": [], "env": {}, "workdir": "", "volumes": [],
+        "init": False, "pull": "", **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> podman.Place:
+    monkeypatch.setattr(podman.os, "getuid", lambda: 1000)
+    monkeypatch.setattr(podman, "_has_ids", lambda: True)
+    monkeypatch.setattr(podman, "hybrid", lambda: False)
+    return podman.Place(str(tmp_path), "/r", "/w", 0o027, False)
+
+
+def test_the_command_line_of_a_container(place: podman.Place) -> None:
+    own = container(
+        entrypoint=["/run", "a b"], argv=["--epochs", "3"], volumes=["/data:/mnt:ro", "scratch:/x"]
+    )
+    env = {"CUDA_VISIBLE_DEVICES": "GPU-1", "TOKEN": "s3cret", "PATH": "/own"}
+    words = podman.words_of_run(plan(), own, 0, "docker.io/library/train:latest", env, place)
+
+    folder = place.folder
+    assert [
+        "podman", "--root", f"{folder}/root", "--runroot", "/r/run", "--tmpdir", "/r/lib", "--log-level", "fatal",
+        "--storage-driver", "overlay",
+        "--storage-opt", "additionalimagestore=/s", "--storage-opt", "additionalimagestore=/o",
+        "run", "--rm", "--pull", "never", "--name", "c0", "--pidfile", f"{folder}/pid-0",
+        "--cgroups", "disabled", "--network", "host",
+        "--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--umask", "0027",
+        "--userns", "keep-id", "--group-add", "keep-groups", "--log-driver", "passthrough",
+        "--volume", "/dev/shm:/dev/shm", "--volume", "/w:/w", "--volume", "/job:/job",
+        "--volume", "/data:/mnt:ro", "--volume", f"{folder}/volumes/scratch:/x",
+        "--device", "gpuyard.local/gpu=GPU-1",
+        "--env", "CUDA_VISIBLE_DEVICES", "--env", "TOKEN", "--env-file", f"{folder}/env-0",
+        "--workdir", "/w", "--entrypoint", '["/run", "a b"]', "docker.io/library/train:latest", "--epochs", "3",
+    ] == words  # fmt: skip
+    assert "s3cret" not in " ".join(words), "a command line is for all to see"
+    assert "PATH=/own\n" == Path(folder, "env-0").read_text()
+    assert 0o600 == Path(folder, "env-0").stat().st_mode & 0o777
+
+
+def test_podman_has_settings_of_its_own_and_passes_variables_on_by_name(place: podman.Place) -> None:
+    env = {"HOME": "/job", "LD_PRELOAD": "x", "CONTAINERS_CONF": "x", "TOKEN": "t", "YARD_ATTEMPT_DIR": "/a"}
+    own = podman.environment(place.folder, "/r", "run", plan(), env)
+    passed = podman.passed_on(own, env)
+
+    assert (place.folder, f"{place.folder}/run/engine.conf") == (passed["HOME"], passed["CONTAINERS_CONF"])
+    assert ("t", "/a", podman.PATH) == (passed["TOKEN"], passed["YARD_ATTEMPT_DIR"], passed["PATH"])
+    assert "LD_PRELOAD" not in passed
+    with pytest.raises(ValueError, match="PATH cannot have a line break"):
+        podman.words_of_run(plan(), container(), 0, "x", {"PATH": "a\nb"}, place)
+
+
+def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(place: podman.Place) -> None:
+    words = podman.words_of_run(plan(), container(), 1, "x", {}, place._replace(cwd=""))
+
+    assert "--workdir" not in words
+    assert "--entrypoint" not in words
+    assert "x" == words[-1]
+
+
+def test_a_user_without_further_ids_is_root_inside(
+    place: podman.Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podman, "_has_ids", lambda: False)
+    words = podman.words_of_run(plan(), container(), 0, "x", {}, place)
+
+    assert "--userns" not in words
+    assert "overlay.ignore_chown_errors=true" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("python", ["localhost/python:latest", "docker.io/library/python:latest"]),
+        ("python:3.12", ["localhost/python:3.12", "docker.io/library/python:3.12"]),
+        ("myrepo/train:latest", ["localhost/myrepo/train:latest", "docker.io/myrepo/train:latest"]),
+        ("nvcr.io/nvidia/pytorch:24.08-py3", ["nvcr.io/nvidia/pytorch:24.08-py3"]),
+        ("127.0.0.1:5000/a", ["127.0.0.1:5000/a:latest"]),
+        ("localhost/a", ["localhost/a:latest"]),
+        ("ghcr.io/a/b:1@sha256:ff", ["ghcr.io/a/b@sha256:ff"]),
+    ],
+)
+def test_a_name_stands_for_an_image_as_in_kubernetes(name: str, full: list[str]) -> None:
+    assert full == podman.names_of(name)
+
+
+@pytest.mark.parametrize(
+    ("said", "means", "again"),
+    [
+        ("Error: ... manifest unknown: manifest unknown", "docker.io has no such image", False),
+        ("Error: reading manifest 9: unauthorized: authentication required", "podman login docker.io", False),
+        ("Error: requested access to the resource is denied", "log in as ana", False),
+        ("Error: dial tcp 127.0.0.1:9: connect: connection refused", "docker.io does not answer", True),
+        ("Error: lookup docker.io: no such host", "does not answer", True),
+        ("Error: writing blob: write /s/x: no space left on device", "the disk is full", False),
+        ("Error: something new", "cannot be pulled: Error: something new", False),
+        ("", "podman said nothing", False),
+    ],
+)  # fmt: skip
+def test_a_pull_that_failed_says_why(said: str, means: str, again: bool) -> None:
+    why, retry = podman.why_not_pulled("a", f"Trying to pull\n{said}\n" if said else "", "ana")
+
+    assert (True, again) == (means in why, retry), why
+
+
+def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    file = tmp_path / "7" / image.FACTS
+    assert {} == image.facts_of(str(tmp_path), 7)
+    for text in ("[]", "{", "null", '{"pull_ms": true, "image": 3}'):
+        file.write_text(text)
+        assert {} == image.facts_of(str(tmp_path), 7)
+    file.write_text(json.dumps({"image": "a", "pull_ms": 3, "other": 1}))
+    assert {"image": "a", "pull_ms": 3} == image.facts_of(str(tmp_path), 7)
+
+
+def test_a_store_that_is_not_there_or_broken_has_no_images(tmp_path: Path) -> None:
+    assert {} == podman.images(str(tmp_path))
+    (tmp_path / "overlay-images").mkdir()
+    (tmp_path / "overlay-images" / "images.json").write_text(
+        '[{"id": "1", "names": null}, {"names": ["a"], "digest": "d"}]'
+    )
+    assert {"a": "d"} == podman.images(str(tmp_path))
+
+
+def test_the_specification_of_gpus_names_each_by_its_uuid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cdi, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
+    monkeypatch.setattr(cdi, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
+    readings = [GpuReading("GPU-a", "H100", 80_000, minor=3), GpuReading("GPU-b", "H100", 80_000)]
+    found = cdi.specification(readings)
+
+    assert [("GPU-a", "/dev/nvidia3"), ("GPU-b", "/dev/nvidia1")] == [
+        (each["name"], each["containerEdits"]["deviceNodes"][0]["path"]) for each in found["devices"]
+    ]
+    assert "/usr/lib64/libcuda.so.1" in [each["containerPath"] for each in found["containerEdits"]["mounts"]]
+    devices = cdi.Devices("/data", emulated=False)
+    monkeypatch.setattr(cdi.os, "geteuid", lambda: 0)
+    assert ["--device", "gpuyard.local/gpu=GPU-b"] == devices.words([readings])["GPU-b"]
+    (written,) = (tmp_path / "run").iterdir()
+    assert found == json.loads(written.read_text())
+    monkeypatch.setattr(cdi.os, "geteuid", lambda: 1000)
+    words = cdi.Devices("/data", emulated=False).words([readings])["GPU-a"]
+    assert ["--device", "/dev/nvidia3:/dev/nvidia3"] == words[:2]
+
+
+def test_the_toolkits_own_specification_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\ndevices:\n- name: GPU-a\n- name: '1'\n")
+    monkeypatch.setattr(cdi, "FOLDERS", (str(tmp_path), str(tmp_path)))
+    readings = [GpuReading("GPU-a", "H100", 80_000), GpuReading("GPU-b", "H100", 80_000)]
+
+    assert {
+        "GPU-a": ["--device", "nvidia.com/gpu=GPU-a"],
+        "GPU-b": ["--device", "nvidia.com/gpu=1"],
+    } == cdi.Devices("/data", emulated=False).words([readings])
