@@ -111,7 +111,7 @@ def test_a_sample_that_comes_twice_or_late_changes_nothing(
 
 
 def test_nodes_come_together_as_a_sum_or_a_mean() -> None:
-    parts = [([0, 60_000], [10, 20]), ([60_500], [40])]
+    parts: list[tuple[list[int], list[int | None]]] = [([0, 60_000], [10, 20]), ([60_500], [40])]
 
     assert ([0, 60_000], [10, 60]) == together(parts, 60_000, Fold.RISE)
     assert ([0, 60_000], [10, 30]) == together(parts, 60_000, Fold.MEAN)

@@ -55,9 +55,9 @@ def test_a_clock_a_minute_ahead_is_told_and_its_samples_are_moved() -> None:
     clocks = Clocks()
     for turn, way_ms in enumerate((900, 30, 4000)):
         sent = NOW + turn * 10_000
-        off = clocks.heard("n1", sent + 60_000, sent, sent + way_ms)
+        clocks.heard("n1", sent + 60_000, sent, sent + way_ms)
 
-    assert -59_970 == off
+    assert -59_970 == clocks.off_ms("n1")
     assert 0 == clocks.off_ms("n2")
 
 

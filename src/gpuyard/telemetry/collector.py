@@ -1,0 +1,139 @@
+"""What one node tells at one moment: its sources asked, and what they saw put down to attempts."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from gpuyard.telemetry.attribution import Busy, OnGpu, divided, over_gpus
+from gpuyard.telemetry.signals import NODE_SUBJECT, attempt_subject, gpu_subject
+from gpuyard.telemetry.sources import AttemptPlace, GpuLook, GpuSource
+from gpuyard.telemetry.sources.kernel import Kernel
+
+PAUSE_S = 10.0
+"""Between two looks."""
+_MPS = "nvidia-cuda-mps"
+"""How the names of MPS's own processes begin: their work is that of their clients."""
+
+Told = dict[str, int | float | None]
+
+
+class Collector:
+    """The eyes of one node. It changes nothing that it sees."""
+
+    def __init__(
+        self,
+        node: str,
+        gpus: GpuSource,
+        places: Callable[[], Sequence[AttemptPlace]],
+        kernel: Kernel,
+        *,
+        machine: bool = True,
+    ) -> None:
+        """`machine`: whether the node is this machine, and what the kernel counts is the node's own."""
+        self.node = node
+        self._gpus = gpus
+        self._places = places
+        self._kernel = kernel
+        self._machine = machine
+        self.looks: Sequence[GpuLook] = ()
+        """The GPUs as they were seen last."""
+        self.spent_s = 0.0
+        """CPU time that looking took, in all."""
+
+    def take(self, now_ms: int) -> Told:
+        """The values of all series of this node, now."""
+        began_s = time.thread_time()
+        places = self._places()
+        self.looks = self._gpus.look(now_ms)
+        told: Told = {}
+        if self._machine:
+            told |= {f"{NODE_SUBJECT}/{name}": value for name, value in self._kernel.node().items()}
+        for look in self.looks:
+            told |= {f"{gpu_subject(look.gpu)}/{name}": value for name, value in look.values.items()}
+        told |= self._of_attempts(places)
+        self.spent_s += time.thread_time() - began_s
+        return told
+
+    def close(self) -> None:
+        """Let the GPUs go."""
+        self._gpus.close()
+
+    def _of_attempts(self, places: Sequence[AttemptPlace]) -> Told:
+        told: Told = {}
+        on = self._on_gpus(places)
+        for place in places:
+            subject = attempt_subject(place.key)
+            if self._machine:
+                told |= {f"{subject}/{name}": value for name, value in self._kernel.attempt(place).items()}
+            if place.devices:
+                told |= {f"{subject}/{name}": value for name, value in _work(place, on, self.looks).items()}
+        return told
+
+    def _on_gpus(self, places: Sequence[AttemptPlace]) -> dict[int, tuple[list[OnGpu], bool]]:
+        """Who has memory on each GPU, and whether processes that are nobody's have, too."""
+        whose = self._kernel.attempt_of(places)
+        shares = {place.key: place.milli for place in places}
+        found = {}
+        for look in self.looks:
+            keys = {process: process.attempt or whose(process.pid) for process in look.processes}
+            strangers = any(
+                [
+                    not key and not self._kernel.name_of(process.pid).startswith(_MPS)
+                    for process, key in keys.items()
+                ]
+            )
+            present = []
+            for key in sorted({key for key in keys.values() if key}):
+                mine = [process for process, owner in keys.items() if owner == key]
+                present.append(
+                    OnGpu(
+                        attempt=key,
+                        memory_mib=sum([process.memory_mib or 0 for process in mine]),
+                        accounted=_sum([process.accounted for process in mine]),
+                        slice_busy=_slice_busy(look, [process.instance for process in mine]),
+                        milli=shares.get(key, 1),
+                    )
+                )
+            found[look.gpu] = (present, strangers)
+        return found
+
+
+def _work(
+    place: AttemptPlace, on: Mapping[int, tuple[list[OnGpu], bool]], looks: Iterable[GpuLook]
+) -> dict[str, int | float | None]:
+    """The GPU memory and the work of one attempt on all its GPUs of a node."""
+    memory_mib, known = 0, False
+    parts: list[Busy | None] = []
+    devices = set(place.devices)
+    for look in looks:
+        present, strangers = on[look.gpu]
+        mine = [each for each in present if each.attempt == place.key]
+        slices = devices & (look.slices_busy or {}).keys()
+        if look.uuid not in devices and not slices and not mine:
+            continue
+        known = known or bool(look.values)
+        memory_mib += sum([each.memory_mib for each in mine])
+        if mine:
+            busy = look.values.get("busy")
+            work = divided(None if busy is None else round(busy), present, strangers, look.mps)
+            parts.append(work.get(place.key))
+        elif slices:
+            parts += [Busy((look.slices_busy or {})[uuid], measured=True) for uuid in sorted(slices)]
+        elif look.values.get("busy") is not None:
+            # It has the GPU and no process on it: none of the GPU's work is its own.
+            parts.append(Busy(0, measured=True))
+    told: dict[str, int | float | None] = {"gpu_memory": memory_mib} if known else {}
+    if (work_of_all := over_gpus(parts)) is not None:
+        told["gpu_busy" if work_of_all.measured else "gpu_busy_estimated"] = work_of_all.permille
+    return told
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _slice_busy(look: GpuLook, instances: Sequence[str]) -> int | None:
+    """How busy the slices were that these processes are on; None: they are on none, or it is not known."""
+    told = [(look.slices_busy or {}).get(uuid) for uuid in sorted(set(instances))]
+    known = [busy for busy in told if busy is not None]
+    return sum(known) // len(known) if known and len(known) == len(told) else None
