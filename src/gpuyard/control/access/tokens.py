@@ -348,9 +348,9 @@ class TokenService:
         self._known.clear()
 
 
-def _not_for(person: Person, whom: str) -> Forbidden:
+def _not_for(person: Person, user: str) -> Forbidden:
     return Forbidden(
-        f"{person.name} may not make a token for {whom}",
+        f"{person.name} may not make a token for {user}",
         "Tenant admins make tokens for people in `auth.users` at or below their own place; "
         "an admin makes all others.",
     )

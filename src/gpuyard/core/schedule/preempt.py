@@ -72,7 +72,7 @@ def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tupl
 
 
 def _more(current: Pass, order: VictimOrder, drafted: list[Candidate], count: int) -> list[Candidate]:
-    """The next candidates. Who may be stopped is judged with all victims in place."""
+    """The next candidates. Which jobs may be stopped is judged with all victims in place."""
     so_far = list(drafted)
     while drafted:
         current.draft_resume(drafted.pop()[2])

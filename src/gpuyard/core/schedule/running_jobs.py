@@ -1,4 +1,4 @@
-"""The running jobs by what a pass asks about them: who could be stopped, until when they are protected, when they end.
+"""The running jobs by what a pass asks of them: which could be stopped, until when they are protected, when they end.
 
 A pass on a large fleet must not look at every running job. What is known here is brought up to date from the log of
 jobs that started, ended or are expected to end at another time (`State.moved`), a few after each event.

@@ -1,4 +1,4 @@
-"""Whom to stop first: candidates in the order in which they are drafted away, worked out only as far as needed.
+"""Which jobs to stop first: candidates in the order in which they are drafted away, worked out only as far as needed.
 
 Nodes come in the order of the work that is lost when they are emptied far enough, and on a node the cheapest candidates
 first. What it costs to empty a node changes with time and depends on whose job wants it. So every node has a *floor*:

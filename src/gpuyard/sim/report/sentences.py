@@ -118,17 +118,17 @@ def wait_heading(entries: Sequence[Entry]) -> str:
     known = [entry for entry in entries if entry.summary["wait_s"]["p50"] is not None]
     if not known:
         return "No job ended, so no wait is known"
-    key, whom = ("p50", "Half of the jobs")
+    key, jobs_said = ("p50", "Half of the jobs")
     if min(entry.summary["wait_s"]["p50"] for entry in known) < 1:
-        key, whom = ("p95", "95 % of the jobs")
+        key, jobs_said = ("p95", "95 % of the jobs")
     ranked = sorted(known, key=lambda entry: entry.summary["wait_s"][key])
     said = [(entry.name, human.duration(entry.summary["wait_s"][key])) for entry in ranked]
     if {figure for _, figure in said} == {"0 s"}:
-        return f"{whom} do not wait at all"
+        return f"{jobs_said} do not wait at all"
     if len(said) > 1 and len({figure for _, figure in said}) == 1:
-        return f"{whom} wait at most {said[0][1]} with every policy"
+        return f"{jobs_said} wait at most {said[0][1]} with every policy"
     (name, figure), *rest = said
-    return _ranking(f"{whom} wait at most {figure} with {name}", [f"{f} with {n}" for n, f in rest])
+    return _ranking(f"{jobs_said} wait at most {figure} with {name}", [f"{f} with {n}" for n, f in rest])
 
 
 def queue_heading(entries: Sequence[Entry]) -> str:
