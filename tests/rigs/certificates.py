@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 and localhost that signs itself, as a small yard might have."""
+"""A certificate for 127.0.0.1, localhost and other addresses that signs itself, as a small yard might have."""
 
 import datetime
 import ipaddress
@@ -10,12 +10,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
+def make_certificate(folder: Path, *addresses: str) -> tuple[Path, Path]:
     """The certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    ips = [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)]
+    names = [x509.DNSName("localhost"), *ips]
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
