@@ -354,7 +354,8 @@ def test_checkpoints_are_seen(rig: Rig) -> None:
         rig.let_pass(20)
         report = look(rig, "y-1-1")
 
-    assert report.started_ms <= report.checkpoint_ms
+    # The clock of a file system may be some milliseconds behind.
+    assert report.started_ms - 10 <= report.checkpoint_ms
     assert report.checkpoint_ms <= ended(rig, "y-1-1").checkpoint_ms
     assert 0 == ended(rig, "y-2-1").checkpoint_ms
 

@@ -116,8 +116,9 @@ def test_every_operation_is_described_to_the_end(yard: Opened) -> None:
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
             replies = operation["responses"]
+            # A terminal is a WebSocket: the answer is another protocol.
             good = [reply for code, reply in replies.items() if code.startswith("2")]
-            assert good, (method, path)
+            assert good or "101" in replies, (method, path)
             assert all(reply.get("content") for reply in good), (method, path)
             if operation.get("security"):
                 assert {"401", "403", "429"} <= replies.keys(), (method, path)

@@ -118,7 +118,7 @@ TABLE = [
     Mistake("submit --memory 900T -- true", "asks for 921600 GiB on one node; the largest node has"),
     Mistake("submit --cpus many -- true", "yard submit: --cpus takes a number, not 'many'", "'yard submit --help'"),
     Mistake("submit --nodes 2 -- true", "2 nodes need as many tasks, and it has 1 task"),
-    Mistake("submit --tasks 0 -- true", "--tasks takes 1 or more, not 0", "'yard submit --help'"),
+    Mistake("submit --tasks 0 -- true", "--tasks takes 1 to 10000, not 0", "'yard submit --help'"),
     Mistake("submit --retries 1000 -- true", "--retries takes 0 to 100, not 1000"),
     Mistake("submit --array 5-1 -- true", "has a range that goes nowhere: '5-1'", "write 1-5"),
     Mistake("submit --array a-b -- true", "is written as 0-9, 1,3,5 or 0-100:10, not 'a-b'"),
