@@ -6,7 +6,11 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rigs.slurm.cluster import SlurmCluster
+
+pytestmark = [pytest.mark.rig, pytest.mark.slurm]
 
 
 def eventually(true: Callable[[], bool], timeout_s: float = 20.0) -> bool:
