@@ -6,7 +6,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from gpuyard.config.schema import YardFile
-from gpuyard.config.slurm_cluster import SlurmKeys
 from gpuyard.policies import registry
 
 
@@ -17,15 +16,9 @@ def json_schema() -> dict[str, Any]:
         # The name of our class means nothing to the reader of a file.
         entry.pop("title")
     cluster = schema["$defs"]["ClusterEntry"]["properties"]
-    keys = {name: cluster[name] for name in SlurmKeys.model_fields}
     # Old files have them beside `engine`.
+    keys = schema["$defs"]["SlurmKeys"]["properties"]
     cluster |= {name: {**entry, "deprecated": True} for name, entry in keys.items()}
-    cluster["slurm"] = {
-        "type": "object",
-        "description": "Slurm only: the keys of that engine. Left out: none.",
-        "additionalProperties": False,
-        "properties": keys,
-    }
     registry.add_installed()
     policy = schema["$defs"]["PolicyEntry"]["properties"]
     policy["placement"]["enum"] = list(registry.PLACEMENTS)

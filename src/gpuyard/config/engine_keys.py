@@ -1,7 +1,7 @@
 """The keys that a cluster has for its engine: a mapping of the engine's name, `slurm: {…}`.
 
-They are taken out of the file before the schema sees it. Those of an engine of another package are read by its own
-model; those of Slurm go where old files have them, beside `engine`, which a note tells.
+Those of an engine of another package are taken out of the file before the schema sees it, and read by its own model.
+Old files have the keys of Slurm beside `engine`: they are put below `slurm`, which a note tells.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ _SLURM = Engine.SLURM.value
 
 @dataclass(slots=True)
 class Separated:
-    """A file without the keys of engines."""
+    """A file without the keys of engines of other packages."""
 
     document: Document
     own: dict[str, Any] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Separated:
 
 
 def separated(document: Document) -> Separated:
-    """Take the keys of engines out of a file."""
+    """Take the keys of engines of other packages out of a file."""
     found = Separated(document)
     place_of_clusters, clusters = document.root.entries.get("clusters", (None, None))
     if not isinstance(clusters, Mapping) or place_of_clusters is None:
@@ -55,11 +55,7 @@ def separated(document: Document) -> Separated:
 def _cluster(found: Separated, name: str, cluster: Mapping) -> Mapping:
     entries = dict(cluster.entries)
     engine = _text(entries.get("engine"))
-    if _SLURM in entries:
-        return replace(cluster, entries=_slurm(found, name, entries))
-    if engine == _SLURM and (old := [key for key in entries if key in SlurmKeys.model_fields]):
-        keys = ", ".join([quoted(key) for key in old])
-        found.notes.append(f"cluster {quoted(name)}: {keys} should be below 'slurm:', as keys of that engine")
+    _nest(found, name, entries)
     kind = kind_of(engine) if engine else None
     if kind is not None:
         _place, node = entries.pop(kind.name, (None, None))
@@ -71,26 +67,23 @@ def _text(entry: tuple[object, Node] | None) -> str:
     return entry[1].text if entry is not None and isinstance(entry[1], Scalar) else ""
 
 
-def _slurm(found: Separated, name: str, entries: dict[str, Any]) -> dict[str, Any]:
-    """The keys of Slurm beside the cluster's own, with the places where they stand."""
-    path: Path = ("clusters", name, _SLURM)
-    place, keys = entries.pop(_SLURM)
-    if isinstance(keys, Scalar) and keys.null:
-        return entries
-    if not isinstance(keys, Mapping):
-        text = f"{described(path)} must be a mapping of keys to values"
-        found.problems.append(Problem(place, text))
-        return entries
-    for key, (where, value) in keys.entries.items():
-        if key not in SlurmKeys.model_fields:
-            known = remedy(key, SlurmKeys.model_fields, "keys")
-            found.problems.append(Problem(where, f"unknown key {quoted(key)} {inside(path)}; {known}"))
-        elif key in entries:
-            text = f"{described((*path, key))} is also beside 'slurm:'; remove one of the two"
+def _nest(found: Separated, name: str, entries: dict[str, Any]) -> None:
+    """Put keys of Slurm that stand beside `engine`, as in old files, below `slurm`; each keeps its place."""
+    old = [key for key in entries if key in SlurmKeys.model_fields]
+    if not old:
+        return
+    place, below = entries.get(_SLURM, (entries[old[0]][0], None))
+    keys = dict(below.entries) if isinstance(below, Mapping) else {}
+    for key in old:
+        where, value = entries.pop(key)
+        if key in keys:
+            text = f"{described(('clusters', name, key))} is also below 'slurm:'; remove one of the two"
             found.problems.append(Problem(where, text))
-        else:
-            entries[key] = (where, value)
-    return entries
+        keys[key] = (where, value)
+    if below is None or isinstance(below, Mapping):
+        entries[_SLURM] = (place, Mapping(place, keys))
+    told = ", ".join([quoted(key) for key in old])
+    found.notes.append(f"cluster {quoted(name)}: {told} should be below 'slurm:', as keys of that engine")
 
 
 def _own(found: Separated, path: Path, kind: EngineKind, node: Node | None) -> Any:

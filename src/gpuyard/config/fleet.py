@@ -8,7 +8,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
-from gpuyard.config.slurm_cluster import build_slurm, check_slurm
+from gpuyard.config.slurm_cluster import SlurmKeys, build_slurm, check_slurm
 from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Fence, Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
@@ -116,10 +116,11 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
         text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
         findings.at((*path, "allow_root"), text)
-    check_slurm(path, entry, engine == Engine.SLURM, entry.pools is not None, findings)
-    for kind, model in (entry.gpu_types or {}).items():
+    keys = entry.slurm or SlurmKeys()
+    check_slurm(path, keys, engine == Engine.SLURM, entry.pools is not None, findings)
+    for kind, model in (keys.gpu_types or {}).items():
         if model not in known:
-            findings.at((*path, "gpu_types", kind), unknown_model(model, known))
+            findings.at((*path, "slurm", "gpu_types", kind), unknown_model(model, known))
     if entry.pools is None and engine == Engine.LOCAL:
         _check_machine(path, entry, known, findings)
 
@@ -200,7 +201,8 @@ def observed(file: YardFile) -> dict[str, bool]:
     if len(file.clusters) == 1:
         return {}
     watched = Mode.OBSERVE.value
-    return {name: bool(each.count_quotas) for name, each in file.clusters.items() if each.mode == watched}
+    keys = {name: each.slurm for name, each in file.clusters.items() if each.slurm is not None}
+    return {name: bool(each.count_quotas) for name, each in keys.items() if each.mode == watched}
 
 
 def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]:
@@ -215,7 +217,9 @@ def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]
             bool(entry.allow_root),
             tuple(entry.features or ()),
             entry.log_limit or LOG_LIMIT_MIB,
-            build_slurm(entry, entry.pools is not None) if _engine(entry) == Engine.SLURM else None,
+            build_slurm(entry.slurm or SlurmKeys(), entry.pools is not None)
+            if _engine(entry) == Engine.SLURM
+            else None,
             entry.card_settings == "leave",
             own.get(name),
             Fence(entry.fence or Fence.AUTO),

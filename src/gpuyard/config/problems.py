@@ -72,6 +72,8 @@ def described(path: Path) -> str:
             return "the file"
         case ("clusters", _, "pools", name):
             return f"pool {quoted(str(name))}"
+        case ("clusters", name, "slurm", key, *rest):
+            return described(("clusters", name, key, *rest))
         case (str(section), name) if section in _KINDS:
             return f"{_KINDS[section]} {quoted(str(name))}"
         case (*above, int()):

@@ -137,7 +137,7 @@ class PoolEntry(_Entry):
         return value
 
 
-class ClusterEntry(SlurmKeys):
+class ClusterEntry(_Entry):
     """One engine's nodes."""
 
     engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
@@ -154,6 +154,9 @@ class ClusterEntry(SlurmKeys):
     features: list[Name] | None = _key(
         "Without pools: what jobs may ask of the machine by name (Slurm: --constraint). Left out: none.",
         example=["nvme"],
+    )
+    slurm: Annotated[SlurmKeys, _OrNothing()] | None = _key(
+        "Slurm only: the keys of that engine. Left out: none.", example={"shared_folder": "/shared/gpuyard"}
     )
     log_limit: MemoryMib | None = _key(
         "Local engine only: how much of what an attempt writes is kept where the job names no file of its own; of a "

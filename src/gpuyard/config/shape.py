@@ -19,7 +19,7 @@ from gpuyard.config.schema import (
     TenantEntry,
     YardFile,
 )
-from gpuyard.config.slurm_cluster import RestEntry
+from gpuyard.config.slurm_cluster import RestEntry, SlurmKeys
 from gpuyard.errors import quoted, remedy
 from gpuyard.model.settings import TOTAL
 
@@ -75,7 +75,9 @@ def _model_at(path: Path) -> type[BaseModel]:
     match path:
         case ("clusters", _):
             return ClusterEntry
-        case ("clusters", _, "rest"):
+        case ("clusters", _, "slurm"):
+            return SlurmKeys
+        case ("clusters", _, "slurm", "rest"):
             return RestEntry
         case ("clusters", _, "pools", _):
             return PoolEntry
@@ -108,7 +110,8 @@ def _model_at(path: Path) -> type[BaseModel]:
 
 def _unknown_key(document: Document, path: Path) -> Problem:
     *above, key = path
-    known = _model_at(tuple(above)).model_fields
+    model = _model_at(tuple(above))
+    known = [*model.model_fields, *(SlurmKeys.model_fields if model is ClusterEntry else ())]
     text = f"unknown key {quoted(str(key))} {inside(tuple(above))}; {remedy(str(key), known, 'keys')}"
     return Problem(document.place(path, key=True), text)
 

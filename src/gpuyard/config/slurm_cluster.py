@@ -26,50 +26,49 @@ class SlurmKeys(Entry):
     """What only a Slurm cluster has."""
 
     mode: ModeName | None = key(
-        "Slurm only. drive: jobs wait in the yard, which decides; observe: Slurm decides.",
+        "drive: jobs wait in the yard, which decides; observe: Slurm decides.",
         default=Mode.DRIVE.value,
     )
     partitions: list[Name] | None = key(
-        "Slurm only: partitions whose nodes are the yard's. Left out: Slurm's default one.", example=["gpu"]
+        "Partitions whose nodes are the yard's. Left out: Slurm's default one.", example=["gpu"]
     )
-    reservation: Word | None = key(
-        "Slurm only: a reservation that is the yard's. Left out: none.", example="yard"
-    )
+    reservation: Word | None = key("A reservation that is the yard's. Left out: none.", example="yard")
     account: Word | None = key(
-        "Slurm only: the account that jobs are charged to. Left out: each user's default.", example="research"
+        "The account that jobs are charged to. Left out: each user's default.", example="research"
     )
     shared_folder: Word | None = key(
-        "Slurm only: a folder that the server and all nodes see under this path. Left out: it cannot be driven.",
+        "A folder that the server and all nodes see under this path. Left out: it cannot be driven.",
         example="/shared/gpuyard",
     )
     handoff: PositiveMs | None = key(
-        "Slurm only: a job that Slurm has not started after so long is taken back and decided again.",
+        "A job that Slurm has not started after so long is taken back and decided again.",
         default=duration_text(HANDOFF_MS),
     )
     gpu_types: Annotated[dict[str, Word], OrNothing()] | None = key(
-        "Slurm only: GPU models by the types that Slurm has for them. Left out: by their names.",
+        "GPU models by the types that Slurm has for them. Left out: by their names.",
         example={"a100": "A100-80GB"},
     )
     names: Annotated[dict[str, Name], OrNothing()] | None = key(
-        "Slurm only, observed: tenants by the accounts and users that Slurm has for them. Left out: by their names.",
+        "Observed: tenants by the accounts and users that Slurm has for them. Left out: by their names.",
         example={"jane@uni.edu": "jane-uni.edu"},
     )
     count_quotas: Boolean | None = key(
-        "Slurm only, observed beside other clusters: its jobs count against quotas, budgets and shares of tenants.",
+        "Observed beside other clusters: its jobs count against quotas, budgets and shares of tenants.",
         default=False,
     )
     conf: Word | None = key(
-        "Slurm only: its slurm.conf. Left out: where Slurm looks by itself.", example="/etc/slurm/slurm.conf"
+        "Its slurm.conf. Left out: where Slurm looks by itself.", example="/etc/slurm/slurm.conf"
     )
     programs: Word | None = key(
-        "Slurm only: the folder of its commands. Left out: on the PATH.", example="/opt/slurm/bin"
+        "The folder of its commands. Left out: on the PATH.", example="/opt/slurm/bin"
     )
-    python: Word | None = key("Slurm only: Python 3.6 or newer on the nodes.", default=PYTHON)
-    rest: RestEntry | None = key("Slurm only: speak to slurmrestd. Left out: Slurm's commands are used.")
+    python: Word | None = key("Python 3.6 or newer on the nodes.", default=PYTHON)
+    rest: RestEntry | None = key("Speak to slurmrestd. Left out: Slurm's commands are used.")
 
 
-def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, findings: Findings) -> None:
+def check_slurm(cluster: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, findings: Findings) -> None:
     """Refuse what does not fit together."""
+    path: Path = (*cluster, "slurm")
     if not is_slurm:
         for name in _given(entry):
             text = f"{described((*path, name))} is for engine slurm only; remove it, or add 'engine: slurm'"
@@ -80,8 +79,8 @@ def check_slurm(path: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool, f
         text = f"{described((*path, 'count_quotas'))} is for `mode: observe`; the jobs of a driven cluster always count"
         findings.at((*path, "count_quotas"), f"{text}; remove it")
     if drives and entry.shared_folder is None and not simulated:
-        text = f"{described(path)} has no 'shared_folder'; add 'shared_folder: /shared/gpuyard', which all nodes see"
-        findings.at_key(path, f"{text}; or 'mode: observe'; or 'pools' to simulate it")
+        text = f"{described(cluster)} has no 'shared_folder'; add 'shared_folder: /shared/gpuyard', which all nodes see"
+        findings.at_key(cluster, f"{text}; or 'mode: observe'; or 'pools' to simulate it")
     for name in ("shared_folder", "conf", "programs"):
         value = getattr(entry, name)
         if value is not None and not value.startswith("/"):

@@ -90,12 +90,13 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     oidc = {"issuer": "https://id.example.org", "client_id": "yard", "groups": {"ml": {}}}
     bare["auth"] = {"users": {"ana": {}}, "oidc": oidc, "limits": {}}
     rest = {"url": "http://127.0.0.1:6820", "token_file": "/etc/gpuyard/slurm.jwt"}
-    bare["clusters"]["slurm"] = {"engine": "slurm", "shared_folder": "/shared", "rest": rest}
+    bare["clusters"]["slurm"] = {"engine": "slurm", "slurm": {"shared_folder": "/shared", "rest": rest}}
     full = json.loads(json.dumps(bare))
     places = {
         "YardFile": full,
         "ClusterEntry": full["clusters"]["main"],
-        "RestEntry": full["clusters"]["slurm"]["rest"],
+        "SlurmKeys": full["clusters"]["slurm"]["slurm"],
+        "RestEntry": full["clusters"]["slurm"]["slurm"]["rest"],
         "PoolEntry": full["clusters"]["main"]["pools"]["h100"],
         "GpuModelEntry": full["gpu_models"]["P40"],
         "TenantEntry": full["tenants"]["a"],

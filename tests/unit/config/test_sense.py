@@ -315,7 +315,7 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
         ),
         (
             "{engine: slurm, mode: drive, slurm: {shared_folder: /s, mode: observe}}",
-            "'mode' of 'slurm' of cluster 'box' is also beside 'slurm:'; remove one of the two",
+            "'mode' of cluster 'box' is also below 'slurm:'; remove one of the two",
         ),
         ("{engine: slurm, slurm: {shared_folder: here}}", "yard.yaml:2:56: 'shared_folder' of cluster 'box'"),
         ("{engine: slurm, slurm: here}", "'slurm' of cluster 'box' must be a mapping"),
