@@ -4,6 +4,7 @@ The schema sees one value at a time; here names are looked up and numbers are co
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuyard.config import access, aliases, fleet, tenants
@@ -44,6 +45,8 @@ def build(
     access.check_access(file.auth, paths, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
+    if preferred := fleet.preferences(file):
+        policies = {name: replace(each, clusters=preferred) for name, each in policies.items()}
     return Config(
         settings=_settings(file, known, policies),
         pools=fleet.build_pools(file, known),

@@ -217,6 +217,7 @@ def _policy(policy: PolicySpec) -> dict[str, str]:
         "depth_per_tenant": str(policy.depth_per_tenant),
         "preemption": ", ".join(policy.preemption) or "none",
         "quotas": _yes(policy.quotas),
+        "clusters": ", ".join([f"{c.cluster} {c.preference}:{c.weight}" for c in policy.clusters]) or "none",
     }
 
 

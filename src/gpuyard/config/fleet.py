@@ -11,7 +11,7 @@ from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm_cluster import SlurmKeys, build_slurm, check_slurm
 from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Fence, Mode
 from gpuyard.errors import quoted, remedy
-from gpuyard.model import CATALOGUE, GpuModel, Market, Node, Pool
+from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
@@ -193,6 +193,17 @@ def is_one_machine(file: YardFile) -> bool:
     nodes = sum([pool.nodes for entry in clusters for pool in (entry.pools or {}).values()])
     return (
         len(clusters) == 1 and _engine(clusters[0]) == Engine.LOCAL and (not clusters[0].pools or nodes == 1)
+    )
+
+
+def preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
+    """The clusters that are preferred or have a weight."""
+    return tuple(
+        [
+            ClusterPreference(name, entry.preference or 0, entry.weight or 0)
+            for name, entry in file.clusters.items()
+            if entry.preference or entry.weight
+        ]
     )
 
 

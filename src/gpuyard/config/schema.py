@@ -155,6 +155,14 @@ class ClusterEntry(_Entry):
         "Without pools: what jobs may ask of the machine by name (Slurm: --constraint). Left out: none.",
         example=["nvme"],
     )
+    preference: Annotated[int, *_whole(0, 1000)] | None = _key(
+        "Jobs that name no cluster go to the lowest that has room.", default=0, example=1
+    )
+    weight: Count | None = _key(
+        "Among clusters of one preference: how much of its GPUs is to be in use, beside the others. "
+        "Left out: as the placement chooses, or 1 where another cluster has one.",
+        example=2,
+    )
     slurm: Annotated[SlurmKeys, _OrNothing()] | None = _key(
         "Slurm only: the keys of that engine. Left out: none.", example={"shared_folder": "/shared/gpuyard"}
     )

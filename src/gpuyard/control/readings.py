@@ -1,12 +1,14 @@
 """What a report may read of a yard. Nothing here changes anything."""
 
+from collections.abc import Mapping
+
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
 from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import attempt_of, row_label
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
-from gpuyard.control.views.views import Views
+from gpuyard.control.views.views import Views, check_cluster
 from gpuyard.core import State
 from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasFence, HasTelemetry, Protection
 from gpuyard.model.units import MILLI
@@ -46,9 +48,12 @@ class Readings:
         """Now."""
         return self._yard.now_ms()
 
-    def gpus(self) -> GpusReply:
-        """What the engine says of each GPU, and the jobs on it."""
-        return gpus_view(self._yard.books, self._yard.engine, self._yard.store.yard)
+    def gpus(self, cluster: str = "") -> GpusReply:
+        """What engines say of each GPU, of all clusters or of one, and the jobs on it."""
+        if cluster:
+            check_cluster(cluster, {node.cluster for node in self.model.nodes})
+        found = gpus_view(self._yard.books, self._yard.engines, self._yard.store.yard)
+        return {**found, "gpus": [each for each in found["gpus"] if cluster in ("", each["cluster"])]}
 
     def protections(self) -> tuple[Protection, ...]:
         """What the engine enforces, kind by kind; nothing: it leaves that to others."""
@@ -73,20 +78,25 @@ class Readings:
         return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)
 
 
-def gpus_view(books: Books, engine: Engine, yard: str) -> GpusReply:
-    """Every GPU of the fleet. Figures that the engine does not know are null."""
-    found: dict[tuple[str, int], GpuSignals] = {}
+def gpus_view(books: Books, engines: Mapping[str, Engine], yard: str) -> GpusReply:
+    """Every GPU of the fleet. Figures that no engine knows are null."""
+    found: dict[tuple[str, str, int], GpuSignals] = {}
     trouble = ""
-    if isinstance(engine, HasTelemetry):
-        try:
-            found = {(each.node, each.gpu): each for each in engine.signals()}
-        except EngineError as error:
-            trouble = str(error)
+    # A single engine has every node, whatever the cluster was called when the node was seen first.
+    several = len(engines) > 1
+    for cluster, engine in engines.items():
+        if isinstance(engine, HasTelemetry):
+            try:
+                signals = engine.signals()
+            except EngineError as error:
+                trouble = f"{cluster}: {error}" if several else str(error)
+            else:
+                found |= {(cluster if several else "", each.node, each.gpu): each for each in signals}
     with books.lock:
         books.catch_up()
         state = books.state
         rows = [
-            _row(state, number, gpu, found.get((node.name, gpu)), yard)
+            _row(state, number, gpu, found.get((node.cluster if several else "", node.name, gpu)), yard)
             for number, node in enumerate(state.nodes.node)
             for gpu in range(node.gpus)
         ]
@@ -111,6 +121,7 @@ def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: 
     ]
     return {
         "node": node.name,
+        "cluster": node.cluster,
         "gpu": gpu,
         "gpu_model": node.gpu_model,
         "busy_pct": signals.busy_pct if signals else None,

@@ -87,7 +87,16 @@ from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
 from gpuyard.model.reasons import Reason, ReasonCode
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.model.requests import GpuRequest, Isolation, Memory, Mig, Milli, Whole
-from gpuyard.model.settings import Budget, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
+from gpuyard.model.settings import (
+    Budget,
+    ClusterPreference,
+    JobClass,
+    PolicySpec,
+    Quota,
+    Retention,
+    Settings,
+    Tenant,
+)
 
 __all__ = [
     "CATALOGUE",
@@ -107,6 +116,7 @@ __all__ = [
     "Budget",
     "Capability",
     "CheckpointSeen",
+    "ClusterPreference",
     "Command",
     "ConfigSet",
     "Cure",

@@ -70,6 +70,18 @@ class JobClass:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterPreference:
+    """Where jobs go that name no cluster."""
+
+    cluster: str
+    preference: int = 0
+    """The lowest that has room comes first."""
+    weight: int = 0
+    """Among clusters of one preference: how much of its GPUs is to be taken, beside the others; 0: as the placement
+    chooses where none has a weight, else 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySpec:
     """A policy by the names of its parts; `policies.build` turns it into the parts."""
 
@@ -83,6 +95,8 @@ class PolicySpec:
     """How many of them may belong to one tenant, so that one long queue does not hide the others."""
     preemption: tuple[str, ...] = ()
     quotas: bool = True
+    clusters: tuple[ClusterPreference, ...] = ()
+    """Clusters that are preferred or have a weight; the others have neither."""
 
 
 @dataclass(frozen=True, slots=True)

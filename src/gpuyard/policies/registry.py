@@ -20,6 +20,7 @@ from gpuyard.policies.order.fifo import Fifo
 from gpuyard.policies.order.sjf import Sjf
 from gpuyard.policies.order.srtf import Srtf
 from gpuyard.policies.placement import best_fit, fgd, first_fit, pack
+from gpuyard.policies.placement.across_clusters import preferring
 from gpuyard.policies.preemption.by_class import PreemptByClass
 from gpuyard.policies.preemption.reclaim import Reclaim
 from gpuyard.policies.preemption.srtf import PreemptLonger
@@ -111,7 +112,7 @@ def build(spec: PolicySpec) -> Policy:
         spec,
         Order(before, bool(fair), after, bool(spec.preemption)),
         PLACEMENTS[spec.placement],
-        RANKS.get(spec.placement),
+        preferring(spec.clusters, RANKS.get(spec.placement)) if spec.clusters else RANKS.get(spec.placement),
         tuple(PREEMPTIONS[name] for name in spec.preemption),
         BACKFILLS[spec.backfill],
     )

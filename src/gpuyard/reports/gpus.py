@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from gpuyard.wire.replies.fleet import GpusReply
 
 
-def build(readings: "Readings", _values: Mapping[str, Any], _sight: "Sight") -> Table:
+def build(readings: "Readings", values: Mapping[str, Any], _sight: "Sight") -> Table:
     """As the driver reports it at this moment."""
-    found = readings.gpus()
+    found = readings.gpus(values["cluster"] or "")
     return Table(found["gpus"], {"trouble": found["trouble"]})
 
 
@@ -47,6 +47,7 @@ def _notes(reply: Row) -> list[str]:
 
 COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
+    Column("CLUSTER", lambda gpu: gpu["cluster"], wide=True),
     Column("GPU", lambda gpu: str(gpu["gpu"]), right=True),
     Column("MODEL", lambda gpu: gpu["gpu_model"] or "-"),
     Column("BUSY", lambda gpu: _known(gpu["busy_pct"], "%"), right=True),

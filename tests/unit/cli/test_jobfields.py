@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.commands.submit.jobfields import limit_s, moment_ms, request, variables
+from gpuyard.cli.commands.submit.jobfields import drop_unknown, limit_s, moment_ms, request, variables
 from gpuyard.cli.commands.submit.run import run
 from gpuyard.cli.commands.submit.submit import submit
 from gpuyard.cli.line.options import Parameter, parameters, read
@@ -173,3 +173,18 @@ def test_a_time_limit_is_read_without_the_configuration() -> None:
     ).stdout.split()
     assert "5400" == seconds
     assert set() == {"gpuyard.config", "gpuyard.model"} & set(loaded)
+
+
+def test_a_cluster_of_a_script_that_is_not_here_is_left_out_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = [{"name": "n1", "cluster": "new"}]
+    monkeypatch.setattr("gpuyard.api.client.Client.nodes", lambda _self: here)
+    monkeypatch.setattr("gpuyard.api.client.Client.__init__", lambda _self: None)
+    monkeypatch.setattr("gpuyard.api.client.Client.close", lambda _self: None)
+    both = {"slurm_commands": True, "clusters": ["new", "old"]}
+    typed = {"clusters": ["old"]}
+    warned: list[str] = []
+    drop_unknown([both, typed], warned.append)
+    assert (["new"], ["old"]) == (both["clusters"], typed["clusters"])
+    assert ["--clusters: there is no cluster old here"] == warned

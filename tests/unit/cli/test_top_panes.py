@@ -10,6 +10,7 @@ from textual.app import App, ComposeResult
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.cli import top
+from gpuyard.cli.connection.followed import Followed
 from gpuyard.cli.top.app import Top
 from gpuyard.cli.top.colours import TenantColours
 from gpuyard.cli.top.feed import Feed, Picture
@@ -188,6 +189,35 @@ def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
         feed.close()
     assert ["gone"] == away
     assert [False, False] == [picture.live for picture in pictures[1:3]]
+
+
+def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"name": "n1", "cluster": name} for name in ("east", "west", "west")]
+    seen: list[Picture] = []
+    asked: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    def queue(_self: Client, **wanted: Any) -> Any:
+        asked.append(wanted)
+        return {"rows": [[1]]}
+
+    def show(picture: Picture) -> None:
+        seen.append(picture)
+        done.set()
+
+    monkeypatch.setattr(Client, "overview", lambda _self: {"nodes_in_all": 13, "nodes": list(nodes)})
+    monkeypatch.setattr(Client, "queue", queue)
+    monkeypatch.setattr(Followed, "queue", lambda *_: {"rows": [[1], [2]]})
+    feed = Feed(show, lambda _why: None, cluster="west", every_s=60)
+    feed._thread.start()
+    try:
+        assert done.wait(20)
+    finally:
+        feed.close()
+    assert (12, nodes[1:], [[1]]) == (
+        seen[0].overview["nodes_in_all"], seen[0].overview["nodes"], seen[0].rows,
+    )  # fmt: skip
+    assert "west" == asked[0]["cluster"]
 
 
 def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,17 @@ import pytest
 
 from gpuyard.config.compare import Change, compare
 from gpuyard.config.reading import loads
-from gpuyard.model import Budget, GpuModel, JobClass, PolicySpec, Quota, Retention, Settings, Tenant
+from gpuyard.model import (
+    Budget,
+    ClusterPreference,
+    GpuModel,
+    JobClass,
+    PolicySpec,
+    Quota,
+    Retention,
+    Settings,
+    Tenant,
+)
 from gpuyard.model.units import HOUR_MS
 
 FILE = """\
@@ -90,7 +100,7 @@ CLASSES: dict[str, Any] = {
 }  # fmt: skip
 POLICIES: dict[str, Any] = {
     "name": "mine", "order": ("sjf",), "placement": "fgd", "backfill": "none", "backfill_depth": 1,
-    "depth_per_tenant": 1, "preemption": ("class",), "quotas": False,
+    "depth_per_tenant": 1, "preemption": ("class",), "quotas": False, "clusters": (ClusterPreference("a", 1),),
 }  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "tenants": (Tenant("a"),), "classes": (JobClass("batch", 1),), "default_class": "other",

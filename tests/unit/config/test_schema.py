@@ -112,11 +112,11 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     }
     written = 0
     for name, key, field in fields(schema):
-        if "default" in field:
+        if "default" in field and not field.get("deprecated"):
             places[name][key] = field["default"]
             written += 1
 
-    assert 54 == written
+    assert 55 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 

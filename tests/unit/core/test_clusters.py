@@ -1,11 +1,13 @@
 """Clusters in the core: jobs may name them in an order of preference, and a gang stays in one."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from gpuyard.config.reading import loads
 from gpuyard.core.explain.admission import never
-from gpuyard.model import JobSpec, Node
+from gpuyard.model import ClusterPreference, JobSpec, Node
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.policies.registry import PRESETS
 from gpuyard.testing import Yard, ask
@@ -30,6 +32,32 @@ def test_a_job_goes_to_the_first_of_its_clusters_that_has_room(policy: str) -> N
     assert ["east"] == placed(here, gpus=4, clusters=("west", "east"))
     assert ["east"] == placed(here, gpus=4)
     assert [] == placed(here, gpus=4, clusters=("west",))
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS))
+def test_a_job_that_names_no_cluster_goes_to_the_preferred_one_that_has_room(policy: str) -> None:
+    spec = replace(PRESETS[policy], clusters=(ClusterPreference("east", 1),))
+    here = Yard(spec, EAST + WEST)
+    assert [["west"], ["west"], ["east"]] == [placed(here, gpus=4) for _ in range(3)]
+    assert ["east"] == placed(here, gpus=4, clusters=("east", "west"))
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS))
+def test_clusters_of_one_preference_are_filled_by_their_weights(policy: str) -> None:
+    weights = (ClusterPreference("east", weight=1), ClusterPreference("west", weight=3))
+    here = Yard(replace(PRESETS[policy], clusters=weights), EAST + WEST)
+    found = [placed(here, gpus=1)[0] for _ in range(8)]
+    assert {"east": 2, "west": 6} == Counter(found)
+    # A cluster that is full is no reason to wait.
+    assert {"east": 6, "west": 2} == Counter([placed(here, gpus=1)[0] for _ in range(8)])
+
+
+def test_a_file_says_which_clusters_are_preferred() -> None:
+    box = "gpus: 4 x H100, emulate: true"
+    clusters = f"{{east: {{{box}, preference: 2}}, west: {{{box}, weight: 3}}}}"
+    config = loads(f"version: 1\nclusters: {clusters}\n")
+    assert (ClusterPreference("east", 2), ClusterPreference("west", 0, 3)) == config.settings.policy.clusters
+    assert {config.settings.policy.clusters} == {policy.clusters for policy in config.policies.values()}
 
 
 @pytest.mark.parametrize("policy", sorted(PRESETS))

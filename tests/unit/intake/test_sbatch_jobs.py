@@ -89,6 +89,7 @@ def test_resources(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
         ("--account=org/team", {"tenant": "org/team"}),
         ("-q high", {"class": "high"}),
         ("-p gpu,big", {"pools": ["gpu", "big"]}),
+        ("-M new,old", {"clusters": ["new", "old"]}),
         ("-a 1-10:2%4", {"array": "1-10:2", "array_limit": 4}),
         ("-d afterok:3", {"dependencies": [{"kind": "afterok", "job": 3}]}),
         (
@@ -351,8 +352,9 @@ def test_a_command_line_is_taken_apart(words: list[str], parts: tuple[list[str],
 
 def test_every_option_is_served_named_or_refused() -> None:
     served = {
-        "account", "array", "begin", "chdir", "constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency",
-        "error", "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres",
+        "account", "array", "begin", "chdir", "clusters", "constraint", "cpus-per-gpu", "cpus-per-task", "deadline",
+        "dependency", "error", "exclude", "exclusive", "export", "gpus", "gpus-per-node", "gpus-per-socket",
+        "gpus-per-task", "gres",
         "hold", "job-name", "licenses", "mem", "mem-per-cpu", "mem-per-gpu", "no-requeue", "nodelist", "nodes",
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
         "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",

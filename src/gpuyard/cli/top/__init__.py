@@ -7,7 +7,7 @@ only what can be seen, `app` binds the keys.
 import sys
 from typing import Annotated
 
-from gpuyard.cli.line.options import Option, TenantOption, UserOption
+from gpuyard.cli.line.options import ClusterOption, Option, TenantOption, UserOption
 from gpuyard.errors import BadInput
 
 EVERY_S = 2
@@ -16,6 +16,7 @@ EVERY_S = 2
 def top(
     tenant: TenantOption = "",
     user: UserOption = "",
+    cluster: ClusterOption = "",
     every: Annotated[
         int,
         Option("--every", metavar="SECONDS", min=1, max=3600, help="How often to look even without news."),
@@ -42,4 +43,6 @@ def top(
     # Fail here, in a line, if there is no yard, and not on an empty screen.
     with Client() as yard:
         yard.overview()
-    Top(tenant=tenant, user=user, every_s=every).run()
+        if cluster:
+            yard.queue(cluster=cluster, limit=1)
+    Top(tenant=tenant, user=user, cluster=cluster, every_s=every).run()

@@ -84,19 +84,20 @@ class Top(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, *, tenant: str = "", user: str = "", every_s: float = 2.0) -> None:
+    def __init__(self, *, tenant: str = "", user: str = "", cluster: str = "", every_s: float = 2.0) -> None:
         super().__init__()
         self._colours = TenantColours()
         self.picture: Picture | None = None
         """The last picture from the feed."""
         self._tenants_on: bool | None = None
         """None: as the width says."""
-        self._scope = "".join([f" of {part}" for part in (tenant, user) if part])
+        self._scope = "".join([f" of {part}" for part in (tenant, user, cluster) if part])
         self.feed = Feed(
             lambda picture: self._tell(self.Seen(picture)),
             lambda why: self._tell(self.Away(why)),
             tenant=tenant,
             user=user,
+            cluster=cluster,
             every_s=every_s,
         )
 

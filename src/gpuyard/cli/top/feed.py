@@ -42,10 +42,11 @@ class Feed:
         *,
         tenant: str = "",
         user: str = "",
+        cluster: str = "",
         every_s: float = 2.0,
     ) -> None:
         self._show, self._away = show, away
-        self._tenant, self._user, self._every_s = tenant, user, every_s
+        self._tenant, self._user, self._cluster, self._every_s = tenant, user, cluster, every_s
         self._closing = threading.Event()
         self._news = threading.Event()
         self._followed = Followed(self._news.set)
@@ -70,6 +71,14 @@ class Feed:
         """Look again soon: something was asked for."""
         self._news.set()
 
+    def _in_cluster(self, overview: OverviewReply) -> OverviewReply:
+        """With the nodes of the cluster that is looked at."""
+        if self._cluster:
+            nodes = [node for node in overview["nodes"] if node["cluster"] == self._cluster]
+            overview["nodes_in_all"] += len(nodes) - len(overview["nodes"])
+            overview["nodes"] = nodes
+        return overview
+
     def _look(self) -> None:
         while not self._closing.is_set():
             began_s = time.monotonic()
@@ -86,10 +95,11 @@ class Feed:
         while not self._closing.is_set():
             self._news.clear()
             began_s = time.monotonic()
-            overview = yard.overview()
-            # The queue is kept by its changes; only an older server is asked for all of it.
+            overview = self._in_cluster(yard.overview())
+            # The queue is kept by its changes, which do not tell of clusters. An older server is asked for all of it.
             kept = self._followed.queue(self._tenant, self._user)
-            found = kept or yard.queue(tenant=self._tenant, user=self._user)
+            usable = None if self._cluster else kept
+            found = usable or yard.queue(tenant=self._tenant, user=self._user, cluster=self._cluster)
             now_s = time.monotonic()
             if self._closing.is_set():
                 return

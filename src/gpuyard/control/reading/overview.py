@@ -86,6 +86,7 @@ def _node(state: State, number: int) -> View:
     state_word, why = node_state(state, number)
     return {
         "name": node.name,
+        "cluster": node.cluster,
         "state": state_word,
         "why": why,
         "gpu_model": node.gpu_model,

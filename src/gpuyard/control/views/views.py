@@ -289,7 +289,7 @@ class Views:
         """
         model = self.reading.latest(listing=True)
         if wanted.cluster:
-            _check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
+            check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
         own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
         return QueueList(model, own, wanted, limit, wide, self._now_ms())
 
@@ -302,7 +302,7 @@ class Views:
         found = self._fleet.latest()
         rows = found.views
         if cluster:
-            _check_cluster(cluster, {node["cluster"] for node in rows})
+            check_cluster(cluster, {node["cluster"] for node in rows})
             rows = tuple([node for node in rows if node["cluster"] == cluster])
         return {"nodes": rows, "script_names": _script_names(found.settings, sight)}
 
@@ -311,7 +311,8 @@ class Views:
         return overview(self.reading.fleet(), self._now_ms(), sight)
 
 
-def _check_cluster(name: str, known: Set[str]) -> None:
+def check_cluster(name: str, known: Set[str]) -> None:
+    """Raise where there is no such cluster."""
     if name not in known:
         raise NotFound(f"there is no cluster {quoted(name)}; {remedy(name, sorted(known), 'clusters')}")
 

@@ -224,6 +224,11 @@ def _place(reading: Reading, values: Values) -> dict[str, Any]:
         found["pools"] = pools
         if not all(map(is_segment, pools)):
             values.problem("partition", f"cannot be the name of a pool: {quoted(','.join(pools))}")
+    clusters = [name for name in values.text("clusters").split(",") if name and name != "all"]
+    if clusters:
+        found["clusters"] = clusters
+        if not all(map(is_segment, clusters)):
+            values.problem("clusters", f"cannot be the name of a cluster: {quoted(','.join(clusters))}")
     if reading.nodelist:
         found["on_nodes"] = list(reading.nodelist)
     if reading.exclude:

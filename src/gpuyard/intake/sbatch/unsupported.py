@@ -6,7 +6,6 @@ WARNINGS: dict[str, str] = {
     "bb": "there are no burst buffers; stage data in the script",
     "bbf": "there are no burst buffers; stage data in the script",
     "cluster-constraint": "there is no federation; the yard chooses the cluster",
-    "clusters": "the yard chooses the cluster; name a pool with --partition",
     "comment": "it is not kept",
     "context": "it is not kept",
     "contiguous": "nodes are chosen without regard to their order",

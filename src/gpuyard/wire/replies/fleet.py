@@ -46,6 +46,7 @@ class NodeGpusReply(TypedDict):
     """A node, GPU by GPU: how much of it is taken, by which tenant and which job."""
 
     name: str
+    cluster: str
     state: str
     why: str
     gpu_model: str
@@ -97,6 +98,7 @@ class GpuReply(TypedDict):
     """What a GPU does now. Null: not known; a GPU that is cut does not say how busy it is."""
 
     node: str
+    cluster: str
     gpu: int
     gpu_model: str
     busy_pct: int | None

@@ -335,18 +335,24 @@ _RULES: dict[str, Callable[[Any], Any]] = {
 
 
 def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) -> None:
-    """Take excluded nodes that the yard does not have out of jobs, and say so.
+    """Take excluded nodes and clusters that the yard does not have out of jobs of scripts, and say so.
 
-    A script of another cluster excludes the bad nodes of that cluster. Nodes that a script asks for must exist.
+    A script of another cluster names that cluster, and excludes its bad nodes. Nodes that a script asks for must exist.
     """
-    if not any(job.get("slurm_commands") and job.get("not_nodes") for job in jobs):
+    if not any(job.get("slurm_commands") and (job.get("not_nodes") or job.get("clusters")) for job in jobs):
         return
     from gpuyard.api.client import Client
     from gpuyard.engines.hostnames import folded
 
     with Client() as yard:
-        there = {node["name"] for node in yard.nodes()}
+        nodes = yard.nodes()
+    there, clusters = {node["name"] for node in nodes}, {node["cluster"] for node in nodes}
     for job in jobs:
+        strange = [name for name in job.get("clusters", ()) if name not in clusters]
+        if strange and job.get("slurm_commands"):
+            job["clusters"] = [name for name in job["clusters"] if name in clusters]
+            left = "" if job["clusters"] else ", so any may be taken"
+            warn(f"--clusters: there is no cluster {', '.join(strange)} here{left}")
         unknown = [name for name in job.get("not_nodes", ()) if name not in there]
         if unknown and job.get("slurm_commands"):
             job["not_nodes"] = [name for name in job["not_nodes"] if name in there]

@@ -60,7 +60,8 @@ def _jobs(
 
 
 def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called) -> int:
-    if any(fields.get("not_nodes") for fields in jobs):
+    # A cluster that was typed, and not read from a script, must exist.
+    if any([each.get("not_nodes") or ("cluster" not in ctx.given and each.get("clusters")) for each in jobs]):
         from gpuyard.cli.commands.submit.jobfields import drop_unknown
         from gpuyard.cli.terminal.streams import notice
 

@@ -12,7 +12,6 @@ from gpuyard.cli.line.options import (
     OutputOption,
     WatchOption,
 )
-from gpuyard.errors import BadInput
 
 NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
 
@@ -31,8 +30,6 @@ def nodes(
     from gpuyard.reports import registry
 
     wanted = columns or ("" if gpus else wanted_columns("nodes", output))
-    if gpus and cluster:
-        raise BadInput("--gpus shows the GPUs of all clusters", "Leave out --cluster.")
     values = {"cluster": cluster} if cluster else {}
     shown(registry.ours("gpus" if gpus else "nodes"), values, output, wanted, watch)
 
