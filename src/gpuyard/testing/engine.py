@@ -368,7 +368,9 @@ class SimEngine(NoMig):
         told = self._told.get(key)
         if not self._reachable(entry.launch) and (told is None or told.phase is not Phase.ENDED):
             return Report(key, Phase.UNKNOWN)
-        entry.report = replace(entry.report, checkpoint_ms=self._checkpoint_ms(entry))
+        saved_ms = self._checkpoint_ms(entry)
+        if saved_ms != entry.report.checkpoint_ms:
+            entry.report = replace(entry.report, checkpoint_ms=saved_ms)
         self._told[key] = entry.report
         return entry.report
 

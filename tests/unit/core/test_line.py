@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gpuyard.core.jobs.queue import WaitQueue
-from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.queue_position import ahead, ids_in_order, in_order
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.testing import nodes
 from harness.yard import Yard
@@ -32,6 +32,7 @@ def test_jobs_are_listed_in_the_order_in_which_a_pass_meets_them(policy: str, se
         if random.random() < 0.3:
             here.step()
     listed = [record.id for record in in_order(here.state.queue)]
+    assert listed == ids_in_order(here.state.queue)
     assert listed == walked(here.state.queue)
     assert len(listed) == here.state.queue.count > 20
     jobs = here.state.jobs

@@ -9,7 +9,7 @@ from gpuyard.core.schedule.reserve import ReadyTimes, in_time
 from gpuyard.core.schedule.running_jobs import RunningJobs, running_jobs
 from gpuyard.core.schedule.sorted_ends import SortedEnds
 from gpuyard.model import AttemptState, JobSuspended
-from gpuyard.testing import Yard, ask, node, nodes, tenant
+from gpuyard.testing import Yard, ask, node, nodes, share, tenant
 
 S = 1000
 
@@ -45,7 +45,16 @@ def happen(here: Yard, random: Random) -> None:
     here.now_ms += random.choice((0, 1, S, 20 * S))
     for _ in range(random.randrange(5)):
         wanted = random.choice(
-            (1, 2, 8, ask(2, cpu_milli=7000), ask(4, 3, memory_mib=1 << 19), ask(1, pools=("q",)))
+            (
+                1,
+                2,
+                8,
+                ask(2, cpu_milli=7000),
+                ask(4, 3, memory_mib=1 << 19),
+                ask(1, pools=("q",)),
+                share(300),
+                share(300, cpu_milli=9000),
+            )
         )
         limit_ms = random.choice((S, 60 * S, 600 * S))
         here.submit(wanted, tenant=random.choice(("a", "b", "b/x", "c", "c", "c")), limit_ms=limit_ms)

@@ -154,7 +154,7 @@ def looked_at(here: CheckedYard, way: int, tasks: int) -> list[int]:
     """The nodes of which it is known when they have the room for so many tasks."""
     kept = here.state.caches["ready"]
     assert isinstance(kept, dict)
-    times = kept[way, tasks]
+    times = kept[way, tasks, 0]
     assert isinstance(times, Looked)
     return list(times.refresh(here.state.nodes))
 

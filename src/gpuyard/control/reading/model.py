@@ -41,8 +41,8 @@ class Row:
     """
 
     __slots__ = (
-        "_after", "_borrowed", "_head", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass",
-        "limit_ms", "phase",
+        "_after", "_borrowed", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass",
+        "limit_ms", "phase", "said",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +68,8 @@ class Row:
         """Whether it is set aside, and not in line."""
         self.earmarked = not borrowed and record.earmark is not None
         self.in_line = not aside and self.phase is None
-        self._head = ""
+        self.said = ""
+        """The row as JSON up to its reason, once somebody has asked."""
 
     @property
     def record(self) -> JobRecord:
@@ -88,12 +89,12 @@ class Row:
 
     def head(self, nodes: Sequence[Node], alike: "Alike") -> str:
         """The row as JSON up to its reason. A task that waits does not remember it: there may be very many of them."""
-        head = self._head
+        head = self.said
         if not head:
             job = self.job
             head = f"[{job.id},{encode_basestring(job.label)},{alike.middle(self, nodes)},"
             if not job.array_id:
-                self._head = head
+                self.said = head
         return head
 
     def text(self, nodes: Sequence[Node], reason: str, alike: "Alike") -> str:
@@ -316,6 +317,18 @@ class Model:
 
     def line(self) -> Line:
         """All jobs: those that run, those that wait, and those set aside."""
+        chunks = self.jobs.chunks
+        last, chunk = -1, chunks.get(-1, {})
+        for place, job_id in self.ids():
+            key = job_id >> _BITS
+            if key != last:
+                last, chunk = key, chunks.get(key, {})
+            row = chunk.get(job_id)
+            if row is not None:
+                yield place, row
+
+    def ids(self) -> Iterator[tuple[int | None, int]]:
+        """The same by their ids. Some may be of jobs that are gone."""
         order, jobs, moved = self.order, self.jobs, self.moved
         running: Iterable[int] = order.running
         waiting: Iterable[int] = order.waiting
@@ -331,33 +344,31 @@ class Model:
             aside = sorted(
                 [job_id for job_id in aside if job_id not in moved] + [r.id for r in rows if r.aside]
             )
-        return self._rows(chain(zip(repeat(None), running), enumerate(waiting), zip(repeat(None), aside)))
+        return chain(zip(repeat(None), running), enumerate(waiting), zip(repeat(None), aside))
 
     def _by_start(self, ids: list[int]) -> list[int]:
         rows = [row for job_id in ids if (row := self.jobs.get(job_id)) is not None]
         return [row.id for row in sorted(rows, key=lambda row: (row.record.started_ms, row.id))]
 
-    def _rows(self, line: Iterable[tuple[int | None, int]]) -> Line:
-        chunks = self.jobs.chunks
+    def texts(self, ids: Iterator[tuple[int | None, int]], most: int) -> list[str]:
+        """The next rows of a line as JSON, at most so many. One loop for all of it: a list may have ten thousand."""
+        nodes, alike, codes, judged_id = self.nodes, self.alike, self.codes, self.judged_id
+        chunks, found = self.jobs.chunks, []
         last, chunk = -1, chunks.get(-1, {})
-        for place, job_id in line:
+        for place, job_id in ids if most else ():
             key = job_id >> _BITS
             if key != last:
                 last, chunk = key, chunks.get(key, {})
             row = chunk.get(job_id)
-            if row is not None:
-                yield place, row
-
-    def texts(self, line: Iterable[tuple[int | None, Row]]) -> list[str]:
-        """The rows as JSON."""
-        nodes, alike, codes, judged_id = self.nodes, self.alike, self.codes, self.judged_id
-        found = []
-        for place, row in line:
-            if row.in_line and row.id not in codes and row.id <= judged_id and not row.earmarked:
+            if row is None:
+                continue
+            if row.in_line and job_id not in codes and job_id <= judged_id and not row.earmarked:
                 # As most of a long queue: further back than the last pass has looked.
-                found.append(f'{row.head(nodes, alike)}"in line, {place} ahead"]')
+                found.append(f'{row.said or row.head(nodes, alike)}"in line, {place} ahead"]')
             else:
                 found.append(row.text(nodes, self.reason(row, place), alike))
+            if len(found) == most:
+                break
         return found
 
     def own(self, ids: Iterable[int]) -> Line:

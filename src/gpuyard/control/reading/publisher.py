@@ -21,7 +21,7 @@ from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text
 from gpuyard.control.replica.books import Books, Judged
 from gpuyard.core import State
-from gpuyard.core.jobs.queue_position import in_order
+from gpuyard.core.jobs.queue_position import ids_in_order
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted
 
 PIECE = 2500
@@ -427,6 +427,6 @@ def _order(state: State, books: Books) -> Order:
     return Order(
         books.seq,
         tuple([record.id for record in running]),
-        tuple([record.id for record in in_order(state.queue)]),
+        tuple(ids_in_order(state.queue)),
         tuple(sorted(state.deferred)),
     )

@@ -73,6 +73,7 @@ class QueueList:
         self._masks = not (
             wanted.sight.whole or wanted.tenant or wanted.user or wanted.name or wanted.cluster
         )
+        self._ids = model.ids() if wanted == EVERYTHING and not wide else iter(())
         self._line: Line = model.line() if own is None else model.own(own)
         self.head: View = {
             "seq": model.seq,
@@ -106,10 +107,10 @@ class QueueList:
         everything, nodes, reason, alike = wanted == EVERYTHING, model.nodes, model.reason, model.alike
         texts: list[str] = []
         if everything and not wide:
-            rows = list(islice(self._line, PIECE if left is None else min(PIECE, left)))
+            texts = model.texts(self._ids, PIECE if left is None else min(PIECE, left))
             if left is not None:
-                self._left = left - len(rows)
-            return ",".join(model.texts(rows)), len(rows) < PIECE or self._left == 0
+                self._left = left - len(texts)
+            return ",".join(texts), len(texts) < PIECE or self._left == 0
         looked = 0
         for place, row in islice(self._line, PIECE):
             looked += 1

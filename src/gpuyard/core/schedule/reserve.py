@@ -17,7 +17,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.held_profile import unheld_from_ms
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
-from gpuyard.model import Ask, Grant, Whole
+from gpuyard.model import Ask, Grant, Milli, Whole
 from gpuyard.model.units import MILLI
 
 NODE_BITS = 24
@@ -315,34 +315,40 @@ def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | Non
 
 def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
     """When each node will have room for `tasks` tasks, soonest first, with the node in the low bits."""
-    if shape.whole_only and way.pools == -1:
-        return _by_gpus(state, way.kind, shape.gpus * tasks)
-    times = _kept(state, way.index, tasks)
+    if _gpus_alone(shape) and way.pools == -1:
+        return _by_gpus(state, way.kind, shape.gpus * tasks, shape.milli)
+    times = _kept(state, way.index, tasks, 0)
     if not isinstance(times, ReadyTimes):
         times = ReadyTimes(state.nodes, shape, way.kind, way.pools, tasks)
-        _keep(state, way.index, tasks, times)
+        _keep(state, way.index, tasks, 0, times)
     return times.refresh(state.nodes)
 
 
-def _by_gpus(state: State, kind: int, gpus: int) -> list[int]:
-    """The same for an ask for so many whole GPUs and nothing else: many asks share it."""
-    times = _kept(state, -1 - kind, gpus)
+def _gpus_alone(shape: Shape) -> bool:
+    """Whether an ask is for GPUs, or parts of them, and nothing else."""
+    return bool(shape.gpus and not (shape.profile or shape.user or shape.cpu_milli or shape.memory_mib))
+
+
+def _by_gpus(state: State, kind: int, gpus: int, milli: int) -> list[int]:
+    """The same for an ask for so many GPUs, or parts of GPUs, and nothing else: many asks share it."""
+    times = _kept(state, -1 - kind, gpus, milli)
     if not isinstance(times, ReadyTimes):
-        times = ReadyTimes(state.nodes, Shape(-1, Ask(Whole(gpus))), kind, -1, 1)
-        _keep(state, -1 - kind, gpus, times)
+        request: Whole | Milli = Whole(gpus) if milli == MILLI else Milli(gpus, milli)
+        times = ReadyTimes(state.nodes, Shape(-1, Ask(request)), kind, -1, 1)
+        _keep(state, -1 - kind, gpus, milli, times)
     return times.refresh(state.nodes)
 
 
-def _kept(state: State, which: int, many: int) -> object:
+def _kept(state: State, which: int, many: int, milli: int) -> object:
     kept = state.caches.get("ready")
-    return kept.get((which, many)) if isinstance(kept, dict) else None
+    return kept.get((which, many, milli)) if isinstance(kept, dict) else None
 
 
-def _keep(state: State, which: int, many: int, times: object) -> None:
+def _keep(state: State, which: int, many: int, milli: int, times: object) -> None:
     kept = state.caches.get("ready")
     if not isinstance(kept, dict) or len(kept) >= _KEPT_MAX:
         kept = state.caches["ready"] = {}
-    kept[which, many] = times
+    kept[which, many, milli] = times
 
 
 def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
@@ -352,16 +358,16 @@ def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
     """
     nodes, gpus = state.nodes, shape.gpus * tasks
     members = nodes.kinds[way.kind].members & way.pools
-    if not gpus or shape.milli != MILLI or shape.profile or (shape.whole_only and way.pools == -1):
+    if not gpus or shape.profile or shape.user or (_gpus_alone(shape) and way.pools == -1):
         yield from soonest(state, shape, way, tasks)
         return
-    times = _kept(state, way.index, tasks)
+    times = _kept(state, way.index, tasks, 0)
     if not isinstance(times, Looked):
         times = Looked()
-        _keep(state, way.index, tasks, times)
+        _keep(state, way.index, tasks, 0, times)
     known = times.refresh(nodes)
     found: list[int] = []
-    for low in _by_gpus(state, way.kind, gpus):
+    for low in _by_gpus(state, way.kind, gpus, shape.milli):
         while found and found[0] < low:
             yield heappop(found)
         number = low & NODE_MASK
