@@ -18,7 +18,7 @@ import pytest
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import Container, Phase, Recipe, Report, StopRequest
 from gpuyard.model import Capability, Outcome
-from rigs.images.rig import Images, Registry
+from rigs.images.rig import BUSYBOX, Images, Registry
 from rigs.others import OTHER, THIRD, act, refused
 
 
@@ -343,6 +343,27 @@ def test_init_steps_come_first_and_containers_of_a_job_share_its_folders_and_gpu
         report.outcome,
         sorted(said.split()),
     )
+
+
+def test_a_bundle_runs_as_its_configuration_says_until_the_job_says_otherwise(box: Box) -> None:
+    bundle = box.work / "bundle"
+    (bundle / "rootfs" / "bin").mkdir(parents=True)
+    shutil.copy(BUSYBOX, bundle / "rootfs" / "bin" / "busybox")
+    process = {
+        "args": ["/bin/busybox", "sh", "-c", "echo $KIND; touch /bin/new"],
+        "env": ["KIND=bundle"],
+        "cwd": "/",
+    }
+    (bundle / "config.json").write_text(json.dumps({"process": process}))
+    subprocess.run(["chown", "-R", f"{box.images.account.pw_name}:", str(bundle)], check=True)
+
+    report, said = box.run(Container(str(bundle)))
+    assert (Outcome.COMPLETED, "bundle\n") == (report.outcome, said), said
+    assert not (bundle / "rootfs" / "bin" / "new").exists()
+    report, said = box.run(Container(str(bundle)), script="#!/bin/busybox sh\necho in $KIND\n")
+    assert (Outcome.COMPLETED, "in bundle\n") == (report.outcome, said)
+    report, _ = box.run(Container(str(box.work / "absent")))
+    assert "is no bundle: it has no folder rootfs" in report.why
 
 
 def test_a_step_or_a_container_that_fails_makes_the_job_fail(box: Box) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, Caller, Intake
 from gpuyard.intake.sbatch import read_sbatch, split_command
@@ -196,7 +197,6 @@ def test_what_asks_for_nothing_is_not_worth_a_word(sbatch: Any, options: str) ->
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--container=/c", "--container container bundles are not run"),
         ("--help", "submits nothing"),
         ("-V", "submits nothing"),
         ("-F nodes.txt", "use --nodelist"),
@@ -310,6 +310,55 @@ def wrapped(*arguments: str) -> Intake:
     return read_sbatch("", "-", Caller(now=datetime(2026, 3, 10, tzinfo=UTC), arguments=arguments))
 
 
+@pytest.mark.parametrize(
+    ("directives", "fields"),
+    [
+        (["--container=/bundles/a"], {"image": "/bundles/a"}),
+        (["--container=b"], {"image": "/home/ana/b"}),
+        (
+            ["--container-image=nvcr.io#nvidia/pytorch:24.01-py3"],
+            {"image": "nvcr.io/nvidia/pytorch:24.01-py3"},
+        ),
+        (["--container-image=docker://ana@ghcr.io#team/a"], {"image": "ghcr.io/team/a"}),
+        (["--container-image", "python:3.12"], {"image": "python:3.12"}),
+        (
+            ["--container-image=a", "--container-mounts=/data:/mnt:ro+rslave,/x", "--container-workdir=/w"],
+            {"image": "a", "volumes": ["/data:/mnt:ro", "/x:/x"], "workdir": "/w"},
+        ),
+        (["--container-image=a", "--no-container-mount-home"], {"image": "a"}),
+    ],
+)
+def test_the_images_of_slurm_and_of_pyxis(sbatch: Any, directives: list[str], fields: dict[str, Any]) -> None:
+    # A # ends a directive unless it stands in quotes.
+    taken = sbatch(" ".join([f'"{each}"' for each in directives]))
+    names = ("image", "volumes", "workdir")
+
+    assert fields == {name: taken.job[name] for name in names if name in taken.job}
+    assert (False, ()) == (taken.handing.export_all, taken.warnings), "PATH is that of another system"
+    assert "#!" == JobRequest.model_validate(taken.job).script[:2]
+
+
+def test_an_export_that_is_asked_for_goes_into_an_image_too(sbatch: Any) -> None:
+    assert sbatch("--container-image=a --export=ALL").handing.export_all
+
+
+@pytest.mark.parametrize(
+    ("directives", "says"),
+    [
+        ("--container-image=/a/b.sqsh", "must be an image of a registry"),
+        ("--container-image=a --container=/b", "name two images for one job"),
+        ("--container-mounts=/a", "give --container-image"),
+        ("--container-image=a --container-mounts=a:b", "must be /folder or /folder:/inside"),
+        ("--container-image=a --container-name=x", "containers go with their attempt"),
+    ],
+)
+def test_an_image_that_cannot_be_served_is_refused(sbatch: Any, directives: str, says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        sbatch(directives)
+
+    assert says in refused.value.message
+
+
 def test_what_the_yard_lacks_is_refused_with_its_line(sbatch: Any) -> None:
     taken = sbatch("-J a", "--gres=gpu:1 --tmp=10G --licenses=matlab:1")
     with pytest.raises(BadInput, match=r"^job.sh:3: 'licenses'"):
@@ -358,6 +407,7 @@ def test_every_option_is_served_named_or_refused() -> None:
         "hold", "job-name", "licenses", "mem", "mem-per-cpu", "mem-per-gpu", "no-requeue", "nodelist", "nodes",
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
         "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",
+        "container", "container-image", "container-mounts", "container-mount-home", "container-workdir",
     }  # fmt: skip
     every = {option.key for option in OPTIONS}
 

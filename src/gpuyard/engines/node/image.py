@@ -92,6 +92,13 @@ class Containers:
 
     def _have(self, name: str, pull: str) -> bool:
         """Have an image on this node; whether it had to be pulled."""
+        if name.startswith("/"):
+            if not os.path.isdir(name + "/rootfs"):
+                raise Failed(
+                    "{} is no bundle: it has no folder rootfs that {} can read".format(name, _user())
+                )
+            self.found[name] = name
+            return False
         there = self._look(name)
         if there and pull != "always":
             self.found[name] = there
@@ -174,8 +181,11 @@ class Containers:
     def _ended(self, containers: List[Tuple[Dict[str, Any], int]], place: podman.Place) -> int:
         """Run containers together; the exit code of the first that failed, 0 if none did."""
         running = {}
-        for each, number in containers:
-            env = dict(self.env, **each["env"])
+        for wanted, number in containers:
+            of_bundle = wanted["image"].startswith("/")
+            each, inside = podman.of_bundle(wanted) if of_bundle else (wanted, {})
+            env = dict(inside, **self.env)
+            env.update(each["env"])
             env = {name: podman.with_index([value], env)[0] for name, value in env.items()}
             words = podman.words_of_run(self.image, each, number, self.found[each["image"]], env, place)
             own = podman.passed_on(self.own, env)

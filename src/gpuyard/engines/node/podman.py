@@ -281,7 +281,27 @@ def words_of_run(
     words += ["--workdir", workdir] if workdir else []
     if container["entrypoint"]:
         words += ["--entrypoint", json.dumps(with_index(container["entrypoint"], env))]
-    return words + [full] + with_index(container["argv"], env)
+    # Of a bundle its own files stay as they are: what is written lies over them.
+    words += ["--rootfs", full + "/rootfs:O"] if full.startswith("/") else [full]
+    return words + with_index(container["argv"], env)
+
+
+def of_bundle(container: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """A container with what its bundle says where the job does not, and the variables of the bundle."""
+    try:
+        with open(container["image"] + "/config.json", encoding="utf-8") as file:
+            process = json.load(file).get("process") or {}
+        args = [str(word) for word in process.get("args") or ()]
+        env = dict([str(each).partition("=")[::2] for each in process.get("env") or ()])
+        workdir = str(process.get("cwd") or "")
+    except (OSError, ValueError, AttributeError, TypeError):
+        # A folder with files alone will do where the job names its program.
+        args, env, workdir = [], {}, ""
+    own = dict(container)
+    if not own["entrypoint"] and not own["argv"]:
+        own["argv"] = args
+    own["workdir"] = own["workdir"] or (workdir if workdir != "/" else "")
+    return own, env
 
 
 def with_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:

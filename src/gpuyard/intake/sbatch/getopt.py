@@ -8,9 +8,6 @@ from gpuyard.getopt import Fault, Opt, getopt
 from gpuyard.intake.sbatch.options import GONE, OPTIONS
 from gpuyard.intake.sbatch.words import Word
 
-_CONTAINERS = ("--container-", "--no-container-")
-"""Options that the plugins for containers add to sbatch and srun."""
-
 
 class Given(NamedTuple):
     """An option with its value and its place."""
@@ -60,11 +57,6 @@ def _message(fault: Fault, word: str) -> str:
         return f"{quoted(spelled)} may be {names}; write the whole name"
     if not spelled.startswith("--"):
         return f"unknown option {quoted(spelled)} in {quoted(word)}"
-    if spelled.startswith(_CONTAINERS):
-        return (
-            f"{spelled} asks for an image, and a yard runs none; start the container in the script instead, "
-            "as in: apptainer exec --nv IMAGE COMMAND"
-        )
     if spelled[2:] in GONE:
         instead = f"; it is --{GONE[spelled[2:]]} now" if GONE[spelled[2:]] else ""
         return f"sbatch has no option {spelled} any more{instead}"

@@ -10,6 +10,7 @@ from gpuyard.intake.names import is_segment, is_tenant, job_name
 from gpuyard.intake.sbatch.conclusions import concluded
 from gpuyard.intake.sbatch.constraints import Constraint, constraint
 from gpuyard.intake.sbatch.getopt import Unreadable, options_of
+from gpuyard.intake.sbatch.images import image_fields
 from gpuyard.intake.sbatch.layers import Setting, settle
 from gpuyard.intake.sbatch.reading import Reading, Values, read
 from gpuyard.intake.sbatch.shape import shape
@@ -168,6 +169,7 @@ def _job(
         job["dependencies"] = [dict(each) for each in reading.dependencies.each]
         job |= {"dependencies_any": True} if reading.dependencies.any_will_do else {}
     job |= _files(values, caller, array=reading.array is not None)
+    job |= image_fields(values, caller)
     if env := _variables(reading, settings) | reading.export.values:
         job["env"] = env
     job |= {"requeue": False} if "no-requeue" in settings else {}
@@ -177,7 +179,8 @@ def _job(
         parsable="parsable" in settings,
         quiet="quiet" in settings,
         wait="wait" in settings,
-        export_all=reading.export.everything,
+        # Into an image only what the script names: PATH and the like are those of another system.
+        export_all=reading.export.everything and ("image" not in job or "export" in settings),
         export_names=reading.export.names,
         variables=variables(reading, settings),
         nodes_most=reading.nodes_max if reading.nodes_max > max(1, job.get("nodes_max", 1)) else 0,

@@ -7,6 +7,11 @@ WARNINGS: dict[str, str] = {
     "bbf": "there are no burst buffers; stage data in the script",
     "cluster-constraint": "there is no federation; the yard chooses the cluster",
     "comment": "it is not kept",
+    "container-entrypoint": "the script runs in place of the image's entrypoint",
+    "container-env": "the job's variables come before the image's",
+    "container-readonly": "a container can be written to, and what is written there goes with it",
+    "container-remap-root": "the script runs under your own id",
+    "container-writable": "a container can be written to, and what is written there goes with it",
     "context": "it is not kept",
     "contiguous": "nodes are chosen without regard to their order",
     "core-spec": "no cores are set apart for the system",
@@ -65,11 +70,14 @@ NOTHING_ASKED = {
 }
 """Values that ask for what is true anyway."""
 
-SILENT = frozenset({"ignore-pbs", "verbose"})
+SILENT = frozenset(
+    {"ignore-pbs", "verbose", "no-container-entrypoint", "no-container-mount-home", "no-container-remap-root"}
+)
 """Options that ask for nothing of the job."""
 
 REFUSED: dict[str, str] = {
-    "container": "container bundles are not run; start the container in the script",
+    "container-name": "names a container to use again, and containers go with their attempt; name the image",
+    "container-save": "saves a container, and containers go with their attempt; build the image with podman build",
     "help": "prints help and submits nothing; take it out",
     "usage": "prints help and submits nothing; take it out",
     "version": "prints a version and submits nothing; take it out",

@@ -88,8 +88,8 @@ def _message(fault: Fault, word: str) -> str:
     if fault.spelled.startswith(("--container-", "--no-container-")):
         # Plugins for containers add these to Slurm's commands.
         return (
-            f"option '{fault.spelled}' asks for an image, and a yard runs none: start the container in the command, "
-            "as in apptainer exec --nv IMAGE COMMAND"
+            f"option '{fault.spelled}' asks for an image, which a step cannot have: give it to sbatch, "
+            "or run yard run --image IMAGE -- COMMAND"
         )
     if fault.close:
         names = " ".join([f"'--{option.name}'" for option in fault.close])
