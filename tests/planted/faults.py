@@ -328,4 +328,25 @@ FAULTS = [
         "made=True, why",
         PINS,
     ),
+    Planted(
+        "a job sees the devices of all GPUs",
+        "engines/local/fencing.py",
+        'found["only"] = {self._devices: sorted({*uuids, *slices})}',
+        'found["only"] = {self._devices: sorted(os.listdir(self._devices))}',
+        "tests/contract/test_local_fence.py",
+    ),
+    Planted(
+        "jobs share one /dev/shm",
+        "engines/node/fence.py",
+        '    if fence.get("shm"):\n',
+        "    if False:\n",
+        "tests/contract/test_local_fence.py",
+    ),
+    Planted(
+        "the kernel refuses no device",
+        "engines/local/attempt/devices.py",
+        "    refuse = [_step(_SET, 0, value=0), _step(_EXIT)]\n",
+        "    refuse = [_step(_SET, 0, value=1), _step(_EXIT)]\n",
+        "tests/unit/engines/test_fence.py",
+    ),
 ]

@@ -108,7 +108,8 @@ class Fencing:
         readings = [hosts[part.node].readings[gpu] for part in launch.parts for gpu in part.gpus]
         slices = [device for each in ready if "slices" in each.held for device in each.devices]
         found: dict[str, Any] = {} if self._privileged else {"user": True}
-        if self.refuses:
+        # No driver is behind an emulated device: to have the kernel refuse it, too, is a millisecond for nothing.
+        if self.refuses and (self.flaw or not self._emulated):
             found["devices"] = self.refuses
         if self.flaw or (plan.get("image") and not self._privileged):
             # Podman makes a user namespace itself, with more ids than one within another could have.

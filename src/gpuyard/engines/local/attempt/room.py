@@ -74,10 +74,12 @@ def write_names(plan: dict[str, Any], system: str) -> None:
 
 def sweep(plan: dict[str, Any]) -> None:
     """Remove what is not needed afterwards."""
-    if (plan.get("fence") or {}).get("tmp"):
-        with suppress(OSError):
-            # It was not mounted if the fence could not be raised.
-            fence.leave_temporary()
+    wanted = plan.get("fence") or {}
+    if wanted.get("tmp"):
+        if wanted.get("keep"):
+            # Where something is shown there is no removal; it is not if the fence could not be raised.
+            with suppress(OSError):
+                fence.leave_temporary()
         with suppress(OSError):
             for name in os.listdir(PRIVATE):
                 os.rmdir(f"{PRIVATE}/{name}")

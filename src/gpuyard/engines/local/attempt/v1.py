@@ -92,7 +92,7 @@ def make(plan: Mapping[str, Any]) -> None:
             # A kernel without swap accounting has no such file.
             write(f"{path}/memory.memsw.limit_in_bytes", limit)
     if (path := groups.get("cpu", "")) and plan["cpu_milli"] > 0:
-        write(f"{path}/cpu.cfs_period_us", str(PERIOD_US))
+        # The period of a new group is PERIOD_US.
         write(f"{path}/cpu.cfs_quota_us", str(max(1000, plan["cpu_milli"] * PERIOD_US // 1000)))
     if path := groups.get("cpuset", ""):
         base = os.path.dirname(path)
