@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.engines.machine import files
 from gpuyard.engines.node import copying, terminal
 
 WAIT_S = 10.0
@@ -190,6 +191,17 @@ def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Pa
         assert 0o600 == os.stat(folder / terminal.SOCKET).st_mode & 0o777
         Looker(folder, seen=0).next()
     assert terminal.reach(str(folder)) is None
+    assert files.KEEPER == terminal.WISH
+
+
+def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.mkdir()
+    link.mkdir()
+    (link / terminal.SOCKET).symlink_to(there / terminal.SOCKET)
+    with kept(there, "cat"):
+        assert terminal.reach(str(link)) is None
+        assert terminal.reach(str(there), os.geteuid() + 1) is None
 
 
 def copied(source: Path, target: Path) -> list[str]:

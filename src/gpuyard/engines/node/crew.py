@@ -7,7 +7,8 @@ import ctypes
 import errno
 import os
 import signal
-from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+import time
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
 
 from . import dispositions
 from .files import SCRIPT, names
@@ -15,6 +16,7 @@ from .files import SCRIPT, names
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _NOT_RUN, _NOT_FOUND = 126, 127
 _SWEEP_S = 0.01
+_PART_S = 6.0
 
 Failure = Tuple[int, str]
 """Exit code and, in words, why."""
@@ -80,6 +82,53 @@ class Crew:
         self.failed: Optional[Failure] = None
         self.mouths: List[int] = []
         self.gate = (-1, -1)
+        self.pty: Optional[Tuple[int, int]] = None
+        """The terminal of its first task, and the file that keeps what is shown there."""
+        self.log = -1
+        self.keeper: Any = None
+        """The process that keeps its terminals, if there are any."""
+
+    def give_terminal(self, log: int) -> None:
+        """Let its task have a terminal."""
+        from . import terminal
+
+        self.pty, self.log = terminal.open_pty(), os.dup(log)
+
+    def keep(self) -> None:
+        """Start the keeper of its terminals: the job's own, if it has one, and those of shells beside it."""
+        from . import terminal
+
+        own = terminal.Session(terminal.OWN, self.pty, log=self.log) if self.pty is not None else None
+        env = self._environment(0, self.plan["parts"][self.node]["first"])
+        self.keeper = terminal.keep(self._beside, env, None, own)
+
+    def _beside(self, work: Callable[[], None], complain: Callable[[str], None]) -> int:
+        """Fork a process that does some work as one of the job's own."""
+        above = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            _alone(above, self.plan)
+            dispositions.reset()
+            dispositions.unblock()
+            work()
+        except OSError as error:
+            complain("cannot enter folder {}: {}".format(self.plan["cwd"], error.strerror))
+        except BaseException as error:  # a child must never go on as a second keeper
+            complain(repr(error))
+        finally:
+            os._exit(_NOT_RUN)
+
+    def part(self) -> None:
+        """Wait for the keeper: it goes once its clients have seen the rest."""
+        until = time.monotonic() + _PART_S
+        while self.keeper is not None and self.reap() and time.monotonic() < until:
+            signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
+
+    def _below(self) -> Set[int]:
+        """Every process of the job; the keeper is none."""
+        return descendants() - ({self.keeper.pid} if self.keeper is not None else set())
 
     def start(self, output: Tuple[int, int]) -> Optional[Failure]:
         """Fork every task up to the gate; what went wrong, if something did."""
@@ -122,18 +171,17 @@ class Crew:
         doing, code, plan = "start", _NOT_RUN, self.plan
         try:
             os.close(self.gate[1])
-            os.setsid()
-            _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != above:
-                os._exit(code)
-            # A plan that an older yard wrote says nothing of it.
-            os.umask(plan.get("umask", 0o022))
             doing = "enter folder " + plan["cwd"]
-            os.chdir(plan["cwd"])
+            _alone(above, plan)
             doing = "open standard input and output"
-            fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
-            for target, fd in enumerate(fds):
-                os.dup2(fd, target)
+            if self.pty is not None:
+                from . import terminal
+
+                terminal.take(self.pty[1])
+            else:
+                fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
+                for target, fd in enumerate(fds):
+                    os.dup2(fd, target)
             dispositions.reset()
             argv = plan["argv"]
             if plan["script"]:
@@ -189,6 +237,9 @@ class Crew:
                 return False
             if pid == 0:
                 return True
+            if self.keeper is not None and pid == self.keeper.pid:
+                os.close(self.keeper.control)
+                self.keeper = None
             if pid in self.status:
                 self.status[pid] = status
                 if status and self.failed is None:
@@ -203,8 +254,13 @@ class Crew:
         for pid, status in self.status.items():
             if status is None:
                 kill(pid, number, group=True)
+                if number == signal.SIGTERM and self.pty is not None:
+                    # An interactive shell heeds no TERM, and goes when its terminal does.
+                    kill(pid, signal.SIGHUP, group=True)
+        if number == signal.SIGTERM and self.keeper is not None:
+            self.keeper.hang_up()
         if number == signal.SIGKILL:
-            for pid in descendants():
+            for pid in self._below():
                 kill(pid, number)
 
     def warn(self, number: int) -> None:
@@ -224,9 +280,24 @@ class Crew:
     def sweep(self) -> None:
         """Kill what the job left behind: orphans become children of this process, so without a child none is left."""
         while self.reap():
-            for pid in descendants():
+            below = self._below()
+            if self.keeper is not None and not below:
+                # It waits for the end.
+                return
+            for pid in below:
                 kill(pid, signal.SIGKILL)
             signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
+
+
+def _alone(above: int, plan: Dict[str, Any]) -> None:
+    """Begin a session in the job's folder, for as long as the process above lives."""
+    os.setsid()
+    _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != above:
+        os._exit(_NOT_RUN)
+    # A plan that an older yard wrote says nothing of it.
+    os.umask(plan.get("umask", 0o022))
+    os.chdir(plan["cwd"])
 
 
 def _starters() -> List[int]:

@@ -16,6 +16,7 @@ from . import files
 from .crew import Crew, Failure, adopt_orphans, own_gpus
 from .spread import POLL_S as _POLL_NODE_S
 from .spread import SIGNALS, Remote, on_node
+from .terminal import WISH
 
 _POLL_S, _RETRY_S = 1.0, 1.0
 _TERM_RACE_S, _END_RACE_S = 0.5, 0.015
@@ -69,7 +70,10 @@ class Head:
         try:
             if plan["script"]:
                 _write_script(plan["script"])
-            failure = self.hands.start(self._output())
+            output = self._output()
+            if plan.get("terminal") and isinstance(self.hands, Crew):
+                self.hands.give_terminal(output[0])
+            failure = self.hands.start(output)
         except OSError as error:
             failure = (
                 126,
@@ -82,6 +86,8 @@ class Head:
         if failure is None and not self.verdict:
             failure = self.hands.go()
             self.running = True
+            if failure is None and plan.get("terminal"):
+                self._keep()
         now = time.monotonic()
         if plan["limit_ms"] > 0:
             self.limit_at = now + plan["limit_ms"] / 1000
@@ -93,6 +99,11 @@ class Head:
         gpus = self.hands.gpus() if isinstance(self.hands, Remote) else {self.node: own_gpus()}
         files.write(files.NEWS, {"started_ms": self.started_ms, "gpus": gpus})
         return failure
+
+    def _keep(self) -> None:
+        """Start the keeper of its terminals, unless it is there, or the job is spread over several nodes."""
+        if isinstance(self.hands, Crew) and self.hands.keeper is None:
+            self.hands.keep()
 
     def _output(self) -> Tuple[int, int]:
         """Standard output and standard error: the recipe's files, or one of our own."""
@@ -155,6 +166,8 @@ class Head:
         if files.DEAD in above:
             self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
             return
+        if WISH in above and self.running:
+            self._keep()
         halt = files.read("../" + files.HALT) if files.HALT in above else None
         if halt is None:
             return
@@ -248,6 +261,8 @@ class Head:
             "checkpoint_ms": _saved_ms(self.plan["checkpoint"]),
             "slurm_id": int(os.environ["SLURM_JOB_ID"]),
         }
+        if isinstance(self.hands, Crew) and self.hands.keeper is not None:
+            self.hands.keeper.end(end["exit_code"])
         while True:
             try:
                 files.write(files.END, end, once=True)
@@ -259,6 +274,8 @@ class Head:
                 # Without the end on disk only this process knows it, so it stays.
                 time.sleep(_RETRY_S)
         files.touch(self.plan["knock"])
+        if isinstance(self.hands, Crew):
+            self.hands.part()
         _linger()
         return 0 if outcome == "COMPLETED" else (end["exit_code"] & 255 or 1)
 

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import struct
 import termios
 import time
@@ -21,6 +22,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 SOCKET = "terminal"
 """In the attempt's folder."""
+WISH = "terminal.wish"
+"""Present where a keeper is wanted for an attempt that was started without one."""
 
 DATA, SIZE, SIGNAL, HELLO, EXIT, ERROR, END, FILE = b"d", b"w", b"s", b"h", b"x", b"e", b"z", b"f"
 """Bytes both ways; rows and columns; a signal for the foreground; what is wanted, or what it came to; how it ended, in
@@ -90,26 +93,31 @@ def take(slave: int) -> None:
 def listen() -> socket.socket:
     """The socket, in the current folder, for its owner alone."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        os.unlink(SOCKET)
-    except OSError:
-        pass
+    draft = "{}.{}".format(SOCKET, os.getpid())
     mask = os.umask(0o177)
     try:
-        listener.bind(SOCKET)
+        listener.bind(draft)
     finally:
         os.umask(mask)
     listener.listen(64)
+    # It has its name once it answers.
+    os.rename(draft, SOCKET)
     return listener
 
 
-def reach(folder: str) -> Optional[socket.socket]:
-    """A connection to the keeper of an attempt; None: there is none. Any length of path will do."""
+def reach(folder: str, uid: Optional[int] = None) -> Optional[socket.socket]:
+    """A connection to the keeper of an attempt; None: there is none. Any length of path will do.
+
+    `uid`: the user whose folder it is. A link there may lead to any socket of this machine, and is not followed.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     place = -1
     try:
-        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        connection.connect("/proc/self/fd/{}/{}".format(place, SOCKET))
+        place = os.open(os.path.join(folder, SOCKET), os.O_PATH | os.O_NOFOLLOW)
+        found = os.fstat(place)
+        if not stat.S_ISSOCK(found.st_mode) or found.st_uid != (os.geteuid() if uid is None else uid):
+            raise FileNotFoundError
+        connection.connect("/proc/self/fd/{}".format(place))
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         connection.close()
         return None

@@ -1,6 +1,7 @@
 """The Slurm engine: the contract of engines over a Slurm cluster, where jobs wait in the yard and not in Slurm."""
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from gpuyard.engines.contract import (
     Leftover,
     NodeReport,
     NoMig,
+    Permanent,
     Phase,
     Reply,
     Report,
@@ -22,7 +24,7 @@ from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.files import STREAMS, read_own
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
-from gpuyard.engines.node import files
+from gpuyard.engines.node import files, terminal
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
@@ -336,6 +338,26 @@ class SlurmEngine(NoMig):
             if piece or named or os.path.isdir(folder):
                 return piece
         return b""
+
+    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
+        """A connection to the keeper of an attempt's terminals, where its node is this machine."""
+        plan = None if flaw_of_key(key) else self._folder.own(key, files.LAUNCH)
+        if plan is None or self.status([key])[0].phase not in (Phase.RUNNING, Phase.SUSPENDED):
+            return None
+        if plan.get("spread"):
+            raise Permanent("its tasks run on several nodes of Slurm: `srun --jobid` enters one of them")
+        if own and not plan.get("terminal"):
+            raise Permanent("it was started without a terminal")
+        found = terminal.reach(self._folder.run(key), plan["uid"])
+        if found is None and os.path.lexists(os.path.join(self._folder.run(key), terminal.SOCKET)):
+            claim = self._folder.told(key, files.CLAIM, plan["uid"]) or {}
+            raise Permanent(
+                f"its terminals are on node {claim.get('node')}, and this server is another machine: there, "
+                f"`srun --jobid={claim.get('slurm_id')} --overlap --pty bash` opens a shell beside it"
+            )
+        if found is None and not own:
+            self._folder.put(key, terminal.WISH, {})
+        return found
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
         """What ended jobs have left, in bytes on disk."""

@@ -24,7 +24,7 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import flaw_of_key
-from gpuyard.engines.node import files
+from gpuyard.engines.node import files, terminal
 from gpuyard.model import Outcome
 
 ATTEMPTS, JOBS, KEPT, NEWS = "attempts", "jobs", "logs", "news"
@@ -143,7 +143,9 @@ class Folder(OneLeader):
         whole.sync(run)
         kept = {name: plan[name] for name in ("uid", "gid", "cwd", "stdout", "stderr", "checkpoint")}
         gpus = {node: part["gpus"] for node, part in plan["parts"].items()}
-        whole.replace(path, {**kept, "gpus": gpus}, durable=True)
+        spread = len(plan["parts"]) > 1 and not plan["batch"]
+        told = {"terminal": bool(plan.get("terminal")), "spread": spread}
+        whole.replace(path, {**kept, **told, "gpus": gpus}, durable=True)
         whole.sync(folder)
         whole.sync(os.path.join(self.root, ATTEMPTS))
 
@@ -179,11 +181,12 @@ class Folder(OneLeader):
     def forget(self, key: str) -> None:
         """Keep an attempt's output and where it is, and a trace that it existed; remove the rest."""
         folder = self.attempt(key)
-        for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO):
+        for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO, terminal.SOCKET):
             with suppress(OSError):
                 os.unlink(os.path.join(self.run(key), name))
-        with suppress(OSError):
-            os.unlink(os.path.join(folder, files.HALT))
+        for name in (files.HALT, terminal.WISH):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, name))
         # In one step: at any time the key is in one of the two places and so cannot start again.
         os.rename(folder, self.kept(key))
 

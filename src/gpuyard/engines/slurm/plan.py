@@ -90,6 +90,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "warn_signal": recipe.warn_signal,
         "warn_ms": recipe.warn_ms,
         "warn_shell": recipe.warn_shell,
+        "terminal": recipe.terminal,
         "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
     }
 
