@@ -79,7 +79,7 @@ def plainly(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
 
 
 @contextmanager
-def kept(folder: Path, *argv: str) -> Iterator[terminal.Kept]:
+def kept(folder: Path, *argv: str, no_shells: str = "") -> Iterator[terminal.Kept]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)
@@ -92,7 +92,9 @@ def kept(folder: Path, *argv: str) -> Iterator[terminal.Kept]:
             terminal.take(pty[1])
             os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
         own = terminal.Session(terminal.OWN, pty, log=log)
-        keeper = terminal.keep(plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own)
+        keeper = terminal.keep(
+            plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, no_shells
+        )
     finally:
         os.chdir(before)
     try:
@@ -181,6 +183,12 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
         raw.sendall(terminal.HEAD.pack(terminal.DATA, 1 << 30))
         raw.settimeout(WAIT_S)
         assert b"" == raw.recv(1)
+        Looker(tmp_path, seen=0).next()
+
+
+def test_a_job_in_an_image_has_its_terminal_and_no_shell_beside_it(tmp_path: Path) -> None:
+    with kept(tmp_path, "cat", no_shells="it runs in a container image"):
+        assert "it runs in a container image" == Looker(tmp_path, do="shell").end()
         Looker(tmp_path, seen=0).next()
 
 

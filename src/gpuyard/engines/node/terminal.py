@@ -278,11 +278,14 @@ class Keeper:
         env: Dict[str, str],
         own: Optional[Session] = None,
         owner: Optional[Tuple[int, int]] = None,
+        no_shells: str = "",
     ) -> None:
         """`control` is a pipe through which a line comes at the attempt's end, with its exit code, or nothing at all.
 
-        `owner`: user and group of the job's processes, where the keeper's are others.
+        `owner`: user and group of the job's processes, where the keeper's are others. `no_shells`: why there are no
+        shells beside it.
         """
+        self.no_shells = no_shells
         self.listener, self.control, self.fork, self.env = listener, control, fork, env
         self.owner = owner
         self.sessions: Dict[str, Session] = {OWN: own} if own is not None else {}
@@ -540,8 +543,8 @@ class Keeper:
         self._flush(client)
 
     def _shell(self, client: Client, asked: Dict[str, Any]) -> None:
-        if len(self.sessions) >= _SESSIONS_MAX:
-            self._refuse(client, "there are {} terminals already".format(_SESSIONS_MAX))
+        if self.no_shells or len(self.sessions) >= _SESSIONS_MAX:
+            self._refuse(client, self.no_shells or "there are {} terminals already".format(_SESSIONS_MAX))
             return
         argv = [str(word) for word in asked.get("argv") or ()] or [self.env.get("SHELL") or "/bin/sh"]
         env = dict(self.env)
@@ -601,7 +604,13 @@ class Kept:
             pass
 
 
-def keep(fork: Fork, env: Dict[str, str], owner: Optional[Tuple[int, int]], own: Optional[Session]) -> Kept:
+def keep(
+    fork: Fork,
+    env: Dict[str, str],
+    owner: Optional[Tuple[int, int]],
+    own: Optional[Session],
+    no_shells: str = "",
+) -> Kept:
     """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
     listener = listen()
     control, tell = os.pipe()
@@ -610,7 +619,7 @@ def keep(fork: Fork, env: Dict[str, str], owner: Optional[Tuple[int, int]], own:
         code = 1
         try:
             os.close(tell)
-            Keeper(listener, control, fork, env, own, owner).run()
+            Keeper(listener, control, fork, env, own, owner, no_shells).run()
             code = 0
         finally:
             os._exit(code)

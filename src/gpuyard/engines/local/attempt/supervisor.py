@@ -231,7 +231,10 @@ class Supervisor:
         def beside(work: Callable[[], None], complain: Callable[[str], None]) -> int:
             return fork_beside(plan, group, work, complain)
 
-        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own)
+        boxed = (
+            "it runs in a container image, which a shell beside it would not see" if plan.get("image") else ""
+        )
+        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own, boxed)
 
     def _told(self) -> bool:
         return bool(self.verdict)
