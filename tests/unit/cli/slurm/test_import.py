@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli import app
+from gpuyard.config.reading import load
+from gpuyard.control.fleet import chosen
 from unit.cli.conftest import Done, Yard
 
 RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
@@ -47,6 +49,31 @@ def test_the_trace_has_who_what_and_when(slurm) -> None:
     # A gang of 4 nodes x 8, and a requeued job that counts from when it could start again.
     assert "2026-11-15T10:30:11.000Z,3,120,root,high,8,4,,1,1024" in lines
     assert "2026-11-15T10:30:17.000Z,3,60,root,normal,1,,,1,1024" in lines
+
+
+def test_two_sites_in_one_file(slurm, yard: Yard, tmp_path: Path) -> None:
+    """Both have a partition `main` and the same accounts; one of them gives an account another share."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in RECORDED.iterdir():
+        if path.is_file():
+            (other / path.name).write_text(path.read_text(encoding="utf-8").replace("yardrig", "second"))
+    slurm("import", "--files", RECORDED, "--dir", "site")
+    again = slurm("import", "--files", RECORDED, "--add-to", "site/yard.yaml", "--dir", "same")
+    done = slurm("import", "--files", other, "--add-to", "site/yard.yaml", "--dir", "both")
+
+    assert "there is a cluster 'yardrig' in the file already" in again.err
+    assert (2, 0) == (again.code, done.code), done.err
+    config = load("both/yard.yaml")
+    fleet = chosen(config, "")
+    assert ["yardrig", "second"] == [cluster.name for cluster in fleet.clusters if cluster.observed]
+    assert {"yardrig": False, "second": False} == config.settings.observed
+    one = load("site/yard.yaml")
+    assert one.settings.tenants == config.settings.tenants
+    pools = {cluster: list(each.pools) for cluster, each in config.clusters.items()}
+    assert [f"second-{name}" for name in pools["yardrig"]] == pools["second"]
+    assert f"pool '{pools['yardrig'][0]}' is also in another cluster" in Path("both/notes.txt").read_text()
+    assert 0 == yard("validate", "both/yard.yaml").code
 
 
 def test_nothing_is_overwritten_unless_asked(slurm) -> None:

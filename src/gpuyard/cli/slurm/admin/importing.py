@@ -38,6 +38,12 @@ def run(
             help="Read what --commands had somebody save, instead of asking a cluster.",
         ),
     ] = None,
+    add_to: Annotated[
+        Path | None,
+        Option(
+            "--add-to", metavar="FILE", help="A yard.yaml to which the cluster is added, in DIR/yard.yaml."
+        ),
+    ] = None,
     list_commands: Annotated[
         bool, Option("--commands", help="Print the commands whose output --files reads, and exit.")
     ] = False,
@@ -55,6 +61,7 @@ def run(
     Examples:
       yard slurm import --dir site --since 30d
       yard simulate --trace site/trace.csv --config site/yard.yaml
+      yard slurm import --conf /etc/slurm-b/slurm.conf --add-to site/yard.yaml --dir both
     """
     from gpuyard.config.slurm.notes import Notes
     from gpuyard.config.slurm.types import GpuTypes, told_types
@@ -74,7 +81,7 @@ def run(
             site = from_files(files)
         else:
             site = from_commands(commands(conf), number)
-        texts = _texts(site, types, notes, str(conf.resolve()) if conf is not None else "")
+        texts = _texts(site, types, notes, str(conf.resolve()) if conf is not None else "", add_to)
         past = _history(site, types, notes, keep_cpu_jobs)
     except EngineError as error:
         raise unreachable(error) from error
@@ -98,14 +105,20 @@ def _print_commands(number: int) -> None:
     print("# Then, where yard is: yard slurm import --files FOLDER --dir site")
 
 
-def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str) -> dict[str, str]:
+def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str, add_to: Path | None) -> dict[str, str]:
     """The files to write, by name."""
     import yaml
 
-    from gpuyard.config.reading import loads
+    from gpuyard.config.reading import loads, text_of
     from gpuyard.config.slurm.importing import document
 
     plain = document(site, types, notes, conf)
+    if add_to is not None:
+        from gpuyard.config.slurm.joining import joined
+
+        first = text_of(add_to)
+        loads(first, str(add_to))
+        plain = joined(yaml.safe_load(first), plain, notes)
     body = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     what = f"{site.name}, Slurm {site.version or '?'}"
     text = f"# {what}, read by `yard slurm import`. What is not in it stands in notes.txt.\n{body}"
