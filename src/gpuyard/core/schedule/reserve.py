@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 
-from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
@@ -155,6 +155,15 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
         return 0
     if gpus == nodes.kind_of[number].gpus and not shape.cpu_milli and not shape.memory_mib:
         return _empty_ms(nodes, number)
+    if cpu >= 0 and memory >= 0:
+        # Only GPUs are lacking, as in most cases: attempts that end at the same time need no order among themselves.
+        for end_ms, grant in sorted(nodes.attempts_on[number].values()):
+            if grant[2] != MILLI and grant[1]:
+                return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
+            have += grant[1].bit_count()
+            if have >= gpus:
+                return end_ms or 1
+        return NEVER_MS
     for end_ms, _job_id, grant in nodes.ends(number):
         if grant[2] != MILLI and grant[1]:
             # A GPU with all its thousandths shared looks taken, and is not free when only one of its sharers ends.
@@ -182,8 +191,18 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same for nodes with shared or overdrawn GPUs, which are followed one by one."""
-    free = list(nodes.gpu_free[number])
-    for gpu in each(closed_to(nodes, shape, number)):
+    free, closed = list(nodes.gpu_free[number]), closed_to(nodes, shape, number)
+    if not closed and not shape.user and cpu >= 0 and memory >= 0:
+        milli = shape.milli
+        if len([left for left in free if left >= milli]) >= gpus:
+            return 0
+        for end_ms, grant in sorted(nodes.attempts_on[number].values()):
+            for gpu in positions[grant[1]]:
+                free[gpu] += grant[2]
+            if len([left for left in free if left >= milli]) >= gpus:
+                return end_ms or 1
+        return NEVER_MS
+    for gpu in each(closed):
         free[gpu] = -NEVER_MS
     end_ms = 0
     rows = iter(nodes.ends(number))
