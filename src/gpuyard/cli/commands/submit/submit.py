@@ -120,7 +120,7 @@ def _taken_in(
     for each in take(file, script_arguments=tuple(arguments), host_process=host_process, content=through):
         request = each.request()
         # A pod begins in the folder that its image names, and sees none of this machine that it does not mount.
-        folder = {} if each.form is Form.KUBERNETES and "image" in request else {"cwd": here()}
+        folder = {"cwd": "" if each.form is Form.KUBERNETES and "image" in request else here()}
         fields = folder | kept | request | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
