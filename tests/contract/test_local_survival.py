@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until_alive
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until_alive
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import processes
+from gpuyard.engines.node import terminal
 from gpuyard.model import Outcome
 
 LONG = Program(run_ms=60_000)
@@ -211,6 +212,59 @@ def test_a_supervisor_that_is_killed_is_noticed_and_its_job_is_killed(local: Loc
         reply.answer for reply in local.engine.start(EPOCH, [launch(local, "y-1-1", Program())])
     ]
     assert report == look(local, "y-1-1")
+
+
+@pytest.mark.parametrize("how", ["exit", "stop", "killed"])
+def test_a_terminal_outlives_no_attempt_and_keeps_its_true_code(local: LocalRig, how: str) -> None:
+    """The keeper is there while the job is, passes on its end, and goes with it, also if nobody is left to tell it."""
+    recipe = Recipe(argv=("bash", "--norc", "-i"), env={"PS1": "ready> "}, terminal=True)
+    local.engine.start(EPOCH, [launch(local, "y-1-1", recipe=recipe)])
+    link = None
+    for _ in moments(local):
+        link = link or local.engine.terminal("y-1-1", own=True)
+        if link is not None:
+            break
+        local.let_pass(10)
+    assert link is not None
+    with link:
+        link.settimeout(20)
+        link.sendall(terminal.said(terminal.HELLO, {"do": "attach", "seen": 0}))
+        seen = b""
+        while b"ready> " not in seen:
+            seen += link.recv(65536)
+        keepers = [
+            int(pid)
+            for pid in os.listdir("/proc")
+            if pid.isdecimal() and _parent(int(pid)) == claimed_pid(local, "y-1-1")
+        ]
+        if how == "exit":
+            link.sendall(terminal.frame(terminal.DATA, b"exit 5\r"))
+        elif how == "stop":
+            local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 10_000)])
+        else:
+            os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
+        while piece := link.recv(65536):
+            seen += piece
+    report = ended(local, "y-1-1")
+
+    expected = {
+        "exit": (Outcome.FAILED, 5),
+        "stop": (Outcome.CANCELLED, 128 + signal.SIGHUP),
+        "killed": (Outcome.NODE_FAIL, 0),
+    }
+    assert expected[how] == (report.outcome, report.exit_code)
+    assert (how == "exit") == (b'{"code": 5}' in seen)
+    # The shell and the keeper.
+    assert 2 == len(keepers)
+    for pid in keepers:
+        wait_gone(pid)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def test_a_job_that_kills_its_supervisor_again_and_again_has_failed(local: LocalRig) -> None:

@@ -25,6 +25,27 @@ LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
     Planted(
+        "a client that takes nothing holds its job up",
+        "engines/node/terminal.py",
+        "            if client.unsent and now >= client.took_at + _STALLED_S:\n                self._drop(client)\n",
+        "            pass\n",
+        "tests/unit/engines/test_terminals.py",
+    ),
+    Planted(
+        "the heads of files lead out of the named place",
+        "engines/node/copying.py",
+        '        if any([part in ("", ".", "..") or "\\0" in part for part in parts]):\n',
+        "        if False:\n",
+        "tests/unit/engines/test_terminals.py",
+    ),
+    Planted(
+        "an interactive shell is told to stop in a way that it does not heed",
+        "engines/local/attempt/supervisor.py",
+        "                        os.killpg(task.pid, signal.SIGHUP)\n",
+        "                        pass\n",
+        "tests/contract/test_local_survival.py",
+    ),
+    Planted(
         "part of a gang is placed",
         "core/fleet/placing.py",
         "    return tuple(grants) if left == 0 else None\n",
