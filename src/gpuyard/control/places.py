@@ -5,6 +5,7 @@
       yard.pid       0600, locked while a server runs; holds its port, and which process it is
       yard.sock      the API on a Unix socket; the kernel knows which user connects
       yard.log       of a server in the background
+      yard.series.db what GPUs and jobs did over time; it may be removed
       token          for the API over TCP: acts as the owner of this file
       engine/        the local engine's own
 
@@ -250,6 +251,7 @@ class Instance:
         self.socket = data.root / f"{name}.sock"
         self.log = data.root / f"{name}.log"
         self.reserve = data.root / f"{name}.reserve"
+        self.series = data.root / f"{name}.series.db"
         self._fd = -1
 
     def hold(self, note: dict[str, object]) -> None:

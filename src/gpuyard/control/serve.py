@@ -42,6 +42,7 @@ from gpuyard.control.replica.thought import Beside
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
+from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
@@ -192,6 +193,9 @@ class Yard:
         self._undo.append(self.leader.stop)
         self.keeper = Pruner(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
+        here = [engine for engine in self.engines.values() if isinstance(engine, LocalEngine)]
+        self.watch = Watch(str(self.instance.series), here, self.now_ms, self.reserve.has_room)
+        self._undo.append(self.watch.close)
         self._closing = threading.Event()
 
     def _open_engines(self) -> None:
@@ -279,6 +283,7 @@ class Yard:
         self.leader.start()
         self.keeper.start()
         self.projections.start()
+        self.watch.start()
         if self.options.shared:
             # Alone, this server puts every version in force itself.
             self.doors.start()

@@ -393,6 +393,26 @@ class ImageUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a running attempt is on the machine of its engine, for those who watch it there."""
+
+    key: str
+    devices: Mapping[str, tuple[str, ...]]
+    """UUIDs of its GPUs or MIG devices on each of its nodes."""
+    group: str = ""
+    """The folder of its cgroup of v2; empty: it has none."""
+    groups_v1: Mapping[str, str] = field(default_factory=dict)
+    """Those of v1, by controller."""
+    pids: tuple[int, ...] = ()
+    """Processes below which everything is its own."""
+    milli: int = 1000
+    """How much of each GPU it has."""
+    started_ms: int = 0
+    load: str = ""
+    """What it says that it does on emulated GPUs; empty: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """CPU time and memory that the processes of an attempt took. None: not known."""
 

@@ -62,8 +62,7 @@ class Collector:
         on = self._on_gpus(places)
         for place in places:
             subject = attempt_subject(place.key)
-            if self._machine:
-                told |= {f"{subject}/{name}": value for name, value in self._kernel.attempt(place).items()}
+            told |= {f"{subject}/{name}": value for name, value in self._kernel.attempt(place).items()}
             if place.devices:
                 told |= {f"{subject}/{name}": value for name, value in _work(place, on, self.looks).items()}
         return told

@@ -149,6 +149,11 @@ class Series:
             if last is None or sample.at_ms >= last.at_ms:
                 self._latest[sample.node] = sample
 
+    def shed(self) -> None:
+        """Drop what waits to be saved: there is no room on the disk, and none in memory for all of it."""
+        with self._lock:
+            self._waiting.clear()
+
     def latest(self, since_ms: int = 0) -> list[Sample]:
         """The newest sample of each node that has one since then."""
         with self._lock:
@@ -424,13 +429,16 @@ class Series:
 
 
 def _connected(path: str) -> sqlite3.Connection:
+    # SQLite gives the files beside it the same rights, so the file has them before it has any others.
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(fd, 0o600)
+    os.close(fd)
     db = sqlite3.connect(path, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")
         # A power cut may take the last samples, and the file stays whole.
         db.execute("PRAGMA synchronous = NORMAL")
         db.executescript(_SCHEMA)
-        os.chmod(path, 0o600)
     except BaseException:
         db.close()
         raise

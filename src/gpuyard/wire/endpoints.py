@@ -257,6 +257,8 @@ FRONT = Endpoint("GET", "/", Action.ANYBODY, "FrontReply", "What this address is
 HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the process is there", tag="health")
 READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether it can do its work", tag="health",
     others={503: "ReadyReply"})
+METRICS = Endpoint("GET", "/metrics", Action.SEE_NODES, "",
+    "GPUs, nodes, jobs and the scheduler, as Prometheus reads them", tag="health", also=("text/plain",))
 VERSION = Endpoint("GET", "/version", Action.ANYBODY, "VersionReply", "Which release this is", tag="health")
 # fmt: on
 

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
 from gpuyard.api.edge.pace import Turns, in_thread
-from gpuyard.api.edge.peers import asker_if_known
+from gpuyard.api.edge.peers import asker, asker_if_known
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, answer, serve
 from gpuyard.api.handlers import (
@@ -30,8 +30,10 @@ from gpuyard.api.handlers import (
 from gpuyard.api.handlers.front import front_of
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.serve import Yard
+from gpuyard.control.views.metrics import metrics_text
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
+from gpuyard.telemetry.exposition import MEDIA_TYPE
 from gpuyard.wire import endpoints
 from gpuyard.wire.actions import Action
 
@@ -113,11 +115,26 @@ def _health(yard: Yard) -> Handlers:
             how = {name: how[name] for name in ("ready", "role")}
         return answer(how, 200 if ready else 503)
 
+    async def metrics(request: Request) -> Response:
+        """For a Prometheus, with a token where the server asks for one. Jobs of other tenants are left out."""
+        sight = asker(request.scope).sight
+
+        def made() -> bytes:
+            _ready, how = yard.readiness()
+            return metrics_text(yard.books, yard.watch, how, sight).encode()
+
+        return Response(await in_thread(made), media_type=MEDIA_TYPE)
+
     async def version() -> Response:
         """Which release this is, and which yard."""
         return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
 
-    return {endpoints.HEALTH: healthz, endpoints.READY: readyz, endpoints.VERSION: version}
+    return {
+        endpoints.HEALTH: healthz,
+        endpoints.READY: readyz,
+        endpoints.METRICS: metrics,
+        endpoints.VERSION: version,
+    }
 
 
 async def _explained(request: Request, error: Exception) -> Response:

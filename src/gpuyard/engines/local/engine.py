@@ -28,6 +28,7 @@ from gpuyard.engines.contract import (
     StopRequest,
     Transient,
     Usage,
+    Whereabouts,
 )
 from gpuyard.engines.local import cores, machine, outputs, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
@@ -45,9 +46,11 @@ from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor
+from gpuyard.engines.local.whereabouts import Tracker
 from gpuyard.engines.machine import accounts, files, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.node import terminal
 from gpuyard.engines.node.image import facts_of
@@ -129,6 +132,7 @@ class LocalEngine:
         self._monitor = AttemptMonitor(self._data, self._boot, self._groups.base, now_ms, self._faults.judged)
         self._images = Images(self._data.root, emulated=self._emulated)
         self._outsiders = Outsiders()
+        self._tracker = Tracker(self._data)
         self._readers = Readers()
         self._syncers = ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="yard-sync")
         self._leftovers = Leftovers(self._data.root)
@@ -256,6 +260,19 @@ class LocalEngine:
             else:
                 told += signals.read(name, host.readings, attempt_of)
         return tuple(told)
+
+    @property
+    def pretends(self) -> tuple[bool, bool]:
+        """Whether its GPUs are emulated, and whether its nodes are: then this machine's figures are not theirs."""
+        return self._emulated, isinstance(self._source, Pretended)
+
+    def gpus(self) -> dict[str, list[GpuReading]]:
+        """The GPUs of each node, in the order of their places."""
+        return {name: host.readings for name, host in self._hosts().items()}
+
+    def whereabouts(self) -> list[Whereabouts]:
+        """Where attempts that run are on this machine."""
+        return self._tracker.look()
 
     def _hosts(self) -> dict[str, Host]:
         if self._found is None:

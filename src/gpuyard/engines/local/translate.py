@@ -136,6 +136,7 @@ def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
         "drop": place.drop,
         "envs": envs[:1] if recipe.batch else envs,
         "held": place.held,
+        "milli": min([part.milli for part in parts if part.gpus], default=MILLI),
         "room": _room(
             launch,
             [seat.devices_of(part) for part, seat in zip(parts, place.seats, strict=True)],

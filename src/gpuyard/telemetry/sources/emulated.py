@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from gpuyard.telemetry.attribution import FULL
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook, ProcessOnGpu
 
-VARIABLE = "YARD_EMULATED_LOAD"
 _STEP = re.compile(r"\s*(\d{1,3})%\s+(\d+(?:\.\d+)?)\s*(MiB|GiB|M|G)(?:\s+(\d+)\s*s)?\s*")
 _IDLE_W, _FULL_W = 70, 700
 _IDLE_C, _FULL_C = 34, 74

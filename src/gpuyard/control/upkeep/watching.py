@@ -1,0 +1,192 @@
+"""The eyes of a server: the collectors of the nodes that are this machine, and the series that they fill.
+
+Beside the loop, in a thread of its own. No decision reads what they see. A round that took long is followed by a longer
+pause, so that watching takes at most a hundredth of a core, however many jobs run.
+"""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from gpuyard.control.upkeep.rounds import Rounds
+from gpuyard.engines.contract import EngineError, Whereabouts
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.telemetry.collector import PAUSE_S, Collector
+from gpuyard.telemetry.exposition import GpuCard
+from gpuyard.telemetry.samples import Sample, believed
+from gpuyard.telemetry.series import Curve, Series
+from gpuyard.telemetry.sources import AttemptPlace
+from gpuyard.telemetry.sources.emulated import EmulatedSource
+from gpuyard.telemetry.sources.kernel import Kernel
+from gpuyard.telemetry.sources.nvml import NvmlSource
+
+FIRST_S = 1.0
+SHARE = 100
+"""A round is followed by a pause that is at least so many times as long as the CPU time that it took."""
+FRESH_MS = 60_000
+"""A sample that is older says nothing about now."""
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """What this server sees of its own machine, now and before."""
+
+    def __init__(
+        self,
+        path: str,
+        engines: Iterable[LocalEngine],
+        now_ms: Callable[[], int],
+        has_room: Callable[[], bool],
+    ) -> None:
+        self._path = path
+        self._eyes = [_Eyes(engine) for engine in engines]
+        self._now_ms = now_ms
+        self._has_room = has_room
+        self._series: Series | None = None
+        self.trouble = ""
+        """Why the last round came to nothing; empty: it did not."""
+        self.spent_s = 0.0
+        """CPU time of all rounds together."""
+        self._rounds = Rounds("yard-watch", self._round)
+
+    def start(self) -> None:
+        """Begin to look, if there is anything to look at."""
+        if self._eyes:
+            self._rounds.start(FIRST_S)
+
+    def close(self) -> None:
+        """Save what was seen."""
+        self._rounds.close()
+        for eyes in self._eyes:
+            eyes.close()
+        if self._series is not None:
+            self._series.close()
+            self._series = None
+
+    def latest(self) -> list[Sample]:
+        """The newest sample of each node that has a fresh one."""
+        series = self._series
+        return series.latest(self._now_ms() - FRESH_MS) if series is not None else []
+
+    def cards(self) -> dict[tuple[str, int], GpuCard]:
+        """What the GPUs are, by node and place."""
+        return {key: card for eyes in self._eyes for key, card in eyes.cards.items()}
+
+    def faults(self) -> dict[tuple[str, str], int]:
+        """Values that were left out, by node and cause."""
+        return dict(self._series.faults) if self._series is not None else {}
+
+    def curves(self, attempt: str, nodes: Sequence[str], from_ms: int, to_ms: int) -> Mapping[str, Curve]:
+        """The curves of an attempt by signal: those kept at its end, or as far as it has come."""
+        series = self._series
+        if series is None:
+            return {}
+        try:
+            return series.kept(attempt) or series.of_attempt(attempt, nodes, from_ms, to_ms, self._now_ms())
+        except sqlite3.Error as error:
+            _log.warning("the series cannot be read: %s", error)
+            return {}
+
+    def _round(self) -> float:
+        began_s = time.thread_time()
+        try:
+            self._look()
+            self.trouble = ""
+        except (EngineError, OSError, sqlite3.Error) as error:
+            if not self.trouble:
+                _log.warning("nothing was seen of this machine: %s", error)
+            self.trouble = str(error)
+        spent_s = time.thread_time() - began_s
+        self.spent_s += spent_s
+        return max(PAUSE_S, SHARE * spent_s)
+
+    def _look(self) -> None:
+        if self._series is None:
+            self._series = Series(self._path)
+        series, now_ms = self._series, self._now_ms()
+        for eyes in self._eyes:
+            for node, told in eyes.look(now_ms).items():
+                series.add(believed(node, now_ms, told, now_ms), now_ms)
+        if not self._has_room():
+            series.shed()
+            return
+        for eyes in self._eyes:
+            for ended in eyes.ended():
+                series.keep(ended.key, list(ended.devices), ended.started_ms, now_ms + 1, now_ms)
+        series.work(now_ms)
+
+
+class _Eyes:
+    """The collectors of one engine's nodes."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self._engine = engine
+        self._emulated, self._pretended = engine.pretends
+        self._kernel = Kernel()
+        self._collectors: dict[str, Collector] = {}
+        self._places: dict[str, list[AttemptPlace]] = {}
+        self._running: dict[str, Whereabouts] = {}
+        self._ended: list[Whereabouts] = []
+        self.cards: dict[tuple[str, int], GpuCard] = {}
+
+    def close(self) -> None:
+        for collector in self._collectors.values():
+            collector.close()
+
+    def look(self, now_ms: int) -> dict[str, Mapping[str, int | float | None]]:
+        """What each node tells. An emulated node has something to tell while an attempt is on it."""
+        running = {each.key: each for each in self._engine.whereabouts()}
+        self._ended += [each for key, each in self._running.items() if key not in running]
+        self._running = running
+        self._places = {}
+        for each in running.values():
+            for first, node in enumerate(each.devices):
+                self._places.setdefault(node, []).append(_place(each, node, first == 0))
+        found: dict[str, Mapping[str, int | float | None]] = {}
+        for node in self._places if self._pretended else self._engine.gpus():
+            collector = self._collectors.get(node) or self._collector(node)
+            found[node] = collector.take(now_ms)
+            self.cards |= {
+                (node, look.gpu): GpuCard(look.uuid, look.model, look.pci, look.driver)
+                for look in collector.looks
+            }
+        return found
+
+    def ended(self) -> list[Whereabouts]:
+        """Attempts that have ended since the last question."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _collector(self, node: str) -> Collector:
+        def places() -> Sequence[AttemptPlace]:
+            return self._places.get(node, ())
+
+        def uuids() -> list[str]:
+            return [each.uuid for each in self._engine.gpus().get(node, ())]
+
+        def memory() -> dict[str, int]:
+            return {each.uuid: each.memory_mib for each in self._engine.gpus().get(node, ())}
+
+        if self._emulated:
+            models = {each.name for each in self._engine.gpus().get(node, ())}
+            gpus: EmulatedSource | NvmlSource = EmulatedSource(memory, places, ", ".join(sorted(models)))
+        else:
+            gpus = NvmlSource(order=uuids)
+        made = Collector(node, gpus, places, self._kernel, machine=not self._pretended)
+        self._collectors[node] = made
+        return made
+
+
+def _place(each: Whereabouts, node: str, first: bool) -> AttemptPlace:
+    """An attempt on one of its nodes. Its processes are counted on the first: they are on one machine."""
+    return AttemptPlace(
+        key=each.key,
+        group=each.group if first else "",
+        groups_v1=each.groups_v1 if first else None,
+        pids=each.pids if first else (),
+        devices=each.devices[node],
+        milli=each.milli,
+        started_ms=each.started_ms,
+        script=each.load,
+    )

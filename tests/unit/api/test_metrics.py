@@ -1,0 +1,114 @@
+"""`GET /metrics` of a yard with jobs on emulated GPUs: what it says, to whom, and what promtool says of it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gpuyard.telemetry.signals import SIGNALS
+from rigs.postgres import NoServer, install, skip_or_fail
+from rigs.teams import Team, team
+
+LOADS = {"ulla": "95% 40GiB", "erik": "20% 10GiB"}
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Team, dict[str, int]]]:
+    """A yard with one running job of each of two tenants."""
+    with team(tmp_path_factory.mktemp("metrics")) as made:
+        # Looks are taken by hand.
+        made.yard.watch._rounds.close()
+        ids = {
+            user: made.submit(
+                user,
+                hold=False,
+                gpus=1,
+                name=f"of {user}",
+                command=["sleep", "120"],
+                env={"YARD_EMULATED_LOAD": load},
+            )
+            for user, load in LOADS.items()
+        }
+        engine = made.yard.watch._eyes[0]._engine
+        made.until(lambda: len(engine.whereabouts()) == 2)
+        made.yard.watch._look()
+        yield made, ids
+
+
+def text(team: Team, user: str) -> str:
+    answer = team.call("GET", "/metrics", team.tokens[user])
+    assert 200 == answer.status
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return answer.body.decode()
+
+
+def test_emulated_gpus_do_what_their_jobs_say(yard: tuple[Team, dict[str, int]]) -> None:
+    made, ids = yard
+    found = text(made, "adam")
+
+    busy = dict(re.findall(r'gpuyard_attempt_gpu_busy_ratio\{node="[^"]+",job="(\d+)"\} (\S+)', found))
+    assert {str(ids["ulla"]): "0.95", str(ids["erik"]): "0.2"} == busy
+    used = sorted(map(int, re.findall(r"^DCGM_FI_DEV_FB_USED\{.*\} (\d+)$", found, re.MULTILINE)))
+    assert [0] * 6 + [10240, 40960] == used
+    assert re.search(
+        r'^DCGM_FI_DEV_GPU_UTIL\{gpu="\d",UUID="[^"]+",.*Hostname="[^"]+".*\} 95$', found, re.MULTILINE
+    )
+    cpu = re.findall(r'^gpuyard_attempt_cpu_seconds_total\{node="[^"]+",job="(\d+)"\}', found, re.MULTILINE)
+    assert {str(each) for each in ids.values()} == set(cpu)
+    assert 'gpuyard_jobs{state="running"} 2' in found
+    assert re.search(r"^gpuyard_gpus_free\{.*\} 6$", found, re.MULTILINE)
+    assert "gpuyard_leader 1" in found
+
+
+def test_jobs_of_other_tenants_are_left_out(yard: tuple[Team, dict[str, int]]) -> None:
+    made, ids = yard
+    for user, other in (("vera", "erik"), ("erik", "ulla")):
+        found = text(made, user)
+        assert f'job="{ids[other]}"' not in found
+        assert f'user="{other}"' not in found
+    assert 'tenant="product"' not in text(made, "vera")
+    assert f'job="{ids["ulla"]}"' in text(made, "vera")
+    assert 401 == made.call("GET", "/metrics").status
+
+
+def test_curves_of_a_job_are_kept_when_it_has_ended(yard: tuple[Team, dict[str, int]]) -> None:
+    made, _ids = yard
+    number = made.submit(
+        "ulla", hold=False, gpus=1, command=["sleep", "60"], env={"YARD_EMULATED_LOAD": "50% 1GiB"}
+    )
+    watch, engine = made.yard.watch, made.yard.watch._eyes[0]._engine
+    made.until(lambda: len(engine.whereabouts()) == 3)
+    (key,) = [each.key for each in engine.whereabouts() if f"-{number}-" in each.key]
+    watch._look()
+    running = watch.curves(key, list(engine.gpus()), made.yard.now_ms() - 60_000, made.yard.now_ms() + 1)
+    made.call("POST", f"/api/v1/jobs/{number}/cancel", made.tokens["ulla"])
+    made.until(lambda: len(engine.whereabouts()) == 2)
+    watch._look()
+    kept = watch.curves(key, [], 0, 0)
+
+    assert [500] == running["gpu_busy"].values
+    assert ([500], [1024]) == (kept["gpu_busy"].values, kept["gpu_memory"].values)
+    assert "gpu_busy_estimated" not in kept
+
+
+@pytest.mark.rig
+def test_promtool_finds_nothing_wrong(yard: tuple[Team, dict[str, int]]) -> None:
+    if not shutil.which("promtool"):
+        try:
+            install("prometheus", NoServer)
+        except NoServer as refusal:
+            skip_or_fail(str(refusal))
+    made, _ids = yard
+    found = text(made, "adam")
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=found, capture_output=True, text=True, check=False
+    )
+
+    # dcgm-exporter has a label `modelName`, and dashboards want it under that very name.
+    ours = re.compile(r"(DCGM_FI|dcgm)_\S+ label names should be written in 'snake_case' not 'camelCase'")
+    assert [] == [line for line in (done.stderr + done.stdout).splitlines() if not ours.fullmatch(line)]
+    assert done.returncode in (0, 3), "3: it can be read, and names could be nicer"
+    names = set(re.findall(r"^# TYPE (DCGM\S+) gauge$", found, re.MULTILINE))
+    assert names <= {signal.dcgm for signal in SIGNALS.values()}
