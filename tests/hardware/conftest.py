@@ -131,7 +131,8 @@ def hardware(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardware]:
     folder = tmp_path_factory.mktemp("hardware")
     folder.chmod(0o755)
     for parent in (folder.parent, folder.parent.parent):
-        parent.chmod(0o755)
+        if parent.stat().st_mode & 0o005 != 0o005:
+            parent.chmod(0o755)
     before = settings.read()
     found = Hardware(folder)
     found.up()
