@@ -16,6 +16,7 @@ from gpuyard.engines.local.attempt.cgroups import OF_A_YARD, PERIOD_US, read, wr
 CONTROLLERS = ("memory", "cpu", "cpuset", "devices")
 _PAUSE_S = 0.002
 _GONE_S = 0.2
+_TRIES = 20
 
 
 def trees(mountinfo: str = "/proc/self/mountinfo") -> dict[str, str]:
@@ -84,7 +85,7 @@ def make(plan: Mapping[str, Any]) -> None:
     """Make the attempt's groups with their limits; 0: none. Raises OSError where that fails."""
     groups: dict[str, str] = plan.get("v1") or {}
     for path in groups.values():
-        os.makedirs(path, exist_ok=True)
+        _make(path)
     if (path := groups.get("memory", "")) and plan["memory_mib"] > 0:
         limit = str(plan["memory_mib"] << 20)
         write(f"{path}/memory.limit_in_bytes", limit)
@@ -100,6 +101,15 @@ def make(plan: Mapping[str, Any]) -> None:
         _spread(base, path)
         if plan.get("cpus"):
             write(f"{path}/cpuset.cpus", plan["cpus"])
+
+
+def _make(path: str) -> None:
+    """Make a group; the yard's own above it may be removed meanwhile by another yard that ends."""
+    for _ in range(_TRIES - 1):
+        with suppress(FileNotFoundError):
+            os.makedirs(path, exist_ok=True)
+            return
+    os.makedirs(path, exist_ok=True)
 
 
 def join(groups: Mapping[str, str]) -> None:
