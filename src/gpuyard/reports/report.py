@@ -1,7 +1,7 @@
 """A report, in one declaration: its endpoint, what builds its table, its columns, and the options of its command."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
 
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Endpoint
@@ -14,13 +14,18 @@ R = TypeVar("R")
 Build = Callable[["Readings", Mapping[str, Any], "Sight"], Table]
 
 
-class Flag(NamedTuple):
+class Flag:
     """An option of a report's command; what is left empty comes from the parameter of that name."""
 
-    parameter: str
-    names: tuple[str, ...] = ()
-    help: str = ""
-    default: Any = None
+    __slots__ = ("default", "help", "names", "parameter")
+
+    def __init__(
+        self, parameter: str, names: tuple[str, ...] = (), help: str = "", default: Any = None
+    ) -> None:
+        self.parameter = parameter
+        self.names = names
+        self.help = help
+        self.default = default
 
 
 class Report(Generic[R]):

@@ -2,29 +2,40 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 Row = Mapping[str, Any]
 
 
-class Table(NamedTuple):
-    """What a report tells."""
+class Table:
+    """What a report tells. Written out: a NamedTuple is compiled anew whenever a command starts."""
 
-    rows: Sequence[Row]
-    head: Mapping[str, Any] = {}
-    """Other fields of the reply."""
-    more: int | None = None
-    """Where the next page begins, for a report in pages; None: there are no more rows."""
+    __slots__ = ("head", "more", "rows")
+
+    def __init__(
+        self, rows: Sequence[Row], head: Mapping[str, Any] = MappingProxyType({}), more: int | None = None
+    ) -> None:
+        self.rows = rows
+        self.head = head
+        """Other fields of the reply."""
+        self.more = more
+        """Where the next page begins, for a report in pages; None: there are no more rows."""
 
 
-class Column(NamedTuple):
+class Column:
     """A header and how a record's cell is made."""
 
-    header: str
-    cell: Callable[[Row], str]
-    right: bool = False
-    wide: bool = False
-    """Only in the wide form."""
+    __slots__ = ("cell", "header", "right", "wide")
+
+    def __init__(
+        self, header: str, cell: Callable[[Row], str], right: bool = False, wide: bool = False
+    ) -> None:
+        self.header = header
+        self.cell = cell
+        self.right = right
+        self.wide = wide
+        """Only in the wide form."""
 
 
 def span(ms: int) -> str:

@@ -7,10 +7,8 @@ import json
 import os
 import socket
 import time
-from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -90,6 +88,8 @@ class Caller:
 
     def again(self) -> Self:
         """Another connection to the same place, for another thread."""
+        from copy import copy  # noqa: PLC0415 (few commands need it)
+
         other = copy(self)
         other._connection = other._stream = None
         return other
@@ -182,6 +182,8 @@ class Caller:
             self._moved()
             raise
         try:
+            from binascii import b2a_base64  # noqa: PLC0415 (few commands need it)
+
             key = b2a_base64(os.urandom(16), newline=False).decode()
             headers = {
                 **self._headers,
