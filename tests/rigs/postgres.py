@@ -129,16 +129,18 @@ def _installed() -> Path | None:
 
 
 def install(package: str, refusal: Callable[[str], Exception]) -> None:
-    """Get a package of Debian's, if this is root on Debian."""
+    """Get a package of Debian's, or several and options, if this is root on Debian."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise refusal(
             f"{package} is not installed, and only root on Debian can be helped: apt-get install {package}"
         )
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    commands = [["apt-get", "install", "-qq", "-y", package]]
-    for command in (commands[0], ["apt-get", "update", "-qq"], commands[0]):
+    # Tests beside this one may install something too.
+    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
+    get = [*apt, "install", "-y", *package.split()]
+    for command in (get, [*apt, "update"], get):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and command[1] == "install":
+        if done.returncode == 0 and command is get:
             return
     raise refusal(f"apt-get could not install {package}: {done.stderr.strip()[-300:]}")
 

@@ -4,12 +4,14 @@ Nothing is fetched from outside. What is missing is installed where this is root
 """
 
 import base64
+import fcntl
 import json
 import os
 import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from rigs.postgres import skip_or_fail
+from rigs.postgres import NoServer, install, skip_or_fail
 
 PACKAGES = ("podman", "crun", "uidmap", "busybox-static", "docker-registry", "apache2-utils")
 PROGRAMS = ("podman", "crun", "newuidmap", "docker-registry", "htpasswd")
@@ -39,14 +41,14 @@ def need_podman() -> pwd.struct_passwd:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         skip_or_fail(f"only root on Debian can install {' '.join(PACKAGES)} and run jobs as another user")
     if not all([shutil.which(name) for name in PROGRAMS]) or not os.path.exists(BUSYBOX):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        get = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *PACKAGES]
-        for command in (get, ["apt-get", "update", "-qq"], get):
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            if command is get and done.returncode == 0:
-                break
-        else:
-            skip_or_fail(f"apt-get could not install {' '.join(PACKAGES)}: {done.stderr.strip()[-300:]}")
+        try:
+            install(" ".join(("--no-install-recommends", *PACKAGES)), NoServer)
+        except NoServer as refusal:
+            skip_or_fail(str(refusal))
+    return _user()
+
+
+def _user() -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(USER)
     except KeyError:
@@ -232,9 +234,15 @@ class Images:
         shutil.rmtree(Path(self.home, ".config"), ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    """Registries, images and the user of this test process."""
+    """Registries, images and their user. One file of tests at a time has them: podman's settings are the user's."""
+    with Path(tempfile.gettempdir(), "gpuyard-images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield from _images(tmp_path_factory)
+
+
+def _images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     found = Images(tmp_path_factory.mktemp("images"))
     yield found
     found.close()
