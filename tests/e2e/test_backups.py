@@ -63,23 +63,24 @@ def test_ids_that_were_given_out_after_a_backup_are_not_given_out_again(tmp_path
 def test_a_store_that_became_read_only_refuses_new_work_and_keeps_what_it_has(
     tmp_path: Path, postgres_server: PostgresServer, postgres_url: str
 ) -> None:
-    server, runs = Server(tmp_path / "yard", postgres_url), tmp_path / "runs"
+    server, runs, began = Server(tmp_path / "yard", postgres_url), tmp_path / "runs", tmp_path / "began"
     server.start()
     try:
-        status, job = submit(server, f"sleep 4; echo ran >> {runs}", "before")
+        status, job = submit(server, f"touch {began}; sleep 4; echo ran >> {runs}", "before")
         assert 201 == status
-        postgres_server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-        postgres_server.execute("SELECT pg_reload_conf()")
-        wait_for(lambda: submit(server, "true", "refused")[0] == 503)
-        status, refusal = submit(server, "true", "refused")
-        assert 503 == status
-        assert "read" in str(refusal["detail"]), refusal
-        assert "before" == server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["name"]
-        wait_for(runs.exists)
-    finally:
-        postgres_server.execute("ALTER SYSTEM RESET default_transaction_read_only")
-        postgres_server.execute("SELECT pg_reload_conf()")
-    try:
+        wait_for(began.exists)
+        try:
+            postgres_server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            postgres_server.execute("SELECT pg_reload_conf()")
+            wait_for(lambda: submit(server, "true", "refused")[0] == 503)
+            status, refusal = submit(server, "true", "refused")
+            assert 503 == status
+            assert "read" in str(refusal["detail"]), refusal
+            assert "before" == server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["name"]
+            wait_for(runs.exists)
+        finally:
+            postgres_server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            postgres_server.execute("SELECT pg_reload_conf()")
         wait_for(lambda: submit(server, f"echo again >> {runs}", "after")[0] == 201)
         wait_for(lambda: runs.read_text().splitlines()[:1] == ["ran"] and "again" in runs.read_text(), 40)
         assert 1 == runs.read_text().count("ran")
