@@ -193,7 +193,7 @@ class YardSide:
         self._ask("POST", f"/api/v1/nodes/{self._node}/resume")
 
     def settle(self) -> None:
-        """Until no job runs by the books."""
+        """Until no job runs by the replica."""
         until(lambda: not json.loads(self._ask("GET", "/api/v1/jobs?state=running&limit=1"))["jobs"])
 
     def watched(self, seconds: float) -> list[Row]:

@@ -40,7 +40,7 @@ class Side(Protocol):
         """Submit one; returns when it is acknowledged."""
 
     def waiting(self) -> int:
-        """How many have not ended, by its own books; for the progress line."""
+        """How many have not ended, by its own replica; for the progress line."""
 
     def cpu_s(self) -> float:
         """Of all its daemons so far."""

@@ -40,26 +40,26 @@ CHANGED = CONFIG.replace("limit: 6", "limit: 5")
 CUT = """
 import sys, time
 try:
-    from gpuyard.control.replica.books import Books
+    from gpuyard.control.replica.replica import Replica
 except ImportError:  # an earlier release
-    from gpuyard.control.books import Books
+    from gpuyard.control.replica import Replica
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     now_ms = int(time.time() * 1000)
-    Books(store).save(now_ms, every=1)
+    Replica(store).save(now_ms, every=1)
     print(store.forget_log(now_ms))
 """
 
 DUMP = """
 import json, sys
 try:
-    from gpuyard.control.replica.books import Books, dump
+    from gpuyard.control.replica.replica import Replica, dump
 except ImportError:  # an earlier release
-    from gpuyard.control.books import Books, dump
+    from gpuyard.control.replica import Replica, dump
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
-    books = Books(store)
-    print(json.dumps([store.latest_snapshot().seq, books.seq, dump(books.state)]))
+    replica = Replica(store)
+    print(json.dumps([store.latest_snapshot().seq, replica.seq, dump(replica.state)]))
 """
 
 LIMIT_S = 100

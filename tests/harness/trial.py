@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from gpuyard.control.loop.loop import Controller
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core.explain.admission import never
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
@@ -117,10 +117,10 @@ class Trial:
         self.policy = rng.choice(sorted(PRESETS))
         self.settings = self._settings()
         self.old: list[Controller] = []
-        self.books: Books
+        self.replica: Replica
         self.controller: Controller
         self._rise()
-        self.books.commit(None, lambda draft: draft.add(ConfigSet(self.clock_ms, self.settings)))
+        self.replica.commit(None, lambda draft: draft.add(ConfigSet(self.clock_ms, self.settings)))
 
     # -- what is drawn ---------------------------------------------------------------------------------------------
 
@@ -198,9 +198,9 @@ class Trial:
         store: Any = Mortal(self.store, self, ("commit",))
         calls = ("start", "stop", "suspend", "resume", "forget", "status")
         engines: dict[str, Any] = {name: Mortal(each, self, calls) for name, each in self.reached().items()}
-        self.books = Books(store)
+        self.replica = Replica(store)
         driven = engines if len(engines) > 1 else engines[self.clusters[0]]
-        self.controller = Controller(self.books, driven, self.store.elect("sim").epoch, lost_ms=30_000)
+        self.controller = Controller(self.replica, driven, self.store.elect("sim").epoch, lost_ms=30_000)
 
     def reached(self) -> dict[str, Any]:
         """The engines as the control plane reaches them."""
@@ -238,7 +238,7 @@ class Trial:
 
     def submit(self) -> None:
         spec, rng = self._spec(), self.rng
-        if never(self.books.state, spec) is not None:
+        if never(self.replica.state, spec) is not None:
             return
         limit_ms = rng.choice([0, 60_000, 600_000])
         run_ms = rng.choice([10, 2000, 30_000, 200_000, 900_000])
@@ -262,7 +262,7 @@ class Trial:
     def submit_array(self) -> None:
         """Some tasks of which some may run at a time."""
         spec, rng = self._spec(), self.rng
-        if never(self.books.state, spec) is not None:
+        if never(self.replica.state, spec) is not None:
             return
         tasks, at_once, held = rng.randint(1, 5), rng.choice([0, 1, 2]), rng.random() < 0.3
 
@@ -290,14 +290,16 @@ class Trial:
 
     def ask_for(self, verb: Verb, job_id: int) -> None:
         self.story.append(f"{self.clock_ms}: {verb.value} {job_id}")
-        self.books.commit(None, lambda draft: draft.add(Requested(self.now_ms(), job_id, verb, "someone")))
+        self.replica.commit(None, lambda draft: draft.add(Requested(self.now_ms(), job_id, verb, "someone")))
 
     def drain(self) -> None:
-        number = self.rng.randrange(len(self.books.state.nodes.node)) if self.books.state.nodes.node else -1
+        number = (
+            self.rng.randrange(len(self.replica.state.nodes.node)) if self.replica.state.nodes.node else -1
+        )
         if number >= 0:
             now_ms, shut = self.now_ms(), self.rng.random() < 0.5
             event = NodeCordoned(now_ms, number, "drain") if shut else NodeUncordoned(now_ms, number)
-            self.books.commit(None, lambda draft: draft.add(event))
+            self.replica.commit(None, lambda draft: draft.add(event))
 
     # -- a life ----------------------------------------------------------------------------------------------------
 
@@ -325,8 +327,8 @@ class Trial:
         self.check_end()
 
     def _something(self) -> None:
-        self.books.catch_up()
-        rng, state = self.rng, self.books.state
+        self.replica.catch_up()
+        rng, state = self.rng, self.replica.state
         dice = rng.random()
         if dice < 0.16 and len(self.accepted) < 40:
             (self.submit_array if rng.random() < 0.2 else self.submit)()
@@ -343,7 +345,7 @@ class Trial:
         elif dice < 0.42 and self.old:
             self.ghost()
         elif dice < 0.45:
-            self.books.save(self.now_ms(), every=1)
+            self.replica.save(self.now_ms(), every=1)
         else:
             self._pass_time(rng.choice([0, 100, 1000, 1000, 5000, 20_000]))
             self.step()
@@ -356,17 +358,17 @@ class Trial:
 
     def _open_all(self) -> None:
         # An array that was submitted on hold in the last step is to be let go as well.
-        self.books.catch_up()
-        for job_id in sorted(self.books.state.jobs):
+        self.replica.catch_up()
+        for job_id in sorted(self.replica.state.jobs):
             self.ask_for(Verb.RELEASE, job_id)
             self.ask_for(Verb.CONTINUE, job_id)
-        for number in range(len(self.books.state.nodes.node)):
+        for number in range(len(self.replica.state.nodes.node)):
             event = NodeUncordoned(self.now_ms(), number)
-            self.books.commit(None, lambda draft, event=event: draft.add(event))
+            self.replica.commit(None, lambda draft, event=event: draft.add(event))
 
     def settled(self) -> bool:
         """Nothing is left to be done."""
-        return not self.books.state.jobs and not self.live_runs()
+        return not self.replica.state.jobs and not self.live_runs()
 
     def live_runs(self) -> list[tuple[str, Run]]:
         """What really runs, with its cluster."""
@@ -390,7 +392,7 @@ class Trial:
 
     def check_end(self) -> None:
         """Everything has ended, nothing is left over, and the log tells the truth."""
-        state, worlds = self.books.state, [engine.world for engine in self.engines.values()]
+        state, worlds = self.replica.state, [engine.world for engine in self.engines.values()]
         waiting = {job_id: (r.state.value, r.phase, r.shape.gpu_milli) for job_id, r in state.jobs.items()}
         assert self.settled(), f"not over: {waiting}; running {[run.key for _, run in self.live_runs()]}"
         keys = [run.key for world in worlds for run in world.runs]
@@ -404,8 +406,8 @@ class Trial:
                 assert any(run.attempt == row.attempts for run in runs), (
                     f"job {job_id} completed without a run"
                 )
-        fresh = Books(self.store)  # type: ignore[arg-type]
-        assert canonical(fresh.state) == canonical(self.books.state), "the log does not fold to the state"
+        fresh = Replica(self.store)  # type: ignore[arg-type]
+        assert canonical(fresh.state) == canonical(self.replica.state), "the log does not fold to the state"
 
 
 def told(trial: Trial, file: str) -> None:

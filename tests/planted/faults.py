@@ -188,8 +188,8 @@ FAULTS = [
         SEEDS,
     ),
     Planted(
-        "a failed write stays in the books",
-        "control/replica/books.py",
+        "a failed write stays in the replica",
+        "control/replica/replica.py",
         "                    self._wrong = True\n",
         "                    pass\n",
         "tests/unit/control/test_books.py",

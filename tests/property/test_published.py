@@ -1,4 +1,4 @@
-"""What is published commit by commit is what would be published of the books as they are, whatever happens."""
+"""What is published commit by commit is what would be published of the replica as it is, whatever happens."""
 
 import json
 import random
@@ -11,13 +11,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from gpuyard.api.connecting.replica import Replica
+from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Model, told
 from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.plain_views import node_view
 from gpuyard.control.reading.publisher import UNREAD_S, Publisher
-from gpuyard.control.replica.books import Judged
+from gpuyard.control.replica.replica import Judged
 from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load
 from gpuyard.core.state.dump import dump
@@ -30,7 +30,7 @@ SIGHTS = (ALL, Sight(("a",)), Sight(("t", "u/v")))
 
 
 class Shelf:
-    """Books as a publisher needs them, over a state that somebody else folds into."""
+    """Replica as a publisher needs them, over a state that somebody else folds into."""
 
     def __init__(self, yard: "PublishedYard") -> None:
         self.yard, self.lock = yard, threading.RLock()
@@ -78,24 +78,24 @@ class PublishedYard(Yard):
         self.nodes = NodesReading(self.shelf)
         self.kept = self.reading.latest(), dict[int, tuple[Any, ...]]()
         """A model from before that nobody has read, and what it said of each job: that never changes."""
-        self.replicas = [(Replica(), sight, [0, 0]) for sight in SIGHTS]
-        for replica, sight, at in self.replicas:
-            self.begin(replica, sight, at)
+        self.mirrors = [(Mirror(), sight, [0, 0]) for sight in SIGHTS]
+        for mirror, sight, at in self.mirrors:
+            self.begin(mirror, sight, at)
 
     def steady_s(self) -> float:
         self.clock_s += 0.01
         return self.clock_s
 
-    def begin(self, replica: Replica, sight: Sight, at: list[int]) -> None:
+    def begin(self, mirror: Mirror, sight: Sight, at: list[int]) -> None:
         model = self.reading.latest()
         head, rows = shown(model, sight)
-        replica.fill({**head, "rows": rows})
+        mirror.fill({**head, "rows": rows})
         at[0], _model, on = self.reading.window.start(str(head["seq"]))
         assert on
         at[1] = 0
 
     def cut(self) -> None:
-        """The books are read anew, as after a write that failed."""
+        """The replica is read anew, as after a write that failed."""
         self.state = load(json.loads(json.dumps(dump(self.state))))
 
     def apply(self, event: Event) -> None:
@@ -143,33 +143,33 @@ class PublishedYard(Yard):
         assert said == {row.id: told(row) for row in before.jobs.values()}
         if self.random.random() < 0.3:
             self.kept = unread, {row.id: told(row) for row in anew.jobs.values()}
-        for replica, sight, at in self.replicas:
+        for mirror, sight, at in self.mirrors:
             if self.random.random() < 0.3:
-                self.follow(model, replica, sight, at)
+                self.follow(model, mirror, sight, at)
 
-    def follow(self, model: Model, replica: Replica, sight: Sight, at: list[int]) -> None:
+    def follow(self, model: Model, mirror: Mirror, sight: Sight, at: list[int]) -> None:
         window = self.reading.window
         found = window.since(at[0], sight)
         if found is None:
-            self.begin(replica, sight, at)
+            self.begin(mirror, sight, at)
         else:
             at[0], _seq, text = found
             if text:
-                replica.heed("rows", json.loads(text))
+                mirror.heed("rows", json.loads(text))
         at[1], _seq, text = window.order(at[1])
         if text:
-            replica.heed("order", json.loads(text))
+            mirror.heed("order", json.loads(text))
         _head, rows = shown(model, sight)
         if model.moved:
-            assert sorted(row[:13] for row in rows) == sorted(row[:13] for row in replica.rows())
+            assert sorted(row[:13] for row in rows) == sorted(row[:13] for row in mirror.rows())
         elif sight is ALL:
-            assert rows == replica.rows()
+            assert rows == mirror.rows()
         else:
             # Of jobs out of sight nobody learns when they started.
-            assert sorted(rows[: model.running]) == sorted(replica.rows()[: model.running])
-            assert rows[model.running :] == replica.rows()[model.running :]
+            assert sorted(rows[: model.running]) == sorted(mirror.rows()[: model.running])
+            assert rows[model.running :] == mirror.rows()[model.running :]
         if sight is not ALL:
-            names = {row[3] for row in replica.rows() if row[3]}
+            names = {row[3] for row in mirror.rows() if row[3]}
             assert all(sight.sees(name) for name in names)
 
 

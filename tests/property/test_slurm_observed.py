@@ -50,7 +50,7 @@ def test_every_try_is_counted_once(rows: list, seed: int, pauses: list[int]) -> 
         last_s = max([row.end_ms for row in rows], default=T0_MS) / 1000 - T0_MS / 1000 + 2000
         watched.look(max(40.0, last_s))
         watched.look(40)
-        found, state = watched.ended(), watched.books.state
+        found, state = watched.ended(), watched.replica.state
         watched.close()
 
     names = {"PREEMPTED": "CANCELLED"}

@@ -10,8 +10,8 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.wishes import Asked, Wish
-from gpuyard.control.replica.books import Books, Draft, Judged
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Draft, Judged, Replica
 from gpuyard.control.views.queue_list import EVERYTHING, Filter
 from gpuyard.control.views.views import Views
 from gpuyard.core import decide
@@ -51,12 +51,12 @@ def listed(
 class Rig:
     """Everything of a server but HTTP and the loop. Its clock goes one second with every look."""
 
-    def __init__(self, books: Books, settings: Settings) -> None:
+    def __init__(self, replica: Replica, settings: Settings) -> None:
         self.time_ms = 1_000_000
-        self.books = books
-        self.committer = Committer(books, self.now_ms)
-        self.desk = Desk(books, self.committer, self.now_ms, allow_root=True)
-        self.views = Views(books, self.now_ms)
+        self.replica = replica
+        self.committer = Committer(replica, self.now_ms)
+        self.desk = Desk(replica, self.committer, self.now_ms, allow_root=True)
+        self.views = Views(replica, self.now_ms)
         self.add(ConfigSet(0, settings), NodeAdded(0, Node("n1", "c", "p", "H100", 8, 16_000, 64_000)))
         self.committer.start()
 
@@ -69,33 +69,33 @@ class Rig:
             for event in events:
                 draft.add(event)
 
-        self.books.commit(None, make)
+        self.replica.commit(None, make)
 
     def submit(self, who: Person = ROOT, **fields: object) -> int:
         new = NewJob(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
         return self.desk.submit(who, new).result(10).first_id
 
     def start(self, job_id: int, gpus: int = 1) -> None:
-        self.books.catch_up()
-        attempt = self.books.state.jobs[job_id].attempt + 1
+        self.replica.catch_up()
+        attempt = self.replica.state.jobs[job_id].attempt + 1
         self.add(AttemptStarted(self.now_ms(), job_id, attempt, (Grant(0, gpus, 1000, 0, 0, 1),)))
 
     def judge(self) -> None:
         """A pass of the leader, of which nothing but its reasons is kept."""
-        books = self.books
-        books.catch_up()
-        plan = decide(books.state, books.policy, self.time_ms)
-        books.judged = Judged(books.seq, books.state.last_job_id, plan.examined, plan.codes)
+        replica = self.replica
+        replica.catch_up()
+        plan = decide(replica.state, replica.policy, self.time_ms)
+        replica.judged = Judged(replica.seq, replica.state.last_job_id, plan.examined, plan.codes)
 
     def end(self, job_id: int, outcome: Outcome = Outcome.COMPLETED, exit_code: int = 0) -> None:
-        attempt = self.books.state.jobs[job_id].attempt
+        attempt = self.replica.state.jobs[job_id].attempt
         self.add(AttemptEnded(self.now_ms(), job_id, attempt, outcome, 0, exit_code))
 
 
 @contextmanager
 def rig(folder: Path, settings: Settings | None = None) -> Iterator[Rig]:
     with open_store(folder / "yard.db", durable=False) as store:
-        found = Rig(Books(store), settings or Settings(policy=PRESETS["default"]))
+        found = Rig(Replica(store), settings or Settings(policy=PRESETS["default"]))
         try:
             yield found
         finally:

@@ -322,7 +322,7 @@ class Client(Caller):
     def changes(self, after: str = "") -> Iterator[tuple[str, Any]]:
         """The queue as it changes: `start`, then `rows`, `order` and `again`, until the connection is lost.
 
-        `after` is `seq` of a list; `api.replica.Replica` keeps the list up to date with them.
+        `after` is `seq` of a list; `api.connecting.mirror.Mirror` keeps the list up to date with them.
         """
         yield from self._events(endpoints.CHANGES.address(after=after))
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import attempt_of, row_label
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.views import Views, check_cluster
@@ -52,7 +52,7 @@ class Readings:
         """What engines say of each GPU, of all clusters or of one, and the jobs on it."""
         if cluster:
             check_cluster(cluster, {node.cluster for node in self.model.nodes})
-        found = gpus_view(self._yard.books, self._yard.engines, self._yard.store.yard)
+        found = gpus_view(self._yard.replica, self._yard.engines, self._yard.store.yard)
         return {**found, "gpus": [each for each in found["gpus"] if cluster in ("", each["cluster"])]}
 
     def protections(self) -> tuple[Protection, ...]:
@@ -78,7 +78,7 @@ class Readings:
         return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)
 
 
-def gpus_view(books: Books, engines: Mapping[str, Engine], yard: str) -> GpusReply:
+def gpus_view(replica: Replica, engines: Mapping[str, Engine], yard: str) -> GpusReply:
     """Every GPU of the fleet. Figures that no engine knows are null."""
     found: dict[tuple[str, str, int], GpuSignals] = {}
     trouble = ""
@@ -92,9 +92,9 @@ def gpus_view(books: Books, engines: Mapping[str, Engine], yard: str) -> GpusRep
                 trouble = f"{cluster}: {error}" if several else str(error)
             else:
                 found |= {(cluster if several else "", each.node, each.gpu): each for each in signals}
-    with books.lock:
-        books.catch_up()
-        state = books.state
+    with replica.lock:
+        replica.catch_up()
+        state = replica.state
         rows = [
             _row(state, number, gpu, found.get((node.cluster if several else "", node.name, gpu)), yard)
             for number, node in enumerate(state.nodes.node)

@@ -1,4 +1,4 @@
-"""One server process of a yard, without its HTTP face: store, books, engine, the writing thread and the leader.
+"""One server process of a yard, without its HTTP face: store, replica, engine, the writing thread and the leader.
 
 Every process answers questions and takes in jobs; one of them leads. On SQLite there is one process for one folder of
 data; on PostgreSQL there may be several, which share the engine's folder.
@@ -34,10 +34,10 @@ from gpuyard.control.loop.several import SeveralEngines
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import attempt_key, key_of, numbers_named
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import Beside
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.reserve import Reserve
@@ -141,15 +141,15 @@ class Yard:
         self._undo.append(self.store.close)
         self._undo.append(self.reserve.close)
         self.reserve.start(self.store)
-        self.books = Books(self.store)
-        self.books.catch_up()
-        steady_ms = Steady(self.now_ms, self.books.state.now_ms)
+        self.replica = Replica(self.store)
+        self.replica.catch_up()
+        steady_ms = Steady(self.now_ms, self.replica.state.now_ms)
         self._open_engines()
         witnesses = self._compare_log()
-        self.committer = Committer(self.books, steady_ms)
+        self.committer = Committer(self.replica, steady_ms)
         self._undo.append(self.committer.close)
         self.desk = Desk(
-            self.books,
+            self.replica,
             self.committer,
             steady_ms,
             allow_root=self.fleet.allow_root,
@@ -158,14 +158,16 @@ class Yard:
         )
         follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
         self._undo.append(follower.close)
-        self.think = Beside(self.books, follower)
+        self.think = Beside(self.replica, follower)
         self.views = Views(
-            self.books, steady_ms, self.said if self.observed else unsaid, self.late, self.think
+            self.replica, steady_ms, self.said if self.observed else unsaid, self.late, self.think
         )
-        self.doors = Doors(self.books, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth)
+        self.doors = Doors(
+            self.replica, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth
+        )
         self._undo.append(self.doors.close)
         self.configs = Configurations(
-            self.books,
+            self.replica,
             self.committer,
             self.fleet,
             self.options.emulate,
@@ -178,7 +180,7 @@ class Yard:
         self._undo.append(self.projections.close)
         following = frozenset(self.projections.projections)
         self.leader = Leader(
-            self.books,
+            self.replica,
             self.engines,
             self._file,
             owner.name,
@@ -191,7 +193,7 @@ class Yard:
             drop_unread=self.views.drop_unread,
         )
         self._undo.append(self.leader.stop)
-        self.keeper = Pruner(self.books, self.engine, self.now_ms, lambda: self.leader.standing.leads)
+        self.keeper = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
         here = [engine for engine in self.engines.values() if isinstance(engine, LocalEngine)]
         self.watch = Watch(str(self.instance.series), here, self.now_ms, self.reserve.has_room)
@@ -218,9 +220,9 @@ class Yard:
         return {name: self._witness(engine) for name, engine in local.items()}
 
     def _witness(self, engine: LocalEngine) -> Witness:
-        with self.books.lock:
-            self.books.catch_up()
-            owned = {key_of(self.store.yard, record) for record in self.books.state.running.values()}
+        with self.replica.lock:
+            self.replica.catch_up()
+            owned = {key_of(self.store.yard, record) for record in self.replica.state.running.values()}
         alive = [report.key for report in engine.listing() if report.phase is not Phase.ENDED]
         strange = [key for key in alive if key not in owned]
         witness, self._behind = open_memory(
@@ -342,16 +344,16 @@ class Yard:
             "decide_ms_p50": _percentile_ms(standing.decide_s, 50),
             "decide_ms_p99": _percentile_ms(standing.decide_s, 99),
             "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
-            "events": self.books.seq,
+            "events": self.replica.seq,
             "store": self.store.place,
             "notes": list(self.notes),
         }
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, to be replayed elsewhere."""
-        with self.books.lock:
-            self.books.catch_up()
-            return {"version": __version__, "seq": self.books.seq, "state": dump(self.books.state)}
+        with self.replica.lock:
+            self.replica.catch_up()
+            return {"version": __version__, "seq": self.replica.seq, "state": dump(self.replica.state)}
 
     def log_key(self, job_id: int, attempt: int, submitted_ms: int) -> str:
         """The engine's name of an attempt."""
@@ -359,7 +361,7 @@ class Yard:
 
     def price_of_node(self, node: str) -> int:
         """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""
-        state = self.books.state
+        state = self.replica.state
         found = numbers_named(state, node)
         return self.fleet.price_micro_usd_h(state.nodes.node[found[0]].gpu_model) if found else 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from gpuyard.control.loop.loop import Controller, Step
-from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.engines.contract import Engine, Recipe
 from gpuyard.model import (
     Ask,
@@ -46,14 +46,14 @@ class LiveYard(Generic[E]):
         self.now_ms = now_ms
         self.store = MemoryStore()
         # It keeps the promises of a store on which the loop relies.
-        self.books = Books(cast(Any, self.store))
+        self.replica = Replica(cast(Any, self.store))
         self.engine = engine(lambda: self.now_ms)
         self.add(ConfigSet(now_ms, settings))
         self.lead()
 
     def lead(self) -> None:
         """Another leader takes over, as after a crash: it knows the log and the engine, and nothing else."""
-        self.controller = Controller(self.books, self.engine, self.store.elect("test").epoch)
+        self.controller = Controller(self.replica, self.engine, self.store.elect("test").epoch)
 
     def add(self, *events: Event) -> None:
         """Write events to the log."""
@@ -62,7 +62,7 @@ class LiveYard(Generic[E]):
             for event in events:
                 draft.add(event)
 
-        self.books.commit(None, write)
+        self.replica.commit(None, write)
 
     def submit(self, wanted: Ask | int = 1, recipe: Recipe = NOTHING, **spec: Any) -> int:
         """Submit a job; returns its id. `spec`: other fields of `JobSpec`."""
@@ -89,7 +89,7 @@ class LiveYard(Generic[E]):
 
     def phase(self, job_id: int) -> AttemptState | None:
         """The state of a live job's current attempt; None: it has none."""
-        return self.books.state.jobs[job_id].phase
+        return self.replica.state.jobs[job_id].phase
 
     def ended(self, job_id: int) -> str:
         """How a job ended, from the history; empty: it has not."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.engines.slurm.calls.commands import OutOfReach
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.site.site import Site, read
@@ -140,19 +140,19 @@ class Watched:
         self.world = world
         self._path = path
         self.store = open_store(path, durable=False)  # type: ignore[arg-type]
-        self.books = Books(self.store)
-        self.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS - FIRST_MS, settings)))
+        self.replica = Replica(self.store)
+        self.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS - FIRST_MS, settings)))
         self._begin()
 
     def _begin(self) -> None:
         self.lease = self.store.elect("test")
         assert self.lease is not None
-        self.watcher = SlurmObserver(self.books, self.world, self.lease.epoch)  # type: ignore[arg-type]
+        self.watcher = SlurmObserver(self.replica, self.world, self.lease.epoch)  # type: ignore[arg-type]
 
     def restart(self) -> None:
         assert self.lease is not None
         self.lease.release()
-        self.books = Books(self.store)
+        self.replica = Replica(self.store)
         self._begin()
 
     def look(self, after_s: float = 6.0) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.connecting.replica import Replica
+from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.api.handlers import changes
 from gpuyard.api.handlers.changes import Beat, _Changes
 from gpuyard.control.access.people import Person
@@ -68,10 +68,10 @@ def in_order(rows: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("role", [*ROLES, "of another tenant"])
 def test_a_follower_of_any_role_has_the_rows_of_its_list_and_nothing_else(yard: Team, role: str) -> None:
     token = yard.tokens[ROLES.get(role, "erik")]
-    replica = Replica()
+    mirror = Mirror()
     before = [submit(yard, user) for user in OWNERS]
-    replica.fill(yard.call("GET", "/api/v1/queue", token).json)
-    stream = yard.later("GET", f"/api/v1/changes?after={replica.seq}", token, most_s=FOLLOWED_S)
+    mirror.fill(yard.call("GET", "/api/v1/queue", token).json)
+    stream = yard.later("GET", f"/api/v1/changes?after={mirror.seq}", token, most_s=FOLLOWED_S)
     time.sleep(0.3)
     ids = [submit(yard, user, name=f"new-{user}") for user in OWNERS]
     wish(yard, Verb.CANCEL, *before)
@@ -82,8 +82,8 @@ def test_a_follower_of_any_role_has_the_rows_of_its_list_and_nothing_else(yard: 
     assert "start" == found[0][0]
     assert "again" not in [name for name, _data, _id in found]
     for name, data, _id in found:
-        assert not replica.heed(name, data)
-    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(replica.rows())
+        assert not mirror.heed(name, data)
+    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(mirror.rows())
     seen = {"admin": OWNERS, "of another tenant": ("erik",)}.get(role, ("ulla", "dora"))
     assert [f"new-{user}" in body.decode() for user in OWNERS] == [user in seen for user in OWNERS]
     wish(yard, Verb.CANCEL, *ids)
@@ -92,27 +92,27 @@ def test_a_follower_of_any_role_has_the_rows_of_its_list_and_nothing_else(yard: 
 def test_a_follower_that_lost_its_connection_goes_on_where_it_was(
     yard: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token, replica = yard.tokens["ulla"], Replica()
-    replica.fill(yard.call("GET", "/api/v1/queue", token).json)
+    token, mirror = yard.tokens["ulla"], Mirror()
+    mirror.fill(yard.call("GET", "/api/v1/queue", token).json)
     first = submit(yard, "ulla")
     (_start, *rest) = events_in(
-        yard.call("GET", f"/api/v1/changes?after={replica.seq}", token, most_s=0.7).body
+        yard.call("GET", f"/api/v1/changes?after={mirror.seq}", token, most_s=0.7).body
     )
     for name, data, _id in rest:
-        assert not replica.heed(name, data)
-    assert [first] == [row[0] for row in replica.rows() if row[2]]
+        assert not mirror.heed(name, data)
+    assert [first] == [row[0] for row in mirror.rows() if row[2]]
     last = next(number for _name, _data, number in reversed(rest) if number)
     second = submit(yard, "ulla")
     wish(yard, Verb.CANCEL, first)
 
     missed = yard.call("GET", "/api/v1/changes", token, most_s=0.7, headers={"Last-Event-ID": last}).body
     for name, data, _id in events_in(missed):
-        assert not replica.heed(name, data)
-    assert [second] == [row[0] for row in replica.rows() if row[2]]
-    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(replica.rows())
+        assert not mirror.heed(name, data)
+    assert [second] == [row[0] for row in mirror.rows() if row[2]]
+    assert in_order(yard.call("GET", "/api/v1/queue", token).json["rows"]) == in_order(mirror.rows())
 
     # Of another process, or further back than is kept: the list has to be read again.
-    for after in (f"{replica.seq}-abcdef", "1", str(replica.seq + 1000)):
+    for after in (f"{mirror.seq}-abcdef", "1", str(mirror.seq + 1000)):
         told = events_in(yard.call("GET", f"/api/v1/changes?after={after}", token, most_s=0.4).body)
         assert ["start", "again"] == [name for name, _data, _id in told[:2]]
     assert 422 == yard.call("GET", "/api/v1/changes?after=yesterday", token).status
@@ -153,7 +153,7 @@ def test_a_follower_without_rows_is_told_that_something_has_happened_and_no_more
     first = submit(yard, "dora", name="secret-name")
     time.sleep(1.2)
     # Nothing of the queue: a list of nodes has changed all the same.
-    node = yard.yard.books.state.nodes.node[0].name
+    node = yard.yard.replica.state.nodes.node[0].name
     yard.yard.desk.drain(ADMIN, node, "a fan").result(10)
     last = yard.yard.store.head()
     yard.yard.desk.resume(ADMIN, node).result(10)

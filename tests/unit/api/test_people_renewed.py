@@ -85,14 +85,14 @@ def test_a_person_who_is_removed_or_narrowed_has_less_at_once(yard: Team) -> Non
 
 def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Team) -> None:
     real = yard.yard
-    other = Doors(real.books, real.committer, real.now_ms, real.fleet.access, auth=True)
+    other = Doors(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert other.directory.limit("lucy") is None
     other.start()
     applied(yard, ADDED)
     yard.until(lambda: other.directory.limit("lucy") is not None)
     other.close()
     # A file without them does not undo what was applied.
-    restarted = Doors(real.books, real.committer, real.now_ms, real.fleet.access, auth=True)
+    restarted = Doors(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert "viewer of product" == str(restarted.directory.limit("lucy"))
 
 

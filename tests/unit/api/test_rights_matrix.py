@@ -256,14 +256,14 @@ def unbound(yard: Team, token: str, role: str, relation: str) -> Answer:
 
 
 def pinned(yard: Team, token: str, _role: str, _relation: str) -> Answer:
-    name = yard.yard.books.state.nodes.node[0].name
+    name = yard.yard.replica.state.nodes.node[0].name
     wanted = {"layouts": [{"layout": "7x1g.10gb", "gpus": [7]}]}
     return yard.call("POST", f"/api/v1/nodes/{name}/mig", token, wanted)
 
 
 def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
     def ask(yard: Team, token: str, _role: str, _relation: str) -> Answer:
-        name = yard.yard.books.state.nodes.node[0].name
+        name = yard.yard.replica.state.nodes.node[0].name
         return yard.call("POST", f"/api/v1/nodes/{name}/{verb}", token)
 
     return ask

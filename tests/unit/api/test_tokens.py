@@ -167,7 +167,7 @@ def test_the_log_says_who_did_what_and_with_which_token(yard: Team) -> None:
     token = yard.tokens["tara"]
     job = yard.submit("carl")
     yard.call("POST", f"/api/v1/jobs/{job}/cancel", token)
-    node = yard.yard.books.state.nodes.node[0].name
+    node = yard.yard.replica.state.nodes.node[0].name
     yard.call("POST", f"/api/v1/nodes/{node}/drain", yard.tokens["adam"], {"why": "dust"})
     yard.call("POST", f"/api/v1/nodes/{node}/resume", yard.tokens["adam"])
     made = make(yard, "tara", user="carl")[1]

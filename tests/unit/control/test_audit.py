@@ -18,7 +18,7 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 
 def told(desk: Rig, **how: object) -> list[tuple[str, str, str]]:
     """Who, what, about; page by page."""
-    lines, before = audit(desk.books.store, str, **how)  # type: ignore[arg-type]
+    lines, before = audit(desk.replica.store, str, **how)  # type: ignore[arg-type]
     found = [(line["who"], line["what"], line["about"]) for line in lines]
     return found if before is None else found + told(desk, **{**how, "before_seq": before})
 

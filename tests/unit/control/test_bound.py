@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.projections import bound
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
 from gpuyard.model import Ticked
 from gpuyard.store import TRY_ROWS, TryRow, open_store
@@ -27,9 +27,9 @@ def test_a_projection_is_declared_once(
 ) -> None:
     monkeypatch.setitem(bound.BY_KIND, Ticked, (TICKS,))
     store: Any = open_store(tmp_path / "yard.db") if durable else MemoryStore()
-    books = Books(store)
+    replica = Replica(store)
     for at_ms in (5, 9, 9):
-        books.commit(None, lambda draft, at_ms=at_ms: draft.add(Ticked(at_ms)))  # type: ignore[misc]
+        replica.commit(None, lambda draft, at_ms=at_ms: draft.add(Ticked(at_ms)))  # type: ignore[misc]
     found = store.tries(1, 99) if durable else [*store.tables["tries"].values()]
     assert [TryRow(1, 5, 0, 5, "TICKED"), TryRow(1, 9, 5, 9, "TICKED")] == found
 
@@ -39,11 +39,11 @@ def test_a_write_that_fails_leaves_neither_event_nor_row(
 ) -> None:
     monkeypatch.setitem(bound.BY_KIND, Ticked, (TICKS,))
     with open_store(tmp_path / "yard.db") as store:
-        books = Books(store)
+        replica = Replica(store)
         with monkeypatch.context() as broken:
             broken.setattr(TRY_ROWS, "_values", lambda _row: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                books.commit(None, lambda draft: draft.add(Ticked(5)))
+                replica.commit(None, lambda draft: draft.add(Ticked(5)))
         assert (0, []) == (store.head(), store.tries(1, 99))
-        books.commit(None, lambda draft: draft.add(Ticked(7)))
+        replica.commit(None, lambda draft: draft.add(Ticked(7)))
         assert [(1, Ticked(7))] == store.read(0)

@@ -8,8 +8,8 @@ from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import CouldNever, Impossible
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core.explain.admission import never
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import Container
@@ -47,20 +47,20 @@ class World:
             lambda _launch: Life(10**9),
             capabilities=frozenset({Capability.GANG}),
         )
-        books = Books(self.store)  # type: ignore[arg-type]
-        books.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
+        replica = Replica(self.store)  # type: ignore[arg-type]
+        replica.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
         lease = self.store.elect("me")
         assert lease is not None
-        self.leader = Controller(books, self.engine, lease.epoch)
-        self.books = Books(self.store)  # type: ignore[arg-type]
-        self.committer = Committer(self.books, lambda: self.now_ms)
+        self.leader = Controller(replica, self.engine, lease.epoch)
+        self.replica = Replica(self.store)  # type: ignore[arg-type]
+        self.committer = Committer(self.replica, lambda: self.now_ms)
         self.committer.start()
-        self.desk = Desk(self.books, self.committer, lambda: self.now_ms, allow_root=True)
+        self.desk = Desk(self.replica, self.committer, lambda: self.now_ms, allow_root=True)
 
     def step(self) -> list[object]:
         self.now_ms += 60_000
         events = list(self.leader.step(self.now_ms).events)
-        self.books.catch_up()
+        self.replica.catch_up()
         return events
 
     def submit(self, **fields: object) -> int:
@@ -108,9 +108,9 @@ def test_what_no_engine_can_do_is_refused_with_what_to_ask_for_instead(
 
 def test_memory_means_a_whole_gpu_where_there_are_no_parts(world: World) -> None:
     job_id = world.submit(gpus=0, gpu_memory_mib=10_000)
-    world.books.catch_up()
+    world.replica.catch_up()
 
-    assert Whole(1) == world.books.state.jobs[job_id].job.spec.ask.gpus
+    assert Whole(1) == world.replica.state.jobs[job_id].job.spec.ask.gpus
 
 
 def test_an_image_is_refused_where_none_runs_with_what_to_install(world: World) -> None:
@@ -158,7 +158,7 @@ def test_a_job_cannot_be_frozen_where_the_engine_cannot(world: World) -> None:
 
 
 def test_a_state_from_a_dump_or_from_the_log_judges_alike(world: World) -> None:
-    state = world.leader.books.state
+    state = world.leader.replica.state
     loaded = load(dump(state))
     spec = JobSpec("t", Ask(Milli(1, 250)))
 
@@ -171,8 +171,8 @@ def test_a_state_from_a_dump_or_from_the_log_judges_alike(world: World) -> None:
 
 
 def test_a_log_that_says_nothing_of_engines_takes_everything_and_has_the_dump_that_it_had() -> None:
-    books = Books(MemoryStore())  # type: ignore[arg-type]
-    books.commit(None, lambda draft: draft.add(NodeAdded(0, NODE)))
+    replica = Replica(MemoryStore())  # type: ignore[arg-type]
+    replica.commit(None, lambda draft: draft.add(NodeAdded(0, NODE)))
 
-    assert "lacks" not in dump(books.state)
-    assert None is never(books.state, JobSpec("t", Ask(Milli(1, 250))))
+    assert "lacks" not in dump(replica.state)
+    assert None is never(replica.state, JobSpec("t", Ask(Milli(1, 250))))

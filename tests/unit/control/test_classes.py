@@ -42,9 +42,9 @@ def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path
             (APPS, "product/ml/bob", "ml"), (OPS, "product/ops", "top"), (APPS, "product", ""),
         ]  # fmt: skip
         ids = [desk.submit(who, tenant=tenant, klass=name) for who, tenant, name in taken]
-        desk.books.catch_up()
+        desk.replica.catch_up()
         assert ["top", "top", "top", "ml", "top", "batch"] == [
-            desk.books.state.jobs[job_id].klass.name for job_id in ids
+            desk.replica.state.jobs[job_id].klass.name for job_id in ids
         ]
 
         for who, tenant, name in (
@@ -60,9 +60,9 @@ def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path
             assert "`classes.top.tenants` in yard.yaml" in refusal.value.hint
         with pytest.raises(Forbidden, match=r"class ml is not for jobs of ops .*: these may be batch or top"):
             desk.submit(OPS, tenant="product", klass="ml")
-        with desk.books.lock, pytest.raises(Forbidden, match="class top"):
+        with desk.replica.lock, pytest.raises(Forbidden, match="class top"):
             desk.desk.rehearse(APPS, NewJob(command=("true",), gpus=1, tenant="product", klass="top"))
-        assert len(ids) == len(desk.books.state.jobs)
+        assert len(ids) == len(desk.replica.state.jobs)
 
 
 def test_jobs_keep_a_class_that_an_apply_takes_from_their_tenant(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_jobs_keep_a_class_that_an_apply_takes_from_their_tenant(tmp_path: Path)
     ) as desk:
         for tenant, name in (("product", "top"), ("product", "top"), ("research", "ml"), ("research", "top")):
             desk.submit(ROOT, tenant=tenant, klass=name)
-        desk.books.catch_up()
+        desk.replica.catch_up()
 
         assert [
             "1 live job of research keeps class ml, which is no longer theirs: new ones are refused",
             "2 live jobs of product keep class top, which is no longer theirs: new ones are refused",
-        ] == list(kept_classes(desk.books.state, SETTINGS))
-        assert [] == list(kept_classes(desk.books.state, desk.books.state.settings))
+        ] == list(kept_classes(desk.replica.state, SETTINGS))
+        assert [] == list(kept_classes(desk.replica.state, desk.replica.state.settings))

@@ -100,12 +100,12 @@ def test_a_cluster_that_does_not_answer_takes_no_more_jobs_and_its_running_jobs_
     here.east.dead = True
     here.step(NEXT)
     here.step(SILENT_MS)
-    assert "cluster east does not answer" == here.books.state.nodes.down[0]
-    assert "" == here.books.state.nodes.down[1]
+    assert "cluster east does not answer" == here.replica.state.nodes.down[0]
+    assert "" == here.replica.state.nodes.down[1]
     assert AttemptState.RUNNING is here.phase(on_east)
     here.east.dead = False
     here.step(NEXT)
-    assert "" == here.books.state.nodes.down[0]
+    assert "" == here.replica.state.nodes.down[0]
     here.step(100_000)
     assert "COMPLETED" == here.ended(on_east)
     assert 1 == len([run for run in here.east.inner.world.runs if run.job_id == on_east])
@@ -117,7 +117,7 @@ def test_a_job_that_the_silent_engine_was_never_asked_for_starts_elsewhere() -> 
     job_id = here.submit(2)
     controller: Controller = here.controller
     controller.decide(here.now_ms, [])
-    assert 0 == here.books.state.running[job_id].grants[0].node
+    assert 0 == here.replica.state.running[job_id].grants[0].node
     here.east.dead = True
     for _ in range(3):
         # The driver of `east` hangs in a call: it neither looks nor acts.
@@ -139,7 +139,7 @@ def test_a_report_concludes_nothing_about_an_attempt_that_was_committed_later() 
     job_id = here.submit(2)
     controller.decide(here.now_ms, [])
     controller.act("east", here.now_ms, Step(), 0)
-    assert early.seq < here.books.seq
+    assert early.seq < here.replica.seq
     controller.decide(here.now_ms, [early])
     assert [job_id] == here.running()["east"]
     assert AttemptState.STARTING is here.phase(job_id)

@@ -22,8 +22,8 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 
 def ask(desk: Rig, **fields: Any) -> Ask:
     job = desk.submit(gpus=0, **fields)
-    desk.books.catch_up()
-    found = desk.books.state.jobs[job].job.spec.ask
+    desk.replica.catch_up()
+    found = desk.replica.state.jobs[job].job.spec.ask
     # Whose share it is depends on who runs these tests.
     return replace(found, gpus=replace(found.gpus, user="")) if isinstance(found.gpus, Milli) else found
 

@@ -13,7 +13,7 @@ from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import NO_FILE, Configurations, StartFile, put_start
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome
@@ -33,8 +33,8 @@ class Here:
     configs: Configurations
 
     @property
-    def books(self) -> Books:
-        return self.rig.books
+    def replica(self) -> Replica:
+        return self.rig.replica
 
     def start(self, text: str, name: str = "yard.yaml") -> str:
         """A process is started with this file; what it says about it."""
@@ -43,9 +43,9 @@ class Here:
         def make(draft: Any) -> None:
             nonlocal note
             start = StartFile(loads(text).settings, text, name)
-            note = put_start(draft, self.books.store, start, "root", self.rig.now_ms())
+            note = put_start(draft, self.replica.store, start, "root", self.rig.now_ms())
 
-        self.books.commit(None, make)
+        self.replica.commit(None, make)
         return note
 
     def apply(self, text: str, against: int | None = None) -> dict[str, Any]:
@@ -54,16 +54,16 @@ class Here:
 
     def live(self) -> tuple[int, How, str]:
         """Number, way and text in force; the log, the state and the versions have to agree on it."""
-        found = self.books.store.config_version()
+        found = self.replica.store.config_version()
         assert found is not None
         text = self.configs.shown()["yaml"]
-        assert loads(text).settings == self.books.state.settings
-        sets = [event for _seq, event in self.books.store.read(0) if isinstance(event, ConfigSet)]
+        assert loads(text).settings == self.replica.state.settings
+        sets = [event for _seq, event in self.replica.store.read(0) if isinstance(event, ConfigSet)]
         assert (found.version, found.hash, found.by) == (sets[-1].number, sets[-1].source, sets[-1].by)
         return found.version, found.how, text
 
     def starts(self) -> list[int]:
-        plan = decide(self.books.state, self.books.policy, self.rig.now_ms())
+        plan = decide(self.replica.state, self.replica.policy, self.rig.now_ms())
         return [start.job_id for start in plan.starts]
 
 
@@ -71,7 +71,7 @@ class Here:
 def here(tmp_path: Path) -> Iterator[Here]:
     with rig(tmp_path) as found:
         fleet: Fleet = chosen(loads(ONE), "")
-        here = Here(found, Configurations(found.books, found.committer, fleet, "", found.now_ms))
+        here = Here(found, Configurations(found.replica, found.committer, fleet, "", found.now_ms))
         assert "" == here.start(ONE)
         yield here
 
@@ -84,10 +84,10 @@ def test_the_first_start_makes_the_first_version(here: Here) -> None:
 
 
 def test_the_same_file_again_changes_nothing(here: Here) -> None:
-    head = here.books.store.head()
+    head = here.replica.store.head()
 
     assert "" == here.start(ONE)
-    assert head == here.books.store.head()
+    assert head == here.replica.store.head()
 
 
 def test_a_file_that_was_edited_is_in_force_after_a_restart(here: Here) -> None:
@@ -131,7 +131,7 @@ def test_a_start_without_a_file_leaves_what_is_in_force(here: Here) -> None:
 def test_a_yard_that_never_had_a_file_has_a_version_too(tmp_path: Path) -> None:
     with rig(tmp_path) as found:
         here = Here(
-            found, Configurations(found.books, found.committer, chosen(loads(ONE), ""), "", found.now_ms)
+            found, Configurations(found.replica, found.committer, chosen(loads(ONE), ""), "", found.now_ms)
         )
         assert "" == here.start(NO_FILE, "")
         assert (1, How.START, NO_FILE) == here.live()
@@ -166,7 +166,7 @@ def test_a_lowered_limit_stops_nothing_and_holds_what_waits(here: Here) -> None:
     assert [
         "a uses 2 GPUs, more than its new limit of 1: what runs goes on, nothing new starts until it is below"
     ] == notes
-    assert {first, second} == set(here.books.state.running)
+    assert {first, second} == set(here.replica.state.running)
     assert [] == here.starts()
     here.rig.end(first)
     assert [] == here.starts()
@@ -175,7 +175,7 @@ def test_a_lowered_limit_stops_nothing_and_holds_what_waits(here: Here) -> None:
 
 
 def test_another_process_sees_it_when_it_looks(here: Here) -> None:
-    other = Books(here.books.store)
+    other = Replica(here.replica.store)
     here.apply(TWO)
     other.catch_up()
 
@@ -194,7 +194,7 @@ def test_of_two_at_the_same_moment_one_is_told_of_the_other(here: Here) -> None:
     """Requests that wait are written in one transaction: the second must see what the first is about to write."""
     proposals = [here.configs.proposal(ONE.replace("limit: 1", f"limit: {n}"), "f") for n in (2, 3, 4)]
     taken = threading.Event()
-    with here.books.lock:
+    with here.replica.lock:
         blocked = here.rig.committer.write(lambda _draft: taken.set())
         futures = [here.configs.apply(ROOT, each, 1) for each in proposals[:2]]
         late = here.configs.apply(ROOT, proposals[2], None)
@@ -277,20 +277,20 @@ def test_guarantees_beyond_the_fleet_that_is_here_are_named(here: Here) -> None:
 
 def test_a_write_that_fails_leaves_the_old_version_whole(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event and the version are one transaction: what fails after the first of them undoes both."""
-    head = here.books.store.head()
+    head = here.replica.store.head()
 
     def full(*_arguments: object) -> None:
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(here.books.store, "_write", full)
+        patched.setattr(here.replica.store, "_write", full)
         with pytest.raises(StoreFull):
             here.apply(TWO)
-    here.books.catch_up()
+    here.replica.catch_up()
 
-    assert head == here.books.store.head()
+    assert head == here.replica.store.head()
     assert (1, How.START, ONE) == here.live()
-    assert here.books.store.blob(text_hash(TWO)) is None
+    assert here.replica.store.blob(text_hash(TWO)) is None
     assert 2 == here.apply(TWO)["version"]
 
 
@@ -320,8 +320,8 @@ def test_the_tree_of_tenants_is_told_without_a_look_at_all_jobs(
 ) -> None:
     for tenant in ("a/ana", "a/ana", "b"):
         here.rig.submit(tenant=tenant)
-    here.rig.books.catch_up()
-    monkeypatch.setattr(here.rig.books.state, "jobs", None)
+    here.rig.replica.catch_up()
+    monkeypatch.setattr(here.rig.replica.state, "jobs", None)
 
     rows = {row["tenant"]: row["waiting"] for row in here.configs.tenants()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.config.reading import loads
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.store import open_store
 
 ONE = "version: 1\nclusters: {box: {gpus: 8 x H100, emulate: true}}\ntenants: {a: {limit: 1}}\n"
@@ -17,7 +17,7 @@ TWO = ONE.replace("limit: 1", "limit: 2")
 PROGRAM = """
 import os, signal, sys
 from gpuyard.config.reading import loads
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.store import log, open_store, submissions
 from gpuyard.store.backend import base
@@ -36,10 +36,10 @@ def dies(owner, name, when):
     setattr(owner, name, wrapped)
 
 with open_store(place) as store:
-    books = Books(store)
+    replica = Replica(store)
     def put(text):
         start = StartFile(loads(text).settings, text, "yard.yaml")
-        books.commit(None, lambda draft: put_start(draft, store, start, "root", 1000))
+        replica.commit(None, lambda draft: put_start(draft, store, start, "root", 1000))
     put(one)
     when, _, what = moment.partition(" ")
     backend, batch, woken = type(store._backend), submissions.WriteBatch, base.Notifier
@@ -72,4 +72,4 @@ def test_there_is_no_version_without_its_settings(tmp_path: Path, moment: str, v
         body = store.blob(live.hash)
         assert body is not None
         assert (version, {1: ONE, 2: TWO}[version]) == (live.version, body.decode())
-        assert loads(body.decode()).settings == Books(store).state.settings
+        assert loads(body.decode()).settings == Replica(store).state.settings

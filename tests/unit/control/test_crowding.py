@@ -56,8 +56,8 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
             desk.submit(ANA)
         granted(desk.desk, desk.desk.wish(ANA, Verb.CANCEL, [str(array)]))
         desk.submit(ANA, array=tuple(range(6)))
-        desk.books.catch_up()
-        assert 10 == desk.books.state.counts.of_user("ana")
+        desk.replica.catch_up()
+        assert 10 == desk.replica.state.counts.of_user("ana")
 
 
 def test_jobs_that_the_books_have_not_read_count_too() -> None:
@@ -104,8 +104,8 @@ def test_an_overview_counts_as_a_walk_through_all_jobs_does(tmp_path: Path) -> N
             desk.end(job_id, outcome)
         desk.start(ids[17])
         granted(desk.desk, desk.desk.wish(ROOT, Verb.CANCEL, [str(ids[2]), str(ids[5]), str(ids[9])]))
-        desk.books.catch_up()
-        state = desk.books.state
+        desk.replica.catch_up()
+        state = desk.replica.state
         again = load(dump(state))
         state.configure(replace(state.settings, tenants=(*tenants, Tenant("a/z"))))
         for each in (state, again):

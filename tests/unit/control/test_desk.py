@@ -53,9 +53,9 @@ def ask(desk: Rig, verb: Verb, label: object, who: Any = ROOT) -> dict[str, Any]
 
 def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:
     job_id = desk.submit(command=("echo", "$HOME; rm -rf /"), env={"A": "1"}, cwd="/tmp", tasks=2)
-    desk.books.catch_up()
-    spec = desk.books.state.jobs[job_id].job.spec
-    blob = desk.books.store.blob(spec.recipe)
+    desk.replica.catch_up()
+    spec = desk.replica.state.jobs[job_id].job.spec
+    blob = desk.replica.store.blob(spec.recipe)
     assert blob is not None
     recipe = from_plain(Recipe, json.loads(blob))
 
@@ -66,8 +66,8 @@ def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:
 def test_an_array_takes_an_id_more_than_it_has_tasks(desk: Rig) -> None:
     array = desk.submit(array=(0, 3, 7))
     after = desk.submit()
-    desk.books.catch_up()
-    tasks = [record.job for record in desk.books.state.jobs.values() if record.job.array_id]
+    desk.replica.catch_up()
+    tasks = [record.job for record in desk.replica.state.jobs.values() if record.job.array_id]
 
     assert (1, 5) == (array, after)
     assert [(2, "1_0"), (3, "1_3"), (4, "1_7")] == [(job.id, job.label) for job in tasks]
@@ -106,9 +106,9 @@ def test_a_job_beyond_the_whole_budget_of_its_tenant_is_refused(
 
 def test_a_held_job_does_not_wait_in_line(desk: Rig) -> None:
     job_id = desk.submit(hold=True)
-    desk.books.catch_up()
-    assert desk.books.state.jobs[job_id].held
-    assert 0 == desk.books.state.queue.count
+    desk.replica.catch_up()
+    assert desk.replica.state.jobs[job_id].held
+    assert 0 == desk.replica.state.queue.count
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_names_that_scripts_have_become_our_own(tmp_path: Path) -> None:
     with rig(tmp_path, settings) as desk:
         job_id = desk.submit(pools=("gpu", "all"), tenant="p12345", klass="high")
         own = desk.submit(pools=("p",), tenant="research", klass="batch")
-        desk.books.catch_up()
-        specs = [desk.books.state.jobs[each].job.spec for each in (job_id, own)]
+        desk.replica.catch_up()
+        specs = [desk.replica.state.jobs[each].job.spec for each in (job_id, own)]
 
         assert [("research/vision", "urgent", ("p",)), ("research", "batch", ("p",))] == [
             (spec.tenant, spec.klass, spec.ask.pools) for spec in specs
@@ -186,7 +186,7 @@ def test_a_wish_is_written_and_what_makes_no_sense_is_refused(desk: Rig) -> None
         with pytest.raises(Impossible):
             ask(desk, verb, job_id)
     ask(desk, Verb.SUSPEND, job_id)
-    assert Verb.SUSPEND is desk.books.state.jobs[job_id].wanted
+    assert Verb.SUSPEND is desk.replica.state.jobs[job_id].wanted
     ask(desk, Verb.CANCEL, job_id)
     assert 0 == ask(desk, Verb.CANCEL, job_id)["jobs"]
     desk.end(job_id, Outcome.CANCELLED)
@@ -219,8 +219,8 @@ def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
 def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(desk: Rig) -> None:
     def counted(**fields: Any) -> int:
         job = desk.submit(**{"gpus": 0, **fields})
-        desk.books.catch_up()
-        return desk.books.state.jobs[job].job.spec.ask.cpu_milli
+        desk.replica.catch_up()
+        return desk.replica.state.jobs[job].job.spec.ask.cpu_milli
 
     assert [1000, 1000, 0, 250] == [counted(), counted(tasks=4), counted(cpu_milli=0), counted(cpu_milli=250)]
     with_gpus = ({"gpus": 1}, {"gpu_milli": 500}, {"mig": "1g.10gb"}, {"gpu_memory_mib": 20_000})
@@ -235,16 +235,16 @@ def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(desk: Rig) ->
 def test_where_no_node_has_a_whole_core_a_task_counts_what_there_is(desk: Rig) -> None:
     desk.add(NodeChanged(desk.now_ms(), 0, Node("n1", "c", "p", "H100", 8, 500, 64_000)))
     job = desk.submit(gpus=0)
-    desk.books.catch_up()
-    assert 500 == desk.books.state.jobs[job].job.spec.ask.cpu_milli
+    desk.replica.catch_up()
+    assert 500 == desk.replica.state.jobs[job].job.spec.ask.cpu_milli
 
 
 def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
     job = desk.submit(exclusive=True, batch=True, tasks=4, cpu_milli=1000)
-    desk.books.catch_up()
-    spec = desk.books.state.jobs[job].job.spec
+    desk.replica.catch_up()
+    spec = desk.replica.state.jobs[job].job.spec
     assert Ask(Whole(8), 1, 16_000, 64_000, nodes_max=1, nodes_min=1) == spec.ask
-    recipe = from_plain(Recipe, json.loads(desk.books.store.blob(spec.recipe) or b""))
+    recipe = from_plain(Recipe, json.loads(desk.replica.store.blob(spec.recipe) or b""))
     assert (True, 4) == (recipe.batch, recipe.ranks)
 
     desk.add(NodeAdded(desk.now_ms(), Node("n2", "c", "small", "H100", 4, 16_000, 64_000)))
@@ -254,16 +254,16 @@ def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
         ({"pools": ("small",)}, ("small",), 4),
     ):
         job = desk.submit(exclusive=True, **fields)
-        desk.books.catch_up()
-        spec = desk.books.state.jobs[job].job.spec
+        desk.replica.catch_up()
+        spec = desk.replica.state.jobs[job].job.spec
         # Of several sizes it takes the smallest that will do, and stays with it.
         assert (Whole(gpus), pool) == (spec.ask.gpus, spec.ask.pools)
 
     desk.add(NodeCordoned(desk.now_ms(), 1, "repair"))
     job = desk.submit(exclusive=True)
-    desk.books.catch_up()
+    desk.replica.catch_up()
     # The smallest is shut, and a larger one is idle.
-    assert Whole(8) == desk.books.state.jobs[job].job.spec.ask.gpus
+    assert Whole(8) == desk.replica.state.jobs[job].job.spec.ask.gpus
 
 
 @pytest.mark.parametrize(
@@ -286,10 +286,10 @@ def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
     with pytest.raises(Impossible, match="does not run"):
         desk.desk.checkpoint(ROOT, str(job), None).result(10)
     desk.start(job)
-    began_ms = desk.books.state.jobs[job].started_ms
+    began_ms = desk.replica.state.jobs[job].started_ms
 
     said = desk.desk.checkpoint(ROOT, str(job), None).result(10)
-    assert began_ms < said["checkpoint_ms"] == desk.books.state.jobs[job].checkpoint_ms
+    assert began_ms < said["checkpoint_ms"] == desk.replica.state.jobs[job].checkpoint_ms
     # An older one changes nothing; one that cannot be is refused.
     assert said == desk.desk.checkpoint(ROOT, str(job), began_ms).result(10)
     for wrong_ms in (began_ms - 1, began_ms + 10**9):
@@ -307,12 +307,12 @@ def test_an_administrator_moves_waiting_jobs_to_the_top(desk: Rig, monkeypatch: 
     desk.start(runs)
     array = desk.submit(array=(0, 1))
     assert 2 == ask(desk, Verb.TOP, array)["jobs"]
-    first, second = (desk.books.state.jobs[array + 1 + index] for index in range(2))
+    first, second = (desk.replica.state.jobs[array + 1 + index] for index in range(2))
     assert (2, 1, "root") == (first.boost, second.boost, first.moved_by)
     assert "root" == desk.views.job(label_of(f"{array}_0"))["moved_by"]
-    told = Explained(desk.books, desk.now_ms).why(label_of(f"{array}_0"))
+    told = Explained(desk.replica, desk.now_ms).why(label_of(f"{array}_0"))
     assert told["ahead"] == 0
-    lines, _more = audit(desk.books.store, str)
+    lines, _more = audit(desk.replica.store, str)
     assert ("root", "top", f"2 jobs, job {array + 2} first") == tuple(
         lines[0][k] for k in ("who", "what", "about")
     )
@@ -369,7 +369,7 @@ def test_a_key_that_is_used_again_does_it_once(desk: Rig) -> None:
 def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
     desk: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, batches, gate = desk.books.store, [], Event()
+    store, batches, gate = desk.replica.store, [], Event()
     real = store.submit
 
     def submit(batch: Any, now_ms: int) -> Any:
@@ -396,7 +396,7 @@ def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
         def full(*_: Any) -> None:
             raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
 
-        patch.setattr(desk.books.store, "submit", full)
+        patch.setattr(desk.replica.store, "submit", full)
         patch.setattr("gpuyard.control.replica.committer.WAITING_MAX", 2)
         with pytest.raises(StoreFull, match="no space left"):
             desk.submit()

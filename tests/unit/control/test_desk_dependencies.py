@@ -25,8 +25,8 @@ def after(kind: str, job: object = None) -> tuple[Dependency, ...]:
 
 
 def pending(desk: Rig, job_id: int) -> tuple[After, ...]:
-    desk.books.catch_up()
-    return tuple(desk.books.state.jobs[job_id].pending)
+    desk.replica.catch_up()
+    return tuple(desk.replica.state.jobs[job_id].pending)
 
 
 def test_a_job_waits_for_another_and_for_all_tasks_of_an_array(desk: Rig) -> None:
@@ -46,12 +46,12 @@ def test_one_that_has_ended_otherwise_is_refused_and_nothing_is_written(desk: Ri
     array = desk.submit(array=(0, 1))
     desk.start(array + 2)
     desk.end(array + 2, Outcome.FAILED)
-    head = desk.books.store.head()
+    head = desk.replica.store.head()
     with pytest.raises(Unacceptable, match=f"job {array}_1 has ended as FAILED"):
         desk.submit(dependencies=after("afterok", array))
     with pytest.raises(Unacceptable, match="there is no job 99 to wait for"):
         desk.submit(dependencies=after("afterany", 99))
-    assert head == desk.books.store.head()
+    assert head == desk.replica.store.head()
 
 
 def test_tasks_wait_for_the_corresponding_ones(desk: Rig) -> None:
@@ -76,8 +76,8 @@ def test_a_singleton_waits_for_those_of_its_name_and_user(desk: Rig) -> None:
 
 def test_an_array_runs_only_so_many_at_a_time(desk: Rig) -> None:
     array = desk.submit(array=(0, 1, 2, 3, 4), array_limit=2)
-    desk.books.catch_up()
-    state = desk.books.state
+    desk.replica.catch_up()
+    state = desk.replica.state
     most = 0
     for _ in range(20):
         waiting = [r for r in state.jobs.values() if r.phase is None and r.id not in state.deferred]
@@ -89,15 +89,15 @@ def test_an_array_runs_only_so_many_at_a_time(desk: Rig) -> None:
         desk.end(min(state.running))
     assert 2 == most
     assert {} == state.jobs
-    assert 5 == len(desk.books.store.array_history(array))
+    assert 5 == len(desk.replica.store.array_history(array))
 
 
 def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_tasks(desk: Rig) -> None:
     array = desk.submit(array=tuple(range(2000)))
-    head = desk.books.store.head()
+    head = desk.replica.store.head()
     last = desk.submit(array=tuple(range(50)), dependencies=after("afterok", array))
-    desk.books.catch_up()
-    events = desk.books.store.read(head)
+    desk.replica.catch_up()
+    events = desk.replica.store.read(head)
     # 2,000 dependencies of 50 bytes each were written with every task.
     assert 2_000 > sum([len(CODEC.encode(event).body) for _seq, event in events])
     assert [(After(AfterKind.COMPLETED, array, tasks=2000),)] * 2 == [
@@ -108,16 +108,16 @@ def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_t
 
 def test_tasks_that_wait_for_corresponding_ones_take_few_lines_and_each_waits_for_its_own(desk: Rig) -> None:
     before = desk.submit(array=tuple(range(1, 1501)))
-    head = desk.books.store.head()
+    head = desk.replica.store.head()
     regular = desk.submit(array=tuple(range(1, 1501)), dependencies=after("aftercorr", before))
-    assert 3 == desk.books.store.head() - head
+    assert 3 == desk.replica.store.head() - head
     desk.start(before + 2)
     desk.end(before + 2)
-    head = desk.books.store.head()
+    head = desk.replica.store.head()
     # Task 2 has nothing left to wait for, and tasks from 600 on wait for those in another order.
     backwards = desk.submit(array=(1, 2, *range(900, 599, -1)), dependencies=after("aftercorr", before))
-    assert 2 + 3 >= desk.books.store.head() - head
-    desk.books.catch_up()
+    assert 2 + 3 >= desk.replica.store.head() - head
+    desk.replica.catch_up()
 
     def ok(job_id: int) -> tuple[After, ...]:
         return (After(AfterKind.COMPLETED, job_id),)
@@ -183,8 +183,8 @@ def test_the_corresponding_tasks_of_an_ended_array_are_looked_up_once(
         desk.start(first + task)
         desk.end(first + task)
     asked = []
-    ends = desk.books.store.array_ends
-    monkeypatch.setattr(desk.books.store, "array_ends", lambda job_id: asked.append(job_id) or ends(job_id))
+    ends = desk.replica.store.array_ends
+    monkeypatch.setattr(desk.replica.store, "array_ends", lambda job_id: asked.append(job_id) or ends(job_id))
     second = desk.submit(array=(1, 2, 3), dependencies=after("aftercorr", first))
     assert [(), (), (After(AfterKind.COMPLETED, first + 3),)] == [
         pending(desk, second + n) for n in (1, 2, 3)

@@ -70,7 +70,7 @@ def here() -> Iterator[Two]:
 
 
 def test_jobs_start_on_one_cluster_while_the_engine_of_another_hangs(here: Two) -> None:
-    here.until(lambda: 2 == len(here.books.state.nodes.node))
+    here.until(lambda: 2 == len(here.replica.state.nodes.node))
     here.engine["east"].hangs = True
     here.now_ms += 20_000
     here.until(here.engine["east"].entered.is_set)
@@ -84,7 +84,7 @@ def test_jobs_start_on_one_cluster_while_the_engine_of_another_hangs(here: Two) 
 
 
 def test_a_driver_that_hung_over_an_election_neither_acts_nor_speaks_beside_the_next_one(here: Two) -> None:
-    here.until(lambda: 2 == len(here.books.state.nodes.node))
+    here.until(lambda: 2 == len(here.replica.state.nodes.node))
     east = here.engine["east"]
     east.hangs = True
     here.now_ms += 20_000
@@ -95,7 +95,7 @@ def test_a_driver_that_hung_over_an_election_neither_acts_nor_speaks_beside_the_
     here.lead()
     here.drivers = here.drive()
     job_id = here.submit(2)
-    here.until(lambda: bool(here.books.state.running))
+    here.until(lambda: bool(here.replica.state.running))
     with pytest.raises(Fenced):
         old.step(here.now_ms)
     east.hangs = False
@@ -105,7 +105,7 @@ def test_a_driver_that_hung_over_an_election_neither_acts_nor_speaks_beside_the_
 
 
 def test_a_deposed_leader_learns_it_from_its_drivers(here: Two) -> None:
-    here.until(lambda: 2 == len(here.books.state.nodes.node))
+    here.until(lambda: 2 == len(here.replica.state.nodes.node))
     here.submit(2)
     here.until(lambda: bool(here.live("east") or here.live("west")))
     before: Controller = here.controller

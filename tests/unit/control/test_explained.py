@@ -22,7 +22,7 @@ def yard(tmp_path: Path) -> Iterator[Rig]:
 
 
 def explained(yard: Rig) -> Explained:
-    return Explained(yard.books, yard.now_ms)
+    return Explained(yard.replica, yard.now_ms)
 
 
 def waiting(yard: Rig) -> tuple[int, int]:
@@ -46,11 +46,11 @@ def test_a_blocker_is_told_with_its_lift_as_plain_values(yard: Rig) -> None:
 
 def test_the_books_are_as_they_were(yard: Rig) -> None:
     _first, second = waiting(yard)
-    yard.books.catch_up()
-    before = dump(yard.books.state)
+    yard.replica.catch_up()
+    before = dump(yard.replica.state)
     explained(yard).why(label_of(str(second)))
     explained(yard).share()
-    assert before == dump(yard.books.state)
+    assert before == dump(yard.replica.state)
 
 
 def test_the_past_is_answered_from_the_log(yard: Rig) -> None:
@@ -73,7 +73,7 @@ def test_the_past_is_answered_from_the_log(yard: Rig) -> None:
 
 def test_a_snapshot_on_the_way_makes_no_difference(yard: Rig) -> None:
     _first, second = waiting(yard)
-    assert yard.books.save(yard.now_ms(), every=1)
+    assert yard.replica.save(yard.now_ms(), every=1)
     full_ms = yard.now_ms()
     yard.add(JobHeld(yard.now_ms(), second))
     found = explained(yard).why(label_of(str(second)), full_ms)
@@ -99,10 +99,10 @@ def test_times_that_cannot_be_answered_are_told_apart(yard: Rig) -> None:
 def test_before_the_log_begins_nothing_is_known(yard: Rig) -> None:
     first, second = waiting(yard)
     yard.end(first)
-    assert yard.books.save(yard.now_ms(), every=1)
+    assert yard.replica.save(yard.now_ms(), every=1)
     at_ms = yard.time_ms - 10_000
     yard.add(JobHeld(yard.now_ms(), second))
-    yard.books.store.prune(yard.books.seq)
+    yard.replica.store.prune(yard.replica.seq)
     with pytest.raises(Unacceptable, match="does not reach back"):
         explained(yard).why(label_of(str(second)), at_ms)
 

@@ -45,14 +45,14 @@ def importable() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def process(desk: Rig) -> Iterator[Follower]:
-    found = Follower(desk.books.store.place, ("gpuyard.control.views.views",))
+    found = Follower(desk.replica.store.place, ("gpuyard.control.views.views",))
     yield found
     found.close()
 
 
 def still(desk: Rig) -> int:
     """The time, which stands still: answers of two ways are compared."""
-    return desk.books.state.now_ms
+    return desk.replica.state.now_ms
 
 
 def state_of(own: Own) -> str:
@@ -81,23 +81,23 @@ def breaks(_own: Own) -> None:
 
 
 def ask(process: Follower, desk: Rig, work: Any, *args: Any, exact: bool = False) -> Any:
-    desk.books.catch_up()
-    return process.ask(desk.books.seq, exact, work, args)
+    desk.replica.catch_up()
+    return process.ask(desk.replica.seq, exact, work, args)
 
 
 def test_it_says_why_as_a_copy_does(desk: Rig, process: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.books.catch_up()
+    desk.replica.catch_up()
     monkeypatch.setattr(thought, "COPIED_MAX", 0)
     now_ms = lambda: still(desk)  # noqa: E731
     near, far = (
-        Explained(desk.books, now_ms),
-        Explained(desk.books, now_ms, think=Beside(desk.books, process)),
+        Explained(desk.replica, now_ms),
+        Explained(desk.replica, now_ms, think=Beside(desk.replica, process)),
     )
-    labels = [str(record.job.label) for record in desk.books.state.jobs.values()]
+    labels = [str(record.job.label) for record in desk.replica.state.jobs.values()]
     for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
         assert near.why(label_of(label)) == far.why(label_of(label)), label
     assert near.share() == far.share()
-    views = [Views(desk.books, now_ms, think=think) for think in (None, Beside(desk.books, process))]
+    views = [Views(desk.replica, now_ms, think=think) for think in (None, Beside(desk.replica, process))]
     near_view, far_view = [view.job(label_of(labels[60]), explained=True) for view in views]
     assert near_view["why"]
     assert near_view == far_view
@@ -106,17 +106,17 @@ def test_it_says_why_as_a_copy_does(desk: Rig, process: Follower, monkeypatch: p
 
 
 def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(desk: Rig, process: Follower) -> None:
-    desk.books.catch_up()
-    assert canonical(desk.books.state) == ask(process, desk, state_of)
+    desk.replica.catch_up()
+    assert canonical(desk.replica.state) == ask(process, desk, state_of)
     assert 0 == ask(process, desk, wasteful, 1)
     desk.submit(ANA)
     granted(desk.desk, desk.desk.wish(ROOT, Verb.HOLD, ["3"]))
     found = ask(process, desk, state_of)
-    assert canonical(desk.books.state) == found
+    assert canonical(desk.replica.state) == found
 
 
 def test_a_question_about_a_state_that_is_past_is_asked_anew(desk: Rig, process: Follower) -> None:
-    before = desk.books.seq
+    before = desk.replica.seq
     desk.submit()
     ask(process, desk, pid_of)
     with pytest.raises(Behind):
@@ -133,7 +133,7 @@ def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(desk: Rig, proces
 
 
 def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Follower(desk.books.store.place)
+    short = Follower(desk.replica.store.place)
     monkeypatch.setattr(
         follower,
         "_MAIN",
@@ -147,7 +147,7 @@ def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytes
 
 
 def test_it_is_started_again_when_it_is_gone_and_ends_with_the_server(desk: Rig, tmp_path: Path) -> None:
-    process = Follower(desk.books.store.place)
+    process = Follower(desk.replica.store.place)
     fork = ask(process, desk, pid_of)
     assert process._process is not None
     os.kill(process._process.pid, signal.SIGKILL)

@@ -29,9 +29,9 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def ahead(desk: Rig) -> Iterator[Foresights]:
-    follower = Follower(desk.books.store.place)
+    follower = Follower(desk.replica.store.place)
     fleet = Fleet(Settings(), (LiveCluster("c"),), prices={"H100": 5_000_000})
-    yield Foresights(desk.books, desk.desk, desk.views, Beside(desk.books, follower), fleet, desk.now_ms)
+    yield Foresights(desk.replica, desk.desk, desk.views, Beside(desk.replica, follower), fleet, desk.now_ms)
     follower.close()
 
 
@@ -89,7 +89,7 @@ def test_of_an_array_the_next_task_is_told(desk: Rig, ahead: Foresights) -> None
 
 
 def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(desk: Rig, ahead: Foresights) -> None:
-    head = desk.books.store.head()
+    head = desk.replica.store.head()
 
     found = ahead.rehearse(ROOT, TWO_GPUS)
 
@@ -97,8 +97,8 @@ def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(desk: Rig
     assert [{"node": "n1", "gpus": [0, 1]}] == found["nodes"]
     assert {"p50": found["now_ms"], "p90": found["now_ms"]} == found["starts_by_ms"]
     assert 2 * 5_000_000 == found["cost"]["at_most_micro_usd"]
-    assert head == desk.books.store.head()
-    assert {} == desk.books.state.jobs
+    assert head == desk.replica.store.head()
+    assert {} == desk.replica.state.jobs
 
 
 def test_a_dry_run_that_must_wait_says_why(desk: Rig, ahead: Foresights) -> None:

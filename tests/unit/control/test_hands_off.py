@@ -14,8 +14,8 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.partitions import Partitions, Wanted
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core.fleet.mig_geometry import Place
 from gpuyard.engines.local import engine as local
 from gpuyard.engines.local import machine
@@ -49,18 +49,18 @@ class Machine:
         monkeypatch.setattr(machine, "read_gpus", lambda *_: list(GPUS))
         monkeypatch.setattr(local, "NvmlCutter", lambda _geometry: self.card)
         monkeypatch.setattr(local, "Mps", NoMps)
-        self.books = Books(MemoryStore())  # type: ignore[arg-type]
-        self.committer = Committer(self.books, lambda: time.time_ns() // 1_000_000)
-        self.books.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
+        self.replica = Replica(MemoryStore())  # type: ignore[arg-type]
+        self.committer = Committer(self.replica, lambda: time.time_ns() // 1_000_000)
+        self.replica.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
         self.committer.start()
-        self.desk = Desk(self.books, self.committer, self.committer._now_ms, allow_root=True)
+        self.desk = Desk(self.replica, self.committer, self.committer._now_ms, allow_root=True)
         self.up(hands_off=True)
 
     def up(self, *, hands_off: bool) -> None:
         self.engine = LocalEngine(self.folder / "engine", hands_off=hands_off)
-        lease = self.books.store.elect("me")
+        lease = self.replica.store.elect("me")
         assert lease is not None
-        self.loop = Controller(self.books, self.engine, lease.epoch)
+        self.loop = Controller(self.replica, self.engine, lease.epoch)
         self.step()
 
     def step(self) -> None:
@@ -105,7 +105,7 @@ def test_jobs_get_the_slices_that_are_there_and_the_whole_gpu_and_nothing_is_cha
     assert "GPU-b" == seen[3]
     assert names == {*seen[:3]}
     assert seen[4] in names
-    here.until(lambda: not here.books.state.running)
+    here.until(lambda: not here.replica.state.running)
     assert here.untouched
     here.engine.close()
     assert here.untouched
@@ -138,13 +138,13 @@ def test_memory_strictly_apart_means_a_slice_that_is_there_or_a_whole_gpu(here: 
     asked = {10_000: Mig(1, "1g.18gb"), 30_000: Mig(1, "3g.71gb"), 80_000: Whole(1)}
     for mib, request in asked.items():
         job = here.submit(gpu_memory_mib=mib, isolation=Isolation.STRICT, hold=True)
-        here.books.catch_up()
-        assert request == here.books.state.jobs[job].job.spec.ask.gpus
+        here.replica.catch_up()
+        assert request == here.replica.state.jobs[job].job.spec.ask.gpus
 
 
 def test_nobody_pins_or_releases_a_gpu_that_is_left_alone(here: Machine) -> None:
-    parts = Partitions(here.books, here.committer, here.engine, lambda: 1)
-    node = here.books.state.nodes.node[0].name
+    parts = Partitions(here.replica, here.committer, here.engine, lambda: 1)
+    node = here.replica.state.nodes.node[0].name
     for wish in (
         lambda: parts.pin(ROOT, node, [Wanted("7x1g.18gb", (1,))]),
         lambda: parts.release(ROOT, node, None),
@@ -157,14 +157,14 @@ def test_nobody_pins_or_releases_a_gpu_that_is_left_alone(here: Machine) -> None
 
 
 def test_what_the_owner_cuts_anew_is_seen_and_once_the_yard_may_it_cuts_again(here: Machine) -> None:
-    node = here.books.state.nodes
+    node = here.replica.state.nodes
     assert {0: set(CUT), 1: set()} == {gpu: set(pin.held) for gpu, pin in node.pins[0].items()}
     here.card.destroy("GPU-a", CUT[1])
     here.loop.drivers[""]._nodes_ms = None
     here.step()
-    assert {CUT[0], CUT[2]} == set(here.books.state.nodes.pins[0][0].held)
+    assert {CUT[0], CUT[2]} == set(here.replica.state.nodes.pins[0][0].held)
     here.engine.close()
     here.up(hands_off=False)
-    assert {} == here.books.state.nodes.pins
+    assert {} == here.replica.state.nodes.pins
     here.submit(mig="7g.141gb", command=("true",))
     here.until(lambda: here.card.places("GPU-b") == (Place("7g.141gb", 0),))

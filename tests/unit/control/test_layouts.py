@@ -81,7 +81,7 @@ def test_what_is_said_of_a_layout_that_was_replaced_meanwhile_is_not_written() -
     other = (Slice(0, "7g.141gb", 0),)
     world.engine.meanwhile = lambda: world.add(LayoutPinned(world.now_ms, 0, 0b01, other))
     assert [] == world.made()
-    assert not world.books.state.nodes.pins[0][0].made
+    assert not world.replica.state.nodes.pins[0][0].made
     assert [LayoutMade(1000, 0, 0b01)] == world.made()
     assert [{}, {0: SEVEN}, {0: other}] == world.engine.told
 

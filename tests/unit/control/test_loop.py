@@ -10,8 +10,8 @@ import pytest
 
 from gpuyard.control.loop.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN
 from gpuyard.control.loop.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import (
@@ -124,7 +124,7 @@ class Here(LiveYard[Engine]):
     def lead(self) -> None:
         epoch = self.store.elect("test").epoch
         self.controller = Controller(
-            self.books,
+            self.replica,
             self.engine,
             epoch,
             stopwatch_ns=lambda: self.engine.took_ns,
@@ -187,18 +187,18 @@ def test_demand_is_learned_from_the_log_and_is_in_it() -> None:
     for _ in range(FIRST_JOBS - 1):
         here.submit()
     here.step(100)
-    assert () == here.books.state.demand, "too few to conclude anything"
+    assert () == here.replica.state.demand, "too few to conclude anything"
     here.submit()
     here.step(100)
-    assert {Ask(Whole(1)): FIRST_JOBS * JOB} == dict(here.books.state.demand)
+    assert {Ask(Whole(1)): FIRST_JOBS * JOB} == dict(here.replica.state.demand)
     assert 1 == sum([isinstance(event, DemandLearned) for _seq, event in here.store.read(0)])
     for _ in range(3 * FIRST_JOBS):
         here.submit()
         here.step(100)
     learned = [event for _seq, event in here.store.read(0) if isinstance(event, DemandLearned)]
     assert 1 == len(learned), "more of the same makes no difference"
-    assert 3 * FIRST_JOBS == here.books.state.arrivals
-    assert canonical(here.books.state) == canonical(Books(here.store).state)  # type: ignore[arg-type]
+    assert 3 * FIRST_JOBS == here.replica.state.arrivals
+    assert canonical(here.replica.state) == canonical(Replica(here.store).state)  # type: ignore[arg-type]
 
 
 def test_a_start_that_did_not_get_through_is_made_again_under_the_same_key() -> None:
@@ -222,7 +222,7 @@ def test_a_start_that_is_put_off_is_not_lost_however_long_it_takes() -> None:
     for _ in range(10 * LOST_MS // 1000):
         here.step(1000)
     assert AttemptState.STARTING is here.phase(job_id)
-    views = Views(here.books, lambda: here.now_ms, late=lambda _record: here.controller.late.get(KEY, ""))
+    views = Views(here.replica, lambda: here.now_ms, late=lambda _record: here.controller.late.get(KEY, ""))
     assert "its turn has not come" == views.job(Label(job_id))["reason"]
     here.engine.later = False
     for _ in range(5):
@@ -250,7 +250,7 @@ def test_thousands_of_starts_of_one_user_take_turns_with_those_of_others() -> No
         here.step(2 * LOST_MS)
     assert {key(job_id) for job_id in (*crowd, other)} == set(here.live())
     here.step(1000)
-    assert {1} == {here.books.state.jobs[job_id].attempt for job_id in crowd}, "one that waited is not lost"
+    assert {1} == {here.replica.state.jobs[job_id].attempt for job_id in crowd}, "one that waited is not lost"
     here.step(1000)
     assert here.step(1000).idle
 
@@ -491,7 +491,7 @@ def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
     job_id = here.submit(2)
     here.step()
     assert [] == here.live()
-    assert {0: (1, "GPU 0: pid 4242 of ada")} == here.books.state.nodes.foreign
+    assert {0: (1, "GPU 0: pid 4242 of ada")} == here.replica.state.nodes.foreign
     here.engine.busy = ()
     here.step(10_000)
     here.step(100)
@@ -507,7 +507,7 @@ def test_a_node_that_the_engine_no_longer_has_takes_nothing_new(monkeypatch: pyt
     here.submit()
     here.step(100)
     assert [] == here.live()
-    assert "the engine no longer has it" == here.books.state.nodes.down[0]
+    assert "the engine no longer has it" == here.replica.state.nodes.down[0]
     monkeypatch.setattr(here.engine, "nodes", lambda: found)
     here.step(10_000)
     here.step(100)
@@ -519,7 +519,7 @@ def test_one_that_lost_its_place_is_decided_with_the_nodes_as_they_are_now() -> 
     job_id = here.submit()
     here.step()
     here.step(100)
-    record = here.books.state.jobs[job_id]
+    record = here.replica.state.jobs[job_id]
     gone = Report(key(job_id), Phase.ENDED, Outcome.NODE_FAIL)
     assert here.controller.drivers[""]._lost_a_place({gone.key: gone})
     assert not here.controller.drivers[""]._lost_a_place(
@@ -562,8 +562,8 @@ def test_what_a_pass_says_of_jobs_is_kept_for_those_who_list_them() -> None:
     here = Here()
     first, second = here.submit(2), here.submit(2)
     here.step()
-    judged = here.books.judged
+    judged = here.replica.judged
     assert {first: ReasonCode.STARTED, second: ReasonCode.ROOM} == judged.by_id()
-    assert (here.books.seq, second) == (judged.seq, judged.last_job_id)
+    assert (here.replica.seq, second) == (judged.seq, judged.last_job_id)
     here.step(10_000)
-    assert {second: ReasonCode.STARTED} == here.books.judged.by_id()
+    assert {second: ReasonCode.STARTED} == here.replica.judged.by_id()

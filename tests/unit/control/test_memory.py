@@ -21,7 +21,7 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
     found = Yard(Options(data, emulate="2 x H100", older_log=older_log, port=0))
     try:
         found.start()
-        until(lambda: bool(found.books.state.nodes.node))
+        until(lambda: bool(found.replica.state.nodes.node))
         yield found
     finally:
         found.close()
@@ -63,14 +63,14 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
         backup(data, kept)
         runs = submit(here, "sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done")
         until((data / "engine" / "jobs" / str(runs)).is_dir)
-        until(lambda: runs in here.books.state.running)
+        until(lambda: runs in here.replica.state.running)
     restore(data, kept if restored else None)
     try:
         with pytest.raises(BadInput, match=f"up to job {runs}, event"):
             Yard(Options(data, emulate="2 x H100", port=0))
         with yard(data, older_log=True) as here:
             assert "run until they end" in " ".join(here.notes)
-            until(lambda: bool(here.books.state.nodes.foreign))
+            until(lambda: bool(here.replica.state.nodes.foreign))
             # What runs keeps its GPU, and is neither stopped nor given away.
             one, both = submit(here, "true"), submit(here, "true", gpus=2)
             assert runs + 1000 < one
@@ -78,7 +78,7 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
             if not restored:
                 return
             time.sleep(0.3)
-            assert both in here.books.state.jobs
+            assert both in here.replica.state.jobs
             assert here.engine.listing()
             stop.touch()
             until(lambda: here.store.history(both) is not None)
@@ -99,6 +99,6 @@ def test_a_process_that_was_just_elected_is_ready_after_its_first_step(tmp_path:
         lease.release()
         here.start()
         until(lambda: here.readiness()[0])
-        assert here.books.state.nodes.node
+        assert here.replica.state.nodes.node
     finally:
         here.close()

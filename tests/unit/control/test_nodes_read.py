@@ -1,4 +1,4 @@
-"""The published nodes: read without the books' lock, and made anew only where something has changed."""
+"""The published nodes: read without the replica's lock, and made anew only where something has changed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ def yard(tmp_path: Path) -> Iterator[Rig]:
 
 
 def while_busy(yard: Rig, ask: Callable[[], Any]) -> list[Any]:
-    """What another thread is told while somebody has the books."""
+    """What another thread is told while somebody has the replica."""
     found: list[Any] = []
-    with yard.books.lock:
+    with yard.replica.lock:
         thread = threading.Thread(target=lambda: found.append(ask()))
         thread.start()
         thread.join(10)
@@ -73,7 +73,7 @@ def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
     yard: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "PIECE", 2)
-    job_id, pauses, let_others = yard.submit(gpus=1), [], yard.books.pause
+    job_id, pauses, let_others = yard.submit(gpus=1), [], yard.replica.pause
 
     def pause() -> None:
         pauses.append(1)
@@ -81,7 +81,7 @@ def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
         if len(pauses) == 1:
             yard.start(job_id)
 
-    monkeypatch.setattr(yard.books, "pause", pause)
+    monkeypatch.setattr(yard.replica, "pause", pause)
 
     assert [7, 8, 8, 8, 8] == free(yard.views.nodes()["nodes"])
     assert 2 == len(pauses)
@@ -89,7 +89,7 @@ def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
 
 def test_books_that_are_read_anew_are_published_anew(yard: Rig) -> None:
     before = yard.views.nodes()["nodes"]
-    yard.books.reload()
+    yard.replica.reload()
     after = yard.views.nodes()["nodes"]
 
     assert before == after
@@ -98,7 +98,7 @@ def test_books_that_are_read_anew_are_published_anew(yard: Rig) -> None:
 
 def test_nodes_that_nobody_reads_for_long_are_dropped(yard: Rig) -> None:
     clock = [0.0]
-    found = reading.NodesReading(yard.books, lambda: clock[0])
+    found = reading.NodesReading(yard.replica, lambda: clock[0])
     before = found.latest()
     found.drop_unread()
     assert before is found.latest()
@@ -113,7 +113,7 @@ def test_an_overview_that_was_just_made_waits_for_nobody(yard: Rig, monkeypatch:
     """It takes a tenth of a second by this clock, and so stands for two; what is new waits until then."""
     monkeypatch.setattr(publisher, "WAIT_S", 30.0)
     clock = count(0, 0.1)
-    yard.views.reading = publisher.Publisher(yard.books, now_s=lambda: next(clock))
+    yard.views.reading = publisher.Publisher(yard.replica, now_s=lambda: next(clock))
     before = yard.views.overview()["nodes"]
     yard.add(NodeCordoned(0, 2, "a fan"))
 

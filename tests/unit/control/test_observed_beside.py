@@ -66,9 +66,9 @@ class Beside(Watched):
         self.lease = self.store.elect("test")
         assert self.lease is not None
         observed: Any = self.world
-        self.watcher = SlurmObserver(self.books, observed, self.lease.epoch, {"here"})
+        self.watcher = SlurmObserver(self.replica, observed, self.lease.epoch, {"here"})
         self.controller = Controller(
-            self.books, {"here": self.engine}, self.lease.epoch, observed=frozenset({"rig"})
+            self.replica, {"here": self.engine}, self.lease.epoch, observed=frozenset({"rig"})
         )
 
     def step(self, after_s: float = 6.0) -> None:
@@ -88,7 +88,7 @@ class Beside(Watched):
         return answer.first_id
 
     def used_milli(self, tenant: str = "research") -> int:
-        tenants = self.books.state.tenants
+        tenants = self.replica.state.tenants
         return tenants.used[tenants.find(tenant)][0]
 
 
@@ -111,7 +111,7 @@ def test_the_yard_starts_its_own_jobs_on_its_own_nodes_and_slurms_jobs_never(yar
     for _ in range(4):
         yard.step()
 
-    state = yard.books.state
+    state = yard.replica.state
     assert [own[0]] == [run.job_id for run in yard.engine.world.live()]
     assert ["rig:8", str(own[0])] == sorted([r.job.label for r in state.running.values()], reverse=True)
     assert ["here"] == [state.nodes.node[g.node].cluster for g in state.jobs[own[0]].grants]
@@ -131,13 +131,13 @@ def test_jobs_of_an_observed_cluster_keep_its_own_times_in_a_log_that_is_ahead(y
     ]
     yard.step(60)
 
-    (record,) = yard.books.state.jobs.values()
+    (record,) = yard.replica.state.jobs.values()
     assert (at(4), at(50)) == (record.job.submitted_ms, record.started_ms)
     assert [
         (f"rig:7@{at(3)}", "COMPLETED", at(20), at(40), 8),
         (f"rig:9@{at(5)}", "COMPLETED", at(41), at(45), 8),
     ] == yard.ended()
-    assert at(100) <= yard.books.state.now_ms
+    assert at(100) <= yard.replica.state.now_ms
 
 
 def test_ids_of_the_yard_go_on_and_a_job_of_slurm_is_found_with_its_cluster(yard: Beside) -> None:
@@ -145,7 +145,7 @@ def test_ids_of_the_yard_go_on_and_a_job_of_slurm_is_found_with_its_cluster(yard
     yard.step()
     own = [yard.submit(1) for _ in range(2)]
     yard.step()
-    views = Views(yard.books, lambda: yard.world.now_ms)
+    views = Views(yard.replica, lambda: yard.world.now_ms)
 
     assert [1, 2] == own
     assert "ann" == views.job(label_of("1"))["user"]
@@ -174,12 +174,12 @@ def test_observed_jobs_count_against_quotas_where_the_file_says_so(tmp_path: Pat
     ran = len(yard.engine.world.live())
 
     assert ((8_000, 0) if counts else (4_000, 1)) == (yard.used_milli(), ran)
-    state = yard.books.state
+    state = yard.replica.state
     assert 8_000 * (3 if counts else 1) == sum(state.nodes.up_milli)
     again = load(dump(state))
     assert (state.nodes.up_milli, state.tenants.used[0]) == (again.nodes.up_milli, again.tenants.used[0])
     assert dump(state) == dump(again)
-    yard.books.commit(None, lambda draft: draft.add(ConfigSet(yard.world.now_ms, settings(not counts))))
+    yard.replica.commit(None, lambda draft: draft.add(ConfigSet(yard.world.now_ms, settings(not counts))))
     assert ((0, 8_000) if counts else (12_000, 24_000)) == (
         yard.used_milli(),
         sum(state.nodes.up_milli),
@@ -190,11 +190,11 @@ def test_observed_jobs_count_against_quotas_where_the_file_says_so(tmp_path: Pat
 def test_a_counted_job_is_charged_for_the_time_that_it_really_ran(tmp_path: Path) -> None:
     yard = Beside(tmp_path / "yard.db", counts=True)
     plain = replace(settings(True), half_life_ms=1 << 50, period_ms=60_000)
-    yard.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, plain)))
+    yard.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, plain)))
     yard.step(3600)
     yard.world.tries = [attempt("7", 0, 600, 700, gpus=8)]
     yard.step(600)
-    state = yard.books.state
+    state = yard.replica.state
     number = state.tenants.find("research/nlp/ann")
     (rate,) = {w.rate for w in state.shape_of(Ask(Whole(8), clusters=("rig",))).ways}
 
@@ -208,7 +208,7 @@ def test_what_slurm_has_to_do_is_refused_with_its_own_command(yard: Beside) -> N
     own = yard.submit(1)
     observed = ObservedClusters({"rig": SLURM})
     wish = Wish(ROOT, Verb.CANCEL, ["rig:7", str(own)], lambda: yard.world.now_ms, observed)
-    yard.books.commit(None, lambda draft: wish.enter(wish.write(draft)))
+    yard.replica.commit(None, lambda draft: wish.enter(wish.write(draft)))
 
     refused, done = wish.asked
     assert isinstance(refused.error, Impossible)
@@ -224,18 +224,18 @@ def test_what_slurm_has_to_do_is_refused_with_its_own_command(yard: Beside) -> N
 def test_a_log_from_before_the_yard_drove_anything_goes_on(yard: Beside) -> None:
     """Its live jobs named no cluster, and those that wait were candidates."""
     alone = replace(settings(False), observed={})
-    yard.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, alone)))
+    yard.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, alone)))
     yard.world.tries = [
         attempt("6", 0, 1, 3), attempt("7", 0, 2, 50, gpus=8), attempt("8", 0, 20, 60, gpus=8, nodes=("n2",)),
     ]  # fmt: skip
     yard.look()
-    yard.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, settings(False))))
+    yard.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, settings(False))))
     yard.restart()
     for _ in range(20):
         yard.step()
 
     assert [] == yard.engine.world.live()
-    assert {} == yard.books.state.jobs
+    assert {} == yard.replica.state.jobs
     ended = [(key.rpartition(":")[2][0], state, start) for key, state, start, _end, _gpus in yard.ended()]
     # Job 8 became another when it started, because it named no cluster.
     assert [
@@ -249,13 +249,13 @@ def test_a_log_from_before_the_yard_drove_anything_goes_on(yard: Beside) -> None
 def test_two_observed_clusters_may_have_jobs_of_one_id(tmp_path: Path) -> None:
     yard = Beside(tmp_path / "yard.db")
     both = replace(settings(False), observed={"rig": False, "old": False})
-    yard.books.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, both)))
+    yard.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, both)))
     old = World([attempt("7", 0, 3, 30, gpus=2)], cluster="old")
     other: Any = old
     assert yard.lease is not None
     rig: Any = yard.world
-    yard.watcher = SlurmObserver(yard.books, rig, yard.lease.epoch, {"here", "old"})
-    second = SlurmObserver(yard.books, other, yard.lease.epoch, {"here", "rig"})
+    yard.watcher = SlurmObserver(yard.replica, rig, yard.lease.epoch, {"here", "old"})
+    second = SlurmObserver(yard.replica, other, yard.lease.epoch, {"here", "rig"})
     yard.world.tries = [attempt("7", 0, 2, 20, gpus=4)]
     for _ in range(6):
         yard.step()
@@ -278,4 +278,4 @@ def test_no_engine_is_asked_for_what_slurm_started(yard: Beside) -> None:
 
     assert [] == yard.engine.world.live()
     assert 0 == yard.controller.difference.count
-    assert [JobState.RUNNING] == [record.state for record in yard.books.state.jobs.values()]
+    assert [JobState.RUNNING] == [record.state for record in yard.replica.state.jobs.values()]

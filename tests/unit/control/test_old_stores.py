@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core.state.dump import dump, load
 from gpuyard.store import StoreDamaged, open_store
 from rigs.dumps import differences
@@ -33,17 +33,17 @@ def test_a_snapshot_and_a_cut_log_amount_to_what_they_amounted_to(place: Path) -
         assert (SNAPSHOT_SEQ, SNAPSHOT_SEQ + 1) == (found.seq, store.read(SNAPSHOT_SEQ, 1)[0][0])
         with pytest.raises(StoreDamaged):
             store.read(0)
-        books = Books(store)
+        replica = Replica(store)
 
-        assert SEQ == books.seq
-        assert [] == list(differences(earlier, dump(books.state)))
+        assert SEQ == replica.seq
+        assert [] == list(differences(earlier, dump(replica.state)))
         # What this release saves of it is read again by this release.
-        assert dump(books.state) == dump(load(dump(books.state)))
+        assert dump(replica.state) == dump(load(dump(replica.state)))
 
 
 def test_the_jobs_of_such_a_store_are_in_the_states_that_they_were_in(place: Path) -> None:
     with open_store(place) as store:
-        jobs = {record.job.spec.name: record for record in Books(store).state.jobs.values()}
+        jobs = {record.job.spec.name: record for record in Replica(store).state.jobs.values()}
 
         assert {"slice", "share", "later"} == {name for name, each in jobs.items() if each.grants}
         assert {"waits", "held", "after"} == {name for name, each in jobs.items() if not each.grants}

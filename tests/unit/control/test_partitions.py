@@ -1,4 +1,4 @@
-"""Layouts at the desk: judged on the books as they are, written for an admin, told with reasons."""
+"""Layouts at the desk: judged on the replica as it is, written for an admin, told with reasons."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ class Shop:
         self.rig = under
         self.engine = There()
         self.engine.found = {}
-        self.parts = Partitions(under.books, under.committer, self.engine, under.now_ms)  # type: ignore[arg-type]
+        self.parts = Partitions(under.replica, under.committer, self.engine, under.now_ms)  # type: ignore[arg-type]
         under.add(NodeAdded(1, Node("old", "c", "p", "T4", 1, 16_000, 64_000)))
 
     def pin(self, layout: str, *gpus: int, node: str = H100) -> dict[str, Any]:
@@ -70,14 +70,14 @@ def test_a_layout_is_pinned_once_and_is_in_the_audit(shop: Shop) -> None:
     assert [(0, "3g.40gb+2x2g.20gb", False), (1, "3g.40gb+2x2g.20gb", False)] == [
         (each["gpu"], each["layout"], each["made"]) for each in done["gpus"]
     ]
-    seq = shop.rig.books.seq
+    seq = shop.rig.replica.seq
     shop.pin("2x2g.20gb+3g.40gb", 0, 1)
-    assert seq == shop.rig.books.seq
+    assert seq == shop.rig.replica.seq
     shop.rig.add(LayoutMade(shop.rig.now_ms(), 0, 0b11))
     assert [True, True] == [pin["made"] for pin in shop.parts.view()["nodes"][0]["pins"]]
     assert {"node": H100, "released": [0]} == shop.parts.release(ROOT, H100, (0, 5)).result(10)
     assert [1] == [pin["gpu"] for pin in shop.parts.view()["nodes"][0]["pins"]]
-    lines, _more = audit(shop.rig.books.store, lambda _number: H100)
+    lines, _more = audit(shop.rig.replica.store, lambda _number: H100)
     assert [("root", "unpin"), ("root", "pin")] == [(line["who"], line["what"]) for line in lines][:2]
     assert "node n1: GPU 0 to 3g.40gb+2x2g.20gb, GPU 1 to 3g.40gb+2x2g.20gb" == lines[1]["about"]
 
@@ -116,7 +116,7 @@ def test_no_layout_is_taken_for_a_cluster_whose_engine_cuts_no_gpus(shop: Shop) 
 
     with pytest.raises(Unacceptable, match=text):
         shop.pin("7x1g.10gb", node="s1")
-    assert not shop.rig.books.state.nodes.pins
+    assert not shop.rig.replica.state.nodes.pins
     assert text == shop.parts.plan("s1", [Wanted("7x1g.10gb", (0,))])["gpus"][0]["why"]
     assert [H100] == [node["node"] for node in shop.parts.view()["nodes"]]
     # What was pinned before that was known can still be released.
@@ -129,7 +129,7 @@ def test_one_gpu_in_use_stands_against_all_and_the_others_are_named(shop: Shop) 
     with pytest.raises(Impossible, match="GPU 1: the GPU is in use by job 1") as refused:
         shop.pin("7x1g.10gb", 0, 1, 2)
     assert "--gpu 0,2" in refused.value.hint
-    assert not shop.rig.books.state.nodes.pins
+    assert not shop.rig.replica.state.nodes.pins
 
 
 def test_a_plan_says_what_is_kept_made_and_taken_away(shop: Shop) -> None:
@@ -142,7 +142,7 @@ def test_a_plan_says_what_is_kept_made_and_taken_away(shop: Shop) -> None:
     assert "7g.80gb" == two["layout"]
     (one,) = shop.parts.plan(H100, [Wanted("2x2g.20gb+1g.10gb", (0,))])["gpus"]
     assert ["keep", "keep", "take away", "make"] == [step["do"] for step in one["steps"]]
-    assert not shop.rig.books.state.nodes.pins
+    assert not shop.rig.replica.state.nodes.pins
 
 
 def test_a_plan_without_a_layout_says_what_the_queue_leads_to(shop: Shop) -> None:
@@ -177,7 +177,7 @@ def test_defragmentation_is_planned_with_its_cost(tmp_path: Path) -> None:
             under.add(AttemptStarted(under.time_ms, job, 1, (Grant(number, gpus, 1000, 0, 0, 1),)))
             under.add(AttemptConfirmed(under.time_ms, job, 1))
         under.time_ms += 3_600_000
-        (row,) = defrag_view(under.books, under.now_ms)["plan"]
+        (row,) = defrag_view(under.replica, under.now_ms)["plan"]
         assert ("node", "n1", 1) == (row["frees"], row["node"], row["gained_gpus"])
         (move,) = row["moves"]
         assert ("1", "n1", "n2") == (move["job"], move["from_node"], move["to_node"])

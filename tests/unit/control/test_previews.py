@@ -39,8 +39,8 @@ def made(tmp_path: Path) -> Iterator[Previews]:
             )
             for n in range(12)
         ]  # fmt: skip
-        found.books.store.put_rows({HISTORY_ROWS: rows})
-        yield Previews(found.books, lambda: NOW)
+        found.replica.store.put_rows({HISTORY_ROWS: rows})
+        yield Previews(found.replica, lambda: NOW)
 
 
 async def _all(made: Previews) -> dict[str, Any]:

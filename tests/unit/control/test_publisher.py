@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.control.commands.newjobs import NewJob, events_of
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.model import Ask, JobSpec, Whole
 from gpuyard.store import Submission
 from gpuyard.testing import MemoryStore
@@ -28,13 +28,13 @@ class Clock:
 
 
 class Reader:
-    """Books with one job, published, and another user's array that nobody has read yet."""
+    """Replica with one job, published, and another user's array that nobody has read yet."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.store = MemoryStore()
-        self.books = Books(self.store)  # type: ignore[arg-type]
-        self.publisher = Publisher(self.books, now_s=self.clock)
+        self.replica = Replica(self.store)  # type: ignore[arg-type]
+        self.publisher = Publisher(self.replica, now_s=self.clock)
         self.submit(1)
         assert 1 == self.publisher.latest().jobs.count
         self.clock.now_s += 0.5
@@ -94,15 +94,15 @@ def test_a_list_is_never_older_than_a_second(reader: Reader) -> None:
 
 def test_what_is_touched_amid_the_work_is_published_as_it_is_then(reader: Reader) -> None:
     with wrote_at(99.0):
-        while reader.books.seq < reader.store.head():
+        while reader.replica.seq < reader.store.head():
             reader.listed()
         reader.listed()
         assert reader.publisher._made
         made = min(reader.publisher._made)
         reader.clock.step_s = 0.0
-        reader.books.state.jobs[made].held = True
-        assert reader.books.state.touched is not None
-        reader.books.state.touched.add(made)
+        reader.replica.state.jobs[made].held = True
+        assert reader.replica.state.touched is not None
+        reader.replica.state.touched.add(made)
         model = reader.publisher.latest(listing=True)
 
     assert TASKS + 1 == model.jobs.count

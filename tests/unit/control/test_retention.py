@@ -49,13 +49,13 @@ class Yard:
     def __init__(self, desk: Rig, root: Path) -> None:
         self.desk = desk
         self.folders = Folders(root)
-        self.keeper = Pruner(desk.books, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
+        self.keeper = Pruner(desk.replica, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
 
     def key(self, job_id: int, attempt: int = 1) -> str:
-        record = self.desk.books.state.jobs.get(job_id)
-        row = self.desk.books.store.history(job_id)
+        record = self.desk.replica.state.jobs.get(job_id)
+        row = self.desk.replica.store.history(job_id)
         submitted_ms = record.job.submitted_ms if record is not None else row.submitted_ms  # type: ignore[union-attr]
-        return attempt_key(self.desk.books.store.yard, job_id, attempt, submitted_ms)
+        return attempt_key(self.desk.replica.store.yard, job_id, attempt, submitted_ms)
 
     def run(self, token: str = "s3cret", *, end: bool = True) -> int:
         job_id = self.desk.submit(env={"TOKEN": token})
@@ -107,7 +107,7 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
     job, forever = yard.run(), Retention(DAY_MS, 2 * DAY_MS, logs_ms=0, folders_ms=4 * DAY_MS)
     desk = yard.desk
-    desk.add(ConfigSet(desk.now_ms(), replace(desk.books.state.settings, retention=forever)))
+    desk.add(ConfigSet(desk.now_ms(), replace(desk.replica.state.settings, retention=forever)))
     for days, left in ((0, "eslf"), (1, "slf"), (1, "lf"), (1, "lf"), (1, "l"), (4000, "l")):
         desk.time_ms += days * DAY_MS
         done = yard.keeper.by_itself()
@@ -177,7 +177,7 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 
 KILLED = """
 import os, select, signal, sys
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.retention import Pruner, Place, Tally, Wish
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.store import open_store
@@ -185,7 +185,7 @@ class Folders(Leftovers):
     leftovers = Leftovers.sizes
 def walk(begun):
     with open_store(sys.argv[1]) as store:
-        keeper = Pruner(Books(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
+        keeper = Pruner(Replica(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
         place = Place()
         os.write(begun, b"x")
         while place is not None:

@@ -33,10 +33,10 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 def test_a_job_has_the_memory_of_its_attempt(desk: Rig) -> None:
     job = desk.submit(gpus=2)
     desk.start(job, 0b11)
-    key = key_of("y", desk.books.state.jobs[job])
+    key = key_of("y", desk.replica.state.jobs[job])
     engine = Tells()
     engine.found = (GpuSignals("n1", 1, 81_920, 87, 9000, 412, 61, ((key, 7000), ("z-1-1-1", 5)), 2000),)
-    view = gpus_view(desk.books, {"box": engine}, "y")  # type: ignore[arg-type]
+    view = gpus_view(desk.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     none, one, other = view["gpus"][:3]
     assert (None, None) == (none["busy_pct"], none["memory_mib"])
     assert [{"label": str(job), "share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]
@@ -49,19 +49,19 @@ def test_a_job_has_the_memory_of_its_attempt(desk: Rig) -> None:
 
 def test_nodes_of_one_name_in_two_clusters_have_their_own_signals(desk: Rig) -> None:
     here, there = Tells(), Tells()
-    cluster = desk.books.state.nodes.node[0].cluster
+    cluster = desk.replica.state.nodes.node[0].cluster
     here.found = (GpuSignals("n1", 0, 81_920, 10),)
     there.found = (GpuSignals("n1", 0, 81_920, 90),)
-    view = gpus_view(desk.books, {"other": there, cluster: here}, "y")  # type: ignore[dict-item]
+    view = gpus_view(desk.replica, {"other": there, cluster: here}, "y")  # type: ignore[dict-item]
     assert (cluster, 10) == (view["gpus"][0]["cluster"], view["gpus"][0]["busy_pct"])
 
 
 def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(desk: Rig) -> None:
     engine = Tells()
     engine.found = Transient("the GPUs cannot be read: Driver Not Loaded")
-    view = gpus_view(desk.books, {"box": engine}, "y")  # type: ignore[arg-type]
+    view = gpus_view(desk.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     assert ("the GPUs cannot be read: Driver Not Loaded", None) == (
         view["trouble"],
         view["gpus"][0]["busy_pct"],
     )
-    assert "" == gpus_view(desk.books, {"box": NoMig()}, "y")["trouble"]  # type: ignore[arg-type]
+    assert "" == gpus_view(desk.replica, {"box": NoMig()}, "y")["trouble"]  # type: ignore[arg-type]

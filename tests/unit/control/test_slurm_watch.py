@@ -36,18 +36,18 @@ def test_a_job_from_its_submission_to_its_end(watched: Watched) -> None:
     world.tries = [attempt("7", 1, 20, 40, gpus=8)]
 
     watched.look()
-    (record,) = watched.books.state.jobs.values()
+    (record,) = watched.replica.state.jobs.values()
     assert (JobState.PENDING, "7", "research/nlp/ann") == (
         record.state, record.job.label, record.job.spec.tenant,
     )  # fmt: skip
     watched.look(20)
     assert (JobState.RUNNING, at(20), 0) == (
-        record.state, record.started_ms, watched.books.state.nodes.free_mask[0],
+        record.state, record.started_ms, watched.replica.state.nodes.free_mask[0],
     )  # fmt: skip
     watched.look(20)
-    assert {} == watched.books.state.jobs
+    assert {} == watched.replica.state.jobs
     assert [(f"7@{at(1)}", "COMPLETED", at(20), at(40), 8)] == watched.ended()
-    assert 255 == watched.books.state.nodes.free_mask[0]
+    assert 255 == watched.replica.state.nodes.free_mask[0]
 
 
 def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pyt
     monkeypatch.setattr(watched.world, "queue", lambda: bad)
 
     assert ["queue: 2 rows could not be read: line 3: mixes MIG slices with other GPUs"] == watched.look()
-    assert ["7"] == [record.job.label for record in watched.books.state.jobs.values()]
+    assert ["7"] == [record.job.label for record in watched.replica.state.jobs.values()]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -71,11 +71,11 @@ def test_a_job_that_was_changed_while_it_waited_is_charged_as_it_runs(
     watched.look()
     world.tries = [attempt("7", 0, 20, 40, gpus=8, account="other")]
     watched.look(20)
-    (record,) = watched.books.state.jobs.values()
+    (record,) = watched.replica.state.jobs.values()
     assert ("7", "other/ann", JobState.RUNNING, 8) == (
         record.job.label, record.job.spec.tenant, record.state, record.shape.gpus,
     )  # fmt: skip
-    assert 0 == watched.books.state.nodes.free_mask[0]
+    assert 0 == watched.replica.state.nodes.free_mask[0]
     if restart:
         watched.restart()
 
@@ -85,7 +85,7 @@ def test_a_job_that_was_changed_while_it_waited_is_charged_as_it_runs(
         watched.restart()
     watched.look(60)
 
-    assert {} == watched.books.state.jobs
+    assert {} == watched.replica.state.jobs
     key = f"7@{at(0)}"
     cancelled, ran = watched.ended()
     assert (key, "CANCELLED", 1) == (cancelled[0], cancelled[1], cancelled[4])
@@ -99,7 +99,7 @@ def test_accounts_and_users_may_be_called_otherwise(watched: Watched) -> None:
     watched.look()
 
     assert {"7": "research/nlp/ann-2", "8": "y/ann-2"} == {
-        record.job.label: record.job.spec.tenant for record in watched.books.state.jobs.values()
+        record.job.label: record.job.spec.tenant for record in watched.replica.state.jobs.values()
     }
 
 
@@ -122,7 +122,7 @@ def test_an_end_that_is_still_to_come_is_none(watched: Watched, monkeypatch: pyt
     watched.look()
 
     assert ([JobState.RUNNING], []) == (
-        [record.state for record in watched.books.state.jobs.values()], watched.ended(),
+        [record.state for record in watched.replica.state.jobs.values()], watched.ended(),
     )  # fmt: skip
 
 
@@ -142,10 +142,10 @@ def test_what_happened_before_the_first_look_has_its_own_times(watched: Watched)
         (f"2@{at(3 * day)}", "FAILED", at(3 * day + 5), at(3 * day + 3605), 2),
         (f"3@{at(2 * day)}", "CANCELLED", 0, at(2 * day + 60), 1),
     ] == watched.ended()
-    (record,) = watched.books.state.jobs.values()
+    (record,) = watched.replica.state.jobs.values()
     assert (at(-30), "4") == (record.started_ms, record.job.label)
     # What was used long ago has faded.
-    assert watched.books.state.tenants.usage[0] > 0
+    assert watched.replica.state.tenants.usage[0] > 0
 
 
 def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watched) -> None:
@@ -155,7 +155,7 @@ def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watche
         attempt("6", 4000, 4001, 4002, "FAILED", exit_code=1),
     ]
 
-    views = Views(watched.books, lambda: watched.world.now_ms)
+    views = Views(watched.replica, lambda: watched.world.now_ms)
     watched.look(20)
     watched.look()
     (first,) = views.job(label_of("6"))["tries"]
@@ -189,7 +189,7 @@ def test_slurmctld_and_slurmdbd_out_of_reach_conclude_nothing(watched: Watched) 
     for _ in range(30):
         errors = watched.look(60)
     assert any("queue: nobody answers" in error for error in errors)
-    (record,) = watched.books.state.jobs.values()
+    (record,) = watched.replica.state.jobs.values()
     assert JobState.RUNNING is record.state
 
     world.silent = {"queue"}
@@ -204,10 +204,10 @@ def test_the_accounting_may_lag_and_the_yard_be_away(watched: Watched) -> None:
     watched.look()
     # It is not looked at for so long that the queue has forgotten both.
     watched.look(600)
-    assert 2 == len(watched.books.state.running)
+    assert 2 == len(watched.replica.state.running)
     watched.restart()
     watched.look(300)
-    assert (2, []) == (len(watched.books.state.running), watched.ended())
+    assert (2, []) == (len(watched.replica.state.running), watched.ended())
     watched.look(2000)
     assert [(at(2), at(100)), (at(3), at(90))] == [row[2:4] for row in watched.ended()]
 
@@ -238,12 +238,12 @@ def test_a_job_that_nobody_tells_of_any_more_is_given_up(watched: Watched) -> No
     world.tries = []
 
     watched.look(30)
-    assert 2 == len(watched.books.state.jobs)
+    assert 2 == len(watched.replica.state.jobs)
     # Silence of the accounting does not count: it has not been asked, whatever the queue says.
     world.silent = {"history"}
     watched.look(LOST_MS / 1000)
     watched.look(60)
-    assert 2 == len(watched.books.state.jobs)
+    assert 2 == len(watched.replica.state.jobs)
     world.silent = set()
     watched.look(60)
     watched.look(LOST_MS / 1000)
@@ -252,7 +252,7 @@ def test_a_job_that_nobody_tells_of_any_more_is_given_up(watched: Watched) -> No
     assert {"7": "NODE_FAIL", "8": "CANCELLED"} == {
         row[0].partition("@")[0]: row[1] for row in watched.ended()
     }
-    assert {} == watched.books.state.jobs
+    assert {} == watched.replica.state.jobs
 
 
 def test_jobs_on_hold_suspended_and_of_arrays(watched: Watched) -> None:
@@ -260,7 +260,7 @@ def test_jobs_on_hold_suspended_and_of_arrays(watched: Watched) -> None:
     held = replace(attempt("5_3", 1, eligible_s=None), state="PENDING", reason="JobHeldUser")
     world.tries = [held, replace(attempt("9", 1, 2, None, "SUSPENDED"))]
     watched.look()
-    by_label = {record.job.label: record for record in watched.books.state.jobs.values()}
+    by_label = {record.job.label: record for record in watched.replica.state.jobs.values()}
     assert (True, JobState.SUSPENDED) == (by_label["5_3"].held, by_label["9"].state)
 
     world.tries = [replace(held, eligible_ms=at(5), reason=""), attempt("9", 1, 2, None, "RUNNING")]
@@ -269,13 +269,13 @@ def test_jobs_on_hold_suspended_and_of_arrays(watched: Watched) -> None:
 
 
 def test_nodes_are_drained_go_down_and_come_back(watched: Watched) -> None:
-    world, state = watched.world, watched.books.state
+    world, state = watched.world, watched.replica.state
     world.tries = [attempt("7", 1, 2, None, "RUNNING", nodes=("n1",))]
     watched.look()
     world.states = {"n1": "MIXED+DRAIN", "n2": "DOWN*"}
     watched.look(40)
     assert ("bad fan", "down*: bad fan") == (state.nodes.cordoned[0], state.nodes.down[1])
-    # Slurm starts something where the books held the node closed: then it is open.
+    # Slurm starts something where the replica held the node closed: then it is open.
     world.tries.append(attempt("8", 50, 51, None, "RUNNING", nodes=("n2",)))
     world.states = {}
     watched.look(40)
@@ -287,11 +287,11 @@ def test_more_than_the_books_have_room_for_is_counted_all_the_same(watched: Watc
     watched.world.tries = [attempt(str(n), 1, 2, 60, gpus=8) for n in (1, 2, 3)]
 
     watched.look()
-    assert 3 == len(watched.books.state.running)
+    assert 3 == len(watched.replica.state.running)
     watched.look(90)
 
     assert [8, 8, 8] == [row[4] for row in watched.ended()]
-    assert [255, 255] == watched.books.state.nodes.free_mask
+    assert [255, 255] == watched.replica.state.nodes.free_mask
 
 
 def test_jobs_of_nodes_that_are_gone_are_told_of_not_guessed(watched: Watched) -> None:
@@ -312,11 +312,11 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
     def said(record) -> str:
         return world.reasons.get(record.job.spec.origin, "")
 
-    found = Explained(watched.books, lambda: world.now_ms, said).why(label_of("9"))
+    found = Explained(watched.replica, lambda: world.now_ms, said).why(label_of("9"))
 
     assert ("9", "QOSMaxGRESPerUser") == (found["label"], found["said"])
     assert ["ROOM"] == [each["code"] for each in found["blockers"]]
-    views = Views(watched.books, lambda: world.now_ms, said)
+    views = Views(watched.replica, lambda: world.now_ms, said)
     assert "Slurm: QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]
     with pytest.raises(NotFound):
         views.job(label_of("77"))

@@ -27,8 +27,8 @@ def settings(*tenants: str) -> Settings:
 def took(desk: Rig, who: Person, tenant: str = "") -> str:
     """The tenant for which a job was taken."""
     job_id = desk.submit(who, tenant=tenant)
-    desk.books.catch_up()
-    return desk.books.state.jobs[job_id].job.spec.tenant
+    desk.replica.catch_up()
+    return desk.replica.state.jobs[job_id].job.spec.tenant
 
 
 def test_where_there_are_no_tenants_everybody_has_their_own(tmp_path: Path) -> None:

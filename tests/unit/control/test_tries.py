@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.replica.books import Draft
 from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.replica import Draft
 from gpuyard.control.views.explained import Explained
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.core import State, dump, load
@@ -33,13 +33,13 @@ def yard(tmp_path: Path) -> Iterator[Rig]:
 
 def lose(yard: Rig, job_id: int, why: str = "its supervisor was killed", seen_late_ms: int = 0) -> None:
     """Its node fails under it."""
-    attempt, now_ms = yard.books.state.jobs[job_id].attempt, yard.now_ms()
+    attempt, now_ms = yard.replica.state.jobs[job_id].attempt, yard.now_ms()
     ended_ms = now_ms - seen_late_ms if seen_late_ms else 0
     yard.add(AttemptEnded(now_ms, job_id, attempt, Outcome.NODE_FAIL, 0, 9, why, ended_ms))
 
 
 def stop(yard: Rig, job_id: int, cause: StopCause, for_job: int = 0, why: str = "") -> None:
-    attempt = yard.books.state.jobs[job_id].attempt
+    attempt = yard.replica.state.jobs[job_id].attempt
     yard.add(AttemptStopping(yard.now_ms(), job_id, attempt, cause, for_job))
     yard.add(AttemptEnded(yard.now_ms(), job_id, attempt, Outcome.PREEMPTED, 0, 143, why))
 
@@ -50,7 +50,7 @@ def tries(yard: Rig, job_id: int, *fields: str) -> list[Any]:
 
 
 def counted(yard: Rig) -> int:
-    with yard.books.store._backend.reading() as conn:
+    with yard.replica.store._backend.reading() as conn:
         return int(conn.exec_driver_sql("SELECT count(*) FROM tries").scalar_one())
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_written_of_a_job_that_runs_once(yard: Rig, outcome: Outcome)
 def test_every_try_is_told_while_the_job_waits_runs_and_when_it_has_ended(yard: Rig) -> None:
     job_id = yard.submit(gpus=2)
     yard.start(job_id, 0b101)
-    started_ms = yard.books.state.jobs[job_id].started_ms
+    started_ms = yard.replica.state.jobs[job_id].started_ms
     lose(yard, job_id, seen_late_ms=400)
     first = {
         "attempt": 1, "started_ms": started_ms, "ended_ms": yard.time_ms - 400,
@@ -131,7 +131,7 @@ def test_an_end_that_does_not_hold_leaves_no_try(yard: Rig) -> None:
     yard.start(job_id)
     late = AttemptEnded(yard.now_ms(), job_id, 1, Outcome.NODE_FAIL)
     lose(yard, job_id)
-    yard.books.commit(None, lambda draft: draft.offer(late))  # type: ignore[arg-type, return-value]
+    yard.replica.commit(None, lambda draft: draft.offer(late))  # type: ignore[arg-type, return-value]
     assert (1, [1]) == (counted(yard), tries(yard, job_id, "attempt"))
 
 
@@ -143,7 +143,7 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
     stop(yard, jobs[1], StopCause.CLASS, jobs[0])
     yard.start(jobs[0])
     yard.end(jobs[0])
-    store = yard.books.store
+    store = yard.replica.store
     kept = [store.tries(job_id, 9) for job_id in jobs]
     with store._backend.writing() as conn:
         conn.exec_driver_sql("DELETE FROM tries")
@@ -159,7 +159,7 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
 
 
 def test_why_tells_how_the_try_before_ended_now_and_then(yard: Rig) -> None:
-    explained = Explained(yard.books, yard.now_ms)
+    explained = Explained(yard.replica, yard.now_ms)
     job_id = yard.submit(gpus=8)
     label = label_of(str(job_id))
     assert explained.why(label)["last_try"] is None
@@ -187,7 +187,7 @@ def test_answers_are_as_they_are_described(yard: Rig) -> None:
         running = held_to("JobView", yard.views.job(label, explained=True))
         ends()
         waiting = held_to("JobView", yard.views.job(label, explained=True))
-        held_to("ExplainedReply", Explained(yard.books, yard.now_ms).why(label))
+        held_to("ExplainedReply", Explained(yard.replica, yard.now_ms).why(label))
     assert ([None, "COMPLETED"], 2) == (
         [view["tries"][-1]["outcome"] for view in (running, waiting)], len(waiting["tries"])
     )  # fmt: skip
@@ -204,17 +204,17 @@ def test_a_job_waits_all_the_time_that_it_does_not_run(yard: Rig) -> None:
 
     yard.time_ms = submitted_ms + 10_000
     yard.start(job_id)
-    first_ms = yard.books.state.jobs[job_id].started_ms - submitted_ms
+    first_ms = yard.replica.state.jobs[job_id].started_ms - submitted_ms
     assert (first_ms, 0) == told()
     yard.time_ms = submitted_ms + 50_000
     # It was gone 5 s before anybody saw.
     lose(yard, job_id, seen_late_ms=5000)
     ran_ms = yard.time_ms - 5000 - submitted_ms - first_ms
     assert (None, ran_ms) == told()
-    assert ran_ms == load(dump(yard.books.state)).jobs[job_id].ran_ms
+    assert ran_ms == load(dump(yard.replica.state)).jobs[job_id].ran_ms
     yard.time_ms = submitted_ms + 70_000
     yard.start(job_id)
-    waited_ms = yard.books.state.jobs[job_id].started_ms - submitted_ms - ran_ms
+    waited_ms = yard.replica.state.jobs[job_id].started_ms - submitted_ms - ran_ms
     assert (waited_ms, ran_ms) == told()
     yard.time_ms = submitted_ms + 100_000
     yard.end(job_id, Outcome.FAILED, 3)

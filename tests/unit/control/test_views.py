@@ -176,7 +176,7 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
         return Submission(make=lambda first: [JobSubmitted(0, Job(first, spec, 0, 3_600_000))])
 
     for first in range(0, WAITING, 1000):
-        yard.books.store.submit([submission(first + n) for n in range(1000)], 0)
+        yard.replica.store.submit([submission(first + n) for n in range(1000)], 0)
     listed(yard.views, limit=1)
     began_s = time.process_time()
     rows = listed(yard.views)["rows"]
@@ -196,7 +196,7 @@ def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
     pieces = found.pieces()
     first = next(pieces)
     # Another thread: the lock lets its holder in again.
-    assert threading_free(yard.books.lock)
+    assert threading_free(yard.replica.lock)
     yard.start(array + 3, 0xFF)
     granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [f"{array}_3"]))
     rows = json.loads(f"[{first}{''.join(pieces)}]")
@@ -210,7 +210,7 @@ def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
 
 def test_what_nobody_reads_for_long_is_dropped_and_made_anew_for_the_next_reader(yard: Rig) -> None:
     clock = [0.0]
-    reading = yard.views.reading = publisher.Publisher(yard.books, now_s=lambda: clock[0])
+    reading = yard.views.reading = publisher.Publisher(yard.replica, now_s=lambda: clock[0])
     first = yard.submit(gpus=8)
     model, old = reading.latest(), weakref.ref(reading.latest())
     before, _model, _on = reading.window.start("")
@@ -224,7 +224,7 @@ def test_what_nobody_reads_for_long_is_dropped_and_made_anew_for_the_next_reader
     del model, _model
     gc.collect()
     assert old() is None
-    assert (None, None) == (yard.books.fresh, yard.books.state.touched)
+    assert (None, None) == (yard.replica.fresh, yard.replica.state.touched)
 
     second = yard.submit(gpus=8)
     assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]
@@ -237,7 +237,7 @@ def test_what_nobody_reads_for_long_is_dropped_and_made_anew_for_the_next_reader
 def test_a_list_needs_no_books_where_nothing_has_happened(yard: Rig) -> None:
     yard.submit(gpus=8)
     before = listed(yard.views)
-    with yard.books.lock:
+    with yard.replica.lock:
         # Held by whoever writes, or decides.
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
@@ -253,7 +253,7 @@ def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
     first = yard.submit(gpus=8)
     assert [first] == [row[0] for row in listed(yard.views)["rows"]]
     second = yard.submit(gpus=8)
-    with yard.books.lock:
+    with yard.replica.lock:
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
         thread.start()
@@ -272,7 +272,7 @@ def test_a_large_array_is_published_in_pieces_between_which_others_have_the_book
     assert 1 == len(listed(yard.views)["rows"])
     yard.submit(array=tuple(range(7)))
     pauses: list[int] = []
-    let_others = yard.books.pause
+    let_others = yard.replica.pause
 
     def others() -> None:
         if not pauses:
@@ -285,7 +285,7 @@ def test_a_large_array_is_published_in_pieces_between_which_others_have_the_book
         while thread.is_alive():
             let_others()
 
-    monkeypatch.setattr(yard.books, "pause", pause)
+    monkeypatch.setattr(yard.replica, "pause", pause)
     rows = {row[0]: row for row in listed(yard.views)["rows"]}
 
     assert 3 == len(pauses)
@@ -351,7 +351,7 @@ def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
         spec = JobSpec(f"t{number % 3}", Ask(Whole(1)), user="ana" if number % 10 == 7 else "ben")
         return Submission(make=lambda first: [JobSubmitted(0, Job(first, spec, number, 3_600_000))])
 
-    yard.books.store.submit([submission(number) for number in range(60)], 0)
+    yard.replica.store.submit([submission(number) for number in range(60)], 0)
     granted(yard.desk, yard.desk.wish(ROOT, Verb.HOLD, ["9", "19"]))
     everybodys = listed(yard.views)["rows"]
     user = QUEUE_COLUMNS.index("user")
@@ -381,7 +381,7 @@ def test_names_of_tenants_are_told_to_those_who_may_know_of_them(tmp_path: Path)
 def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
     yard: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything of each of ten thousand tasks would keep the books locked for a sixth of a second."""
+    """Everything of each of ten thousand tasks would keep the replica locked for a sixth of a second."""
     whole: list[int] = []
 
     def counted(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:

@@ -9,8 +9,8 @@ import pytest
 from gpuyard.control.commands import wishes
 from gpuyard.control.commands.wishes import BATCH, FEW, Asked, Gone
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.labels import Label, live, many_live
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.model import Verb
 from gpuyard.store import StoreFull
 from rigs.desk import ANA, ROOT, Rig, granted, rig
@@ -27,8 +27,8 @@ def asked(desk: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[As
 
 
 def waiting(desk: Rig) -> list[str]:
-    desk.books.catch_up()
-    return [record.job.label for record in desk.books.state.jobs.values()]
+    desk.replica.catch_up()
+    return [record.job.label for record in desk.replica.state.jobs.values()]
 
 
 def test_each_id_has_its_own_answer_in_their_order(desk: Rig) -> None:
@@ -44,14 +44,14 @@ def test_each_id_has_its_own_answer_in_their_order(desk: Rig) -> None:
 def test_a_transaction_holds_no_more_than_a_batch(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     array = desk.submit(array=tuple(range(3 * BATCH)))
     sizes: list[int] = []
-    commit = Books.commit
+    commit = Replica.commit
 
-    def counted(books: Books, epoch: int | None, make: object) -> object:
-        events = commit(books, epoch, make)  # type: ignore[arg-type]
+    def counted(replica: Replica, epoch: int | None, make: object) -> object:
+        events = commit(replica, epoch, make)  # type: ignore[arg-type]
         sizes.append(len(events))
         return events
 
-    monkeypatch.setattr(Books, "commit", counted)
+    monkeypatch.setattr(Replica, "commit", counted)
     (one,) = asked(desk, Verb.HOLD, array)
     assert (3 * BATCH, [FEW, BATCH, BATCH, BATCH - FEW]) == (one.jobs, sizes)
 
@@ -83,7 +83,7 @@ def test_ids_of_a_store_that_cannot_be_read_are_answered_so(
 ) -> None:
     wish = desk.desk.wish(ROOT, Verb.CANCEL, [str(desk.submit())] * 20)
     with monkeypatch.context() as broken:
-        broken.setattr(desk.books.store, "read", _full)
+        broken.setattr(desk.replica.store, "read", _full)
         with pytest.raises(StoreFull) as caught:
             desk.desk.look_up(wish)
     wish.give_up(caught.value)
@@ -95,11 +95,11 @@ def _full(*_args: object, **_named: object) -> None:
 
 
 def test_what_was_written_stays_and_asking_again_does_the_rest(desk: Rig, tmp_path: Path) -> None:
-    """As when the server is killed in the middle: books that are read anew have whole batches, and the others wait."""
+    """As when the server is killed in the middle: a replica that is read anew has whole batches, the rest waits."""
     array = desk.submit(array=tuple(range(2 * BATCH)))
     wish = desk.desk.wish(ROOT, Verb.CANCEL, [f"{array}_{index}" for index in range(2 * BATCH)])
     desk.desk.grant(wish).result(10)
-    again = Books(desk.books.store)
+    again = Replica(desk.replica.store)
     assert [f"{array}_{index}" for index in range(BATCH, 2 * BATCH)] == [
         r.job.label for r in again.state.jobs.values()
     ]
@@ -141,7 +141,7 @@ def test_an_array_of_which_nothing_makes_sense_is_refused(desk: Rig) -> None:
 def test_many_labels_are_looked_up_as_one_is(desk: Rig) -> None:
     ids = [desk.submit(array=(1, 5, 7)) for _ in range(2 * FEW)] + [desk.submit()]
     asked(desk, Verb.CANCEL, f"{ids[0]}_5", ids[1])
-    state = desk.books.state
+    state = desk.replica.state
     labels = [Label(number, index) for number in (*ids, ids[0] + 1, 10_000) for index in (None, 0, 1, 5, 7)]
     for some in (labels, labels[:5]):
         find = many_live(state, some)
@@ -151,7 +151,7 @@ def test_many_labels_are_looked_up_as_one_is(desk: Rig) -> None:
 def test_four_times_as_many_ids_take_about_four_times_as_long(desk: Rig) -> None:
     def cpu_s(count: int) -> float:
         array = desk.submit(array=tuple(range(count)))
-        desk.books.catch_up()
+        desk.replica.catch_up()
         began_s = time.process_time()
         found = asked(desk, Verb.HOLD, *[f"{array}_{index}" for index in range(count)])
         assert count == sum([each.jobs for each in found])

@@ -362,13 +362,13 @@ def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store,
     write_log(store, 2)
     fill(store, epoch)
     store.save_snapshot(store.head(), {}, NOW_MS)
-    books: Any = SimpleNamespace(store=store)
+    replica: Any = SimpleNamespace(store=store)
 
     def clock_ms() -> int:
         return NOW_MS + 2 * LOG_KEPT_MS
 
     for following, first in (([NAME], saved + 1), ([], store.head() + 1)):
         start = StartFile(Settings())
-        leader = Leader(books, {}, start, "", "", clock_ms, following=following)
+        leader = Leader(replica, {}, start, "", "", clock_ms, following=following)
         leader._tidy()
         assert first == store.first_seq()

@@ -1,6 +1,6 @@
 """Why jobs wait, handed on by the leader: what it told last, and only while it leads."""
 
-from gpuyard.control.replica.books import Judged, judged_of
+from gpuyard.control.replica.replica import Judged, judged_of
 from gpuyard.store import Store
 
 JUDGED = Judged(12, 9, (7, 9, 8), bytes([1, 13, 2]))

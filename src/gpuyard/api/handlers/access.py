@@ -64,9 +64,9 @@ class _People:
         )
 
     def _home(self, person: Person) -> str:
-        with self._yard.books.lock:
-            self._yard.books.catch_up()
-            return home_of(person, self._yard.books.state)
+        with self._yard.replica.lock:
+            self._yard.replica.catch_up()
+            return home_of(person, self._yard.replica.state)
 
     async def tokens(self, request: Request) -> Response:
         """Your own tokens, and those of the tenants that you administer."""

@@ -46,7 +46,7 @@ class _Configs:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._configs = yard.configs
-        self._previews = Previews(yard.books, yard.now_ms, in_thread)
+        self._previews = Previews(yard.replica, yard.now_ms, in_thread)
 
     async def live(self, request: Request) -> Response:
         """The version in force, with its text."""

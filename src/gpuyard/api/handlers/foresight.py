@@ -22,8 +22,8 @@ from gpuyard.wire.job_fields import TIME_MS_MAX
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run` and `/share`."""
-    explained = Explained(yard.books, yard.now_ms, yard.said, yard.think)
-    ahead = Foresights(yard.books, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
+    explained = Explained(yard.replica, yard.now_ms, yard.said, yard.think)
+    ahead = Foresights(yard.replica, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
 
     async def in_turn(person: Person, ask: Callable[..., Any], *values: Any) -> Response:
         async with turns.of(person):

@@ -98,7 +98,7 @@ def handlers(yard: Yard, thought: Turns) -> Handlers:
 
 
 class Jobs:
-    """Handlers. Calls that wait for the books or the disk do so in another thread or by a future."""
+    """Handlers. Calls that wait for the replica or the disk do so in another thread or by a future."""
 
     def __init__(self, yard: Yard, thought: Turns) -> None:
         self._yard = yard

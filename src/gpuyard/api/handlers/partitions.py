@@ -31,7 +31,7 @@ class _Partitions:
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
-        self._partitions = Partitions(yard.books, yard.committer, yard.engine, yard.now_ms)
+        self._partitions = Partitions(yard.replica, yard.committer, yard.engine, yard.now_ms)
 
     async def view(self, request: Request) -> Response:
         """Every node that can be cut, with its slices and what it is pinned to."""
@@ -60,4 +60,4 @@ class _Partitions:
         """A plan; nothing is moved."""
         said = request.query_params.get("moves")
         most = MOVES_MAX if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
-        return answer(await in_thread(defrag_view, self._yard.books, self._yard.now_ms, most))
+        return answer(await in_thread(defrag_view, self._yard.replica, self._yard.now_ms, most))

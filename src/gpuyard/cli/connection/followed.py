@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.api.connecting.replica import Replica
+from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.errors import YardError
 
 AGAIN_S = 1.0
@@ -88,7 +88,7 @@ class Followed(Stream):
     def __init__(self, news: Callable[[], None] | None = None) -> None:
         super().__init__(news)
         self._lock = threading.Lock()
-        self._replica = Replica()
+        self._mirror = Mirror()
         self._head: dict[str, Any] = {}
         self._taken_s = 0.0
 
@@ -97,9 +97,9 @@ class Followed(Stream):
         with self._lock:
             if not self.live:
                 return None
-            rows = self._replica.rows()
+            rows = self._mirror.rows()
             at_ms = self._head["at_ms"] + round(1000 * (time.monotonic() - self._taken_s))
-            head = {**self._head, **self._replica.counts, "seq": self._replica.seq, "at_ms": at_ms}
+            head = {**self._head, **self._mirror.counts, "seq": self._mirror.seq, "at_ms": at_ms}
         if tenant or user or states:
             rows = [
                 row
@@ -113,11 +113,11 @@ class Followed(Stream):
     def _follow(self, stream: Client) -> bool:
         with Client(timeout_s=LOOK_S, patience_s=0) as lists:
             self._fill(lists)
-            for name, data in stream.changes(str(self._replica.seq)):
+            for name, data in stream.changes(str(self._mirror.seq)):
                 if self._closing.is_set():
                     return False
                 with self._lock:
-                    again = self._replica.heed(name, data)
+                    again = self._mirror.heed(name, data)
                 if again:
                     self._fill(lists)
                 self.live = True
@@ -127,6 +127,6 @@ class Followed(Stream):
     def _fill(self, lists: Client) -> None:
         found = lists.queue()
         with self._lock:
-            self._replica.fill(found)
+            self._mirror.fill(found)
             self._head = {name: found[name] for name in ("at_ms", "columns")}
             self._taken_s = time.monotonic()

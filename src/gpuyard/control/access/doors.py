@@ -15,8 +15,8 @@ from gpuyard.config.values import Access
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import Person, UserDirectory
 from gpuyard.control.access.tokens import TokenService
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
 from gpuyard.store import How
@@ -33,7 +33,7 @@ class Doors:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         committer: Committer,
         now_ms: Callable[[], int],
         access: Access | None,
@@ -41,7 +41,7 @@ class Doors:
         auth: bool,
     ) -> None:
         self.access = access or Access()
-        self._store = books.store
+        self._store = replica.store
         self._told: list[Callable[[Access], None]] = []
         self._lock = threading.Lock()
         self._rounds = Rounds("yard-people", self._round)
@@ -51,7 +51,7 @@ class Doors:
         self._seen = 0 if live is None or live.how is not How.START else live.version
         self.directory = UserDirectory(self.access.users, self.access.uid_min)
         self.token_service = (
-            TokenService(books, committer, now_ms, self.access, self.directory) if auth else None
+            TokenService(replica, committer, now_ms, self.access, self.directory) if auth else None
         )
         self.oidc = self._provider()
         self.look()

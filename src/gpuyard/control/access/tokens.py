@@ -25,8 +25,8 @@ from gpuyard.control.access.people import Person, UserDirectory
 from gpuyard.control.access.rights import ROLES, Right, Role, may_give
 from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core.phrases import span
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
@@ -65,13 +65,13 @@ class TokenService:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         committer: Committer,
         now_ms: Callable[[], int],
         access: Access,
         directory: UserDirectory,
     ) -> None:
-        self._books = books
+        self._replica = replica
         self._committer = committer
         self._now_ms = now_ms
         self._access = access
@@ -98,7 +98,7 @@ class TokenService:
     def bearer(self, text: str) -> Person:
         """The person with this token, as the store has it now. Raises `Unknown` for a token that is not valid."""
         match, revoked = _TEXT.fullmatch(text), self._revoked
-        row = self._books.store.token(match[1]) if match else None
+        row = self._replica.store.token(match[1]) if match else None
         now_ms = self._now_ms()
         # Compared in any case, and in the same time wherever they differ.
         same = hmac.compare_digest(_hash(text), row.hash if row is not None else "0" * 64)
@@ -123,12 +123,12 @@ class TokenService:
         """Whether a person's token is still valid: a long stream asks again and again."""
         if not person.token:
             return True
-        row = self._books.store.token(person.token)
+        row = self._replica.store.token(person.token)
         return row is not None and not row.revoked_ms and row.expires_ms > self._now_ms()
 
     def _touch(self, token_id: str, now_ms: int) -> None:
         try:
-            self._books.store.touch_token(token_id, now_ms)
+            self._replica.store.touch_token(token_id, now_ms)
         except StoreError as error:
             # On a full disk people can still read.
             _log.warning("the use of token %s was not noted: %s", token_id, error.message)
@@ -180,7 +180,7 @@ class TokenService:
         text = f"yard_{token_id}_{secrets.token_hex(32)}"
 
         def make(draft: Draft) -> tuple[TokenRow, str]:
-            if self._books.store.token(token_id) or any(row.id == token_id for row in draft.tokens):
+            if self._replica.store.token(token_id) or any(row.id == token_id for row in draft.tokens):
                 raise Impossible("this login was used already", "Log in again.")
             if made_with and not self._lives(made_with, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
@@ -209,7 +209,7 @@ class TokenService:
     def _check_bound(self, user: str, subject: str, draft: Draft) -> None:
         """A name belongs to the first person to log in with it, and a person has one: the provider lets them choose."""
         issuer = subject.partition(" ")[0]
-        rows = [*self._books.store.logins(user, subject), *draft.tokens]
+        rows = [*self._replica.store.logins(user, subject), *draft.tokens]
         unbound = {row.id for row in draft.tokens if not row.subject}
         bound = [
             (row.user, row.subject)
@@ -231,7 +231,7 @@ class TokenService:
                 )
 
     def _lives(self, token_id: str, draft: Draft) -> bool:
-        row = self._books.store.token(token_id)
+        row = self._replica.store.token(token_id)
         gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
         return row is not None and not row.revoked_ms and not gone
 
@@ -264,7 +264,7 @@ class TokenService:
         return limit is not None and person.may(Action.MAKE_TOKEN, limit.tenant)
 
     def _place(self, asked: Asked, role: Role, limit: Right | None) -> str:
-        settings = self._books.state.settings
+        settings = self._replica.state.settings
         known = [tenant.path for tenant in settings.tenants]
         if asked.tenant is None:
             if limit is not None:
@@ -294,13 +294,13 @@ class TokenService:
 
     def list(self, person: Person) -> list[TokenReply]:
         """Tokens of one's own, and those of the tenants where one may make them."""
-        return [token_view(row) for row in self._books.store.tokens() if _concerns(person, row)]
+        return [token_view(row) for row in self._replica.store.tokens() if _concerns(person, row)]
 
     def revoke(self, person: Person, token_id: str) -> "Future[dict[str, Any]]":
         """Take a token back, and all that were made with it."""
 
         def make(draft: Draft) -> dict[str, Any]:
-            row = self._books.store.token(token_id)
+            row = self._replica.store.token(token_id)
             if row is None or not _concerns(person, row):
                 raise NotFound(
                     f"there is no token {quoted(token_id)}", "`yard token list` shows those there are."
@@ -309,7 +309,7 @@ class TokenService:
             done = {each.id for each in draft.tokens if each.revoked_ms}
             ended = [
                 each
-                for each in (row, *self._books.store.tokens_made_with(token_id))
+                for each in (row, *self._replica.store.tokens_made_with(token_id))
                 if not each.revoked_ms and each.id not in done
             ]
             _end(ended, person, now_ms, draft)
@@ -325,14 +325,14 @@ class TokenService:
         def make(draft: Draft) -> dict[str, Any]:
             done = {each.id for each in draft.tokens if each.revoked_ms}
             new = [row for row in draft.tokens if row.user == user and row.subject]
-            logins = [row for row in (*self._books.store.logins_as(user), *new) if row.id not in done]
+            logins = [row for row in (*self._replica.store.logins_as(user), *new) if row.id not in done]
             if not logins:
                 raise NotFound(
                     f"nobody has logged in as {quoted(user)} through an identity provider",
                     "`yard token list` shows the logins there were, with the note 'login'.",
                 )
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            made = [each for row in logins for each in self._books.store.tokens_made_with(row.id)]
+            made = [each for row in logins for each in self._replica.store.tokens_made_with(row.id)]
             ended = [row for row in (*logins, *made) if not row.revoked_ms and row.id not in done]
             draft.add(NameUnbound(now_ms, user, person.signature))
             _end(ended, person, now_ms, draft)

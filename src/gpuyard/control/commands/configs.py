@@ -18,8 +18,8 @@ from gpuyard.control.access.tokens import revoke_all
 from gpuyard.control.fleet import Fleet, LiveCluster, chosen
 from gpuyard.control.reading.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.explain.admission import gpus_text
 from gpuyard.core.explain.caps import caps
@@ -123,7 +123,7 @@ class Configurations:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         committer: Committer,
         fleet: Fleet,
         emulate: str,
@@ -132,7 +132,7 @@ class Configurations:
     ) -> None:
         """`people` returns the people of the configuration in force and their rights."""
         self._people = people
-        self._books = books
+        self._replica = replica
         self._committer = committer
         self._fleet = fleet
         self._emulate = emulate
@@ -140,7 +140,7 @@ class Configurations:
 
     def versions(self, limit: int) -> list[dict[str, Any]]:
         """The last versions, newest first."""
-        return [version_view(version) for version in self._books.store.config_versions(limit)]
+        return [version_view(version) for version in self._replica.store.config_versions(limit)]
 
     def shown(self, version: int | None = None) -> dict[str, Any]:
         """A version with its text; the one in force if none is named."""
@@ -148,7 +148,7 @@ class Configurations:
         return {**version_view(found), "yaml": text}
 
     def _text(self, version: int | None) -> tuple[ConfigVersion, str]:
-        store = self._books.store
+        store = self._replica.store
         found = store.config_version(version)
         if found is None and version is None:
             raise Impossible("the yard has no configuration yet: it is starting", "Try again in a moment.")
@@ -184,11 +184,11 @@ class Configurations:
 
     def difference(self, proposal: Proposal) -> dict[str, Any]:
         """What would change, and what stands against it or should be known."""
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            live = books.store.config_version()
-            state = books.state
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            live = replica.store.config_version()
+            state = replica.state
             changes = self._changes(state.settings, proposal)
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
@@ -211,7 +211,7 @@ class Configurations:
             raise Forbidden(
                 f"{person.name} may not change the configuration", "Ask the owner of the yard, or root."
             )
-        store = self._books.store
+        store = self._replica.store
         hash_ = text_hash(proposal.text)
 
         def make(draft: Draft) -> dict[str, Any]:
@@ -245,11 +245,11 @@ class Configurations:
 
     def tenants(self, sight: Sight = ALL) -> list[TenantReply]:
         """The tree of tenants with what each may use and uses, parents before children; of it, what is in sight."""
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            now_ms = max(self._now_ms(), books.state.now_ms)
-            return [row for row in _tree(books.state, now_ms) if sight.knows(row["tenant"])]
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            now_ms = max(self._now_ms(), replica.state.now_ms)
+            return [row for row in _tree(replica.state, now_ms) if sight.knows(row["tenant"])]
 
 
 def version_view(version: ConfigVersion) -> dict[str, Any]:

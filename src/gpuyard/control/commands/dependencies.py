@@ -49,7 +49,7 @@ def look_up(
     store: Store,
     sees: Callable[[str], bool] = lambda _tenant: True,
 ) -> "dict[int, Named]":
-    """The jobs and arrays that are waited for, of the tenants that the person `sees`. Called with the books
+    """The jobs and arrays that are waited for, of the tenants that the person `sees`. Called with the replica
     locked; `resolve` works out the rest without the lock."""
     ids = dict.fromkeys([each.job.id for each in wanted if each.job is not None])
     return {job_id: Named(job_id, state, store, sees) for job_id in ids}

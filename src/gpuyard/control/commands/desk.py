@@ -1,7 +1,7 @@
 """The desk where people hand in what they want: new jobs, wishes about jobs that are there, nodes in and out of use.
 
-It knows nothing of HTTP. Everything is judged before it is written, on books that have caught up, and what cannot be is
-refused with a reason and changes nothing.
+It knows nothing of HTTP. Everything is judged before it is written, on a replica that has caught up; what
+cannot be is refused with a reason and changes nothing.
 """
 
 from collections import deque
@@ -31,9 +31,9 @@ from gpuyard.control.commands.newjobs import (
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Arrival, Committer
 from gpuyard.control.replica.labels import Label, label_of, live, number_of
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import (
@@ -55,7 +55,7 @@ class Desk:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         committer: Committer,
         now_ms: Callable[[], int],
         *,
@@ -64,7 +64,7 @@ class Desk:
         check_room: Callable[[], None] = lambda: None,
     ) -> None:
         """`check_room` raises where the disk has no room for anything new."""
-        self._books = books
+        self._replica = replica
         self._committer = committer
         self._now_ms = now_ms
         self._allow_root = allow_root
@@ -79,7 +79,7 @@ class Desk:
 
         That thread has less to fold then, and all users' submissions wait for it.
         """
-        self._books.catch_up()
+        self._replica.catch_up()
 
     def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
@@ -99,7 +99,7 @@ class Desk:
 
         def make(now_ms: int) -> Submission:
             nonlocal tenant
-            state = self._books.state
+            state = self._replica.state
             ours = in_our_words(new, state.settings)
             found = tenant_of(ours, person, state)
             tenant = found if isinstance(found, str) else tenant
@@ -130,12 +130,12 @@ class Desk:
     def rehearse(self, person: Person, new: NewJob) -> list[Event]:
         """The events of a submission that is only tried: the same judgement, and nothing is written.
 
-        Called with the books locked, so that the next look at them sees the state it was judged on.
+        Called with the replica locked, so that the next look at it sees the state it was judged on.
         """
         account = run_as(person, self._allow_root)
         recipe = recipe_of(new, account)
-        self._books.catch_up()
-        state = self._books.state
+        self._replica.catch_up()
+        state = self._replica.state
         found = _judged(person, new, state)
         if isinstance(found, Refusal):
             raise found
@@ -148,9 +148,9 @@ class Desk:
     def _dependencies(self, new: NewJob, person: Person) -> Resolved:
         if not new.dependencies:
             return Resolved()
-        with self._books.lock:
-            self._books.catch_up()
-            named = look_up(new.dependencies, self._books.state, self._books.store, person.sight.sees)
+        with self._replica.lock:
+            self._replica.catch_up()
+            named = look_up(new.dependencies, self._replica.state, self._replica.store, person.sight.sees)
         return resolve(new.dependencies, new.array or (), named)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Desk:
 
     def look_up(self, wish: Wish) -> None:
         """Look up the jobs of a wish about many ids, before its first batch."""
-        wish.look_up(self._books)
+        wish.look_up(self._replica)
 
     def grant(self, wish: Wish) -> "Future[Sequence[Outcome]]":
         """Write the next batch of a wish; its outcomes are to be entered in it."""
@@ -279,12 +279,12 @@ class Crowding:
     """How many jobs of one user may wait: each takes memory of the server, and makes every list of all jobs longer.
 
     Submissions are judged in the order in which they are written, in the thread that writes them. Jobs that were
-    accepted and that the books have not read yet count, too, so that many submissions at one moment get no further.
+    accepted and that the replica has not read yet count, too, so that many submissions at one moment get no further.
     """
 
     def __init__(self) -> None:
         self._unread: deque[tuple[int, str, int]] = deque()
-        """Submissions that are newer than the books: the last id of each, its user and how many jobs it is."""
+        """Submissions that are newer than the replica: the last id of each, its user and how many jobs it is."""
         self._sums: dict[str, int] = {}
 
     def check(self, person: Person, jobs: int, last_id: int, state: State) -> None:
@@ -293,7 +293,7 @@ class Crowding:
         if not most or person.may(Action.MANAGE_CONFIG, ""):
             return
         name = person.name
-        # In this order: the books may read on meanwhile, and a job is then missed for a moment, not counted twice.
+        # In this order: the replica may read on meanwhile, and a job is then missed for a moment, not counted twice.
         waiting = state.counts.of_user(name)
         waiting += self._newer(name, state.last_job_id)
         if waiting + jobs > most:
@@ -307,7 +307,7 @@ class Crowding:
         self._sums[name] = self._sums.get(name, 0) + jobs
 
     def _newer(self, name: str, read_id: int) -> int:
-        """How many jobs of a user are newer than the last one that the books have read."""
+        """How many jobs of a user are newer than the last one that the replica has read."""
         unread, sums = self._unread, self._sums
         while unread and unread[0][0] <= read_id:
             _last_id, user, jobs = unread.popleft()

@@ -1,6 +1,6 @@
-"""How GPUs are cut, what a layout would mean to them, and layouts pinned and released: by people, over the books.
+"""How GPUs are cut, what a layout would mean to them, and layouts pinned and released: by people, over the replica.
 
-What is in use is known from the books, what lies idle on a GPU from the engine. Nothing is cut here: a pin is written
+What is in use is known from the replica, what lies idle on a GPU from the engine. Nothing is cut here: a pin is written
 to the log, and the loop sees to it (`layouts`).
 """
 
@@ -12,9 +12,9 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.labels import number_of
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.control.views.demand import gpu_rows, waiting_rows
 from gpuyard.core import State, dump, load
 from gpuyard.core.explain.layout_plan import LayoutPlan, may_cut, pinned, plan_layout
@@ -42,8 +42,10 @@ class Wanted(NamedTuple):
 class Partitions:
     """What people may know and want about slices."""
 
-    def __init__(self, books: Books, committer: Committer, engine: Engine, now_ms: Callable[[], int]) -> None:
-        self._books = books
+    def __init__(
+        self, replica: Replica, committer: Committer, engine: Engine, now_ms: Callable[[], int]
+    ) -> None:
+        self._replica = replica
         self._committer = committer
         self._engine = engine
         self._now_ms = now_ms
@@ -53,19 +55,19 @@ class Partitions:
     def view(self) -> View:
         """Every GPU that can be cut: its slices, in use and idle, and what it is pinned to."""
         there = self._there()
-        with self._books.lock:
-            self._books.catch_up()
-            state = self._books.state
+        with self._replica.lock:
+            self._replica.catch_up()
+            state = self._replica.state
             able = [n for n, node in enumerate(state.nodes.node) if node.gpus and may_cut(state, n)]
             return {"whole_gpus": state.settings.whole_gpus, "nodes": [_node(state, n, there) for n in able]}
 
     def plan(self, name: str, wanted: Sequence[Wanted], sight: Sight = ALL) -> View:
         """What these layouts would do to each GPU of a node; without any, what the queue leads to everywhere."""
         there = self._there()
-        with self._books.lock:
-            self._books.catch_up()
-            plain, policy = dump(self._books.state), self._books.policy
-            now_ms = max(self._now_ms(), self._books.state.now_ms)
+        with self._replica.lock:
+            self._replica.catch_up()
+            plain, policy = dump(self._replica.state), self._replica.policy
+            now_ms = max(self._now_ms(), self._replica.state.now_ms)
         state = load(plain)
         state.reindex(policy.order)
         if not wanted:
@@ -87,7 +89,7 @@ class Partitions:
         try:
             return self._engine.cuts()
         except EngineError:
-            # What lies idle is not known for the moment; what is in use is in the books.
+            # What lies idle is not known for the moment; what is in use is in the replica.
             return {}
 
     # -- pinning -------------------------------------------------------------------------------------------------

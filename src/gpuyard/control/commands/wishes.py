@@ -12,8 +12,8 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.labels import Label, label_of, many_live
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.errors import quoted
@@ -118,12 +118,12 @@ class Wish:
             if asked.left or (asked.label is None and asked.error is None):
                 asked.error = error
 
-    def look_up(self, books: Books) -> None:
+    def look_up(self, replica: Replica) -> None:
         """Look up the jobs of many ids before the first batch is written: as a part of it, others would wait for it."""
-        books.catch_up()
+        replica.catch_up()
         self._name()
-        with books.lock:
-            find = many_live(books.state, self._labels())
+        with replica.lock:
+            find = many_live(replica.state, self._labels())
         self._todo = self._line_up(find)
 
     def _name(self) -> None:

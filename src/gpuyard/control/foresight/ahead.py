@@ -1,6 +1,6 @@
 """What lies ahead: when a job will start, and what would become of one that is not submitted yet.
 
-The books are locked only while they are read. The rest happens in a process of its own, at the lowest priority that
+The replica is locked only while it is read. The rest happens in a process of its own, at the lowest priority that
 still gets there, and an answer is kept for as long as nothing has changed.
 """
 
@@ -18,8 +18,8 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import Behind, Beside
 from gpuyard.control.views.views import Views
 from gpuyard.model import JobSpec, JobState
@@ -94,15 +94,21 @@ class Foresights:
     """Estimates and rehearsals, and what they remember."""
 
     def __init__(
-        self, books: Books, desk: Desk, views: Views, think: Beside, fleet: Fleet, now_ms: Callable[[], int]
+        self,
+        replica: Replica,
+        desk: Desk,
+        views: Views,
+        think: Beside,
+        fleet: Fleet,
+        now_ms: Callable[[], int],
     ) -> None:
-        self._books = books
+        self._replica = replica
         self._desk = desk
         self._views = views
         self._think = think
         self._fleet = fleet
         self._now_ms = now_ms
-        self._past = PastReader(books.store)
+        self._past = PastReader(replica.store)
         self._track = Track()
         self._learning = threading.Lock()
         self._kept: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
@@ -111,17 +117,17 @@ class Foresights:
 
     def estimate(self, label: Label, seed: int = SEED, sight: Sight = ALL) -> dict[str, Any]:
         """By when a job starts; for an array, the next of its tasks. One out of sight is not found."""
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            key = (books.seq, label, seed)
-            records = [r for r in live(books.state, label) if sight.sees(r.job.spec.tenant)]
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            key = (replica.seq, label, seed)
+            records = [r for r in live(replica.state, label) if sight.sees(r.job.spec.tenant)]
             waiting = [record for record in records if record.state is JobState.PENDING]
             kept = self._kept.get(key)
             if waiting and kept is not None and time.monotonic() - kept[0] < KEPT_S:
                 return kept[1]
-            seq = books.seq
-            now_ms = max(self._now_ms(), books.state.now_ms)
+            seq = replica.seq
+            now_ms = max(self._now_ms(), replica.state.now_ms)
         if not waiting:
             return self._not_waiting(label, now_ms, sight)
         first = waiting[0]
@@ -167,17 +173,17 @@ class Foresights:
 
     def _settle(self) -> None:
         """Hold the estimates given so far against what became of the jobs."""
-        books = self._books
+        replica = self._replica
         missing = []
-        with books.lock:
+        with replica.lock:
             for job_id in self._track.open:
-                record = books.state.jobs.get(job_id)
+                record = replica.state.jobs.get(job_id)
                 if record is None:
                     missing.append(job_id)
                 elif record.state is not JobState.PENDING:
                     self._track.started(job_id, record.started_ms)
         for job_id in missing:
-            row = books.store.history(job_id)
+            row = replica.store.history(job_id)
             if row is not None and row.started_ms and row.attempts == 1:
                 self._track.started(job_id, row.started_ms)
             elif row is not None:
@@ -193,12 +199,12 @@ class Foresights:
         raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
 
     def _rehearsed(self, person: Person, new: NewJob) -> dict[str, Any]:
-        with self._books.lock:
+        with self._replica.lock:
             try:
                 events = self._desk.rehearse(person, new)
             except CouldNever as never:
                 return {"would_run": False, "why_never": never.message, "hint": never.hint}
-            seq = self._books.seq
+            seq = self._replica.seq
         now_ms = events[0].at_ms
         first: Any = events[0]
         # Everything the array brings comes along, for its own tasks stand in each other's way.

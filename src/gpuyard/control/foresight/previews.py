@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.refusals import Overloaded
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core.state.dump import dump
 from gpuyard.model.units import DAY_MS
 
@@ -35,7 +35,7 @@ Line = dict[str, Any]
 class Previews:
     """The previews of one server: one at a time, since each takes a core."""
 
-    books: Books
+    replica: Replica
     now_ms: Callable[[], int]
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
     """Runs a function in another thread, on the account of the user that asks."""
@@ -102,7 +102,7 @@ class Previews:
             before: tuple[int, int] | None = None
             sent = 0
             while True:
-                rows = await self.in_thread(self.books.store.ended_since, from_ms, before, PAGE)
+                rows = await self.in_thread(self.replica.store.ended_since, from_ms, before, PAGE)
                 sent += len(rows)
                 about: dict[str, Any] = {}
                 if rows:
@@ -116,11 +116,11 @@ class Previews:
             pipe.close()
 
     def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> bytes:
-        books = self.books
-        with books.lock:
-            books.catch_up()
-            plain = dump(books.state)
-            live = books.store.config_version()
+        replica = self.replica
+        with replica.lock:
+            replica.catch_up()
+            plain = dump(replica.state)
+            live = replica.store.config_version()
         return pickle.dumps(
             {
                 "state": plain,

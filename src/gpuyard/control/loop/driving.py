@@ -2,7 +2,7 @@
 
 A driver knows neither threads nor other clusters, and takes the time as an argument. It looks (`look`), which writes
 nothing; the controller writes down what was seen and decides; then it acts (`act`). In between the log may go on: what
-a driver has to know of that it reads from the books, so nothing is lost if it dies between any two lines.
+a driver has to know of that it reads from the replica, so nothing is lost if it dies between any two lines.
 """
 
 import json
@@ -25,8 +25,8 @@ from gpuyard.control.loop.act import (
 from gpuyard.control.loop.layouts import LayoutKeeper
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.observe import Difference, by_key, compare, refused
-from gpuyard.control.replica.books import Books, Draft
 from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import (
@@ -99,7 +99,7 @@ class Driver:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         cluster: str,
         engine: Engine,
         epoch: int,
@@ -110,12 +110,12 @@ class Driver:
         witness: Witness | None = None,
     ) -> None:
         """`others` are the clusters of other engines. Without any, every node and attempt is this engine's."""
-        self.books = books
+        self.replica = replica
         self.cluster = cluster
         self.engine = engine
         self.others = others
         self.epoch = epoch
-        self.yard = books.store.yard
+        self.yard = replica.store.yard
         self.difference = Difference()
         """What the last recount found."""
         self.late: dict[str, str] = {}
@@ -146,12 +146,12 @@ class Driver:
         """Attempts whose ends are in the log, to be forgotten by the engine."""
         self._names: frozenset[str] = frozenset()
         """Nodes that the engine last reported."""
-        self._keeper = LayoutKeeper(books, engine, epoch, self._pace, stopwatch_ns, self._has)
+        self._keeper = LayoutKeeper(replica, engine, epoch, self._pace, stopwatch_ns, self._has)
         self._nodes_ms: int | None = None
         self._listing_ms: int | None = None
-        with books.lock:
-            books.catch_up()
-            self._live(books.state)
+        with replica.lock:
+            replica.catch_up()
+            self._live(replica.state)
             # Earlier leaders may have asked for these.
             self._unasked.clear()
 
@@ -164,7 +164,7 @@ class Driver:
         return node.cluster not in self.others and node.name in self._names
 
     def _live(self, state: State) -> dict[str, JobRecord]:
-        """The live attempts of this cluster by key. Called with the books' lock.
+        """The live attempts of this cluster by key. Called with the replica's lock.
 
         One that is new was committed by this leader, as no other one can; one that is gone has its end in the log.
         """
@@ -192,7 +192,7 @@ class Driver:
         return live
 
     def withdraw(self, state: State) -> list[JobRecord]:
-        """Attempts that the engine was never asked for and never will be. Called with the books' lock."""
+        """Attempts that the engine was never asked for and never will be. Called with the replica's lock."""
         live = self._live(state)
         found = [key for key in self._unasked if key in live]
         self._barred.update(found)
@@ -203,11 +203,11 @@ class Driver:
 
     def look(self, now_ms: int) -> Sighting:
         """Ask the engine how its attempts and, now and then, its nodes are. Writes nothing."""
-        books = self.books
-        with books.lock:
-            books.catch_up()
-            seq = books.seq
-            live = self._live(books.state)
+        replica = self.replica
+        with replica.lock:
+            replica.catch_up()
+            seq = replica.seq
+            live = self._live(replica.state)
             keys = [key for key in live if key not in self._unasked]
             attempts = {key: (live[key].id, live[key].attempt) for key in keys}
         seen = Sighting(self.cluster, seq, attempts=attempts)
@@ -232,8 +232,8 @@ class Driver:
         gone = [key for key, report in reports.items() if report.outcome in _FOR_THE_NODE]
         if not gone:
             return False
-        with self.books.lock:
-            told = {key_of(self.yard, r) for r in self.books.state.running.values() if r.cause is not None}
+        with self.replica.lock:
+            told = {key_of(self.yard, r) for r in self.replica.state.running.values() if r.cause is not None}
         return any([key not in told for key in gone])
 
     def _look_at_nodes(self, seen: Sighting, errors: list[str], now_ms: int) -> None:
@@ -271,10 +271,10 @@ class Driver:
 
     def act(self, now_ms: int, began_ns: int) -> Deeds:
         """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
-        deeds, books = Deeds(), self.books
-        with books.lock:
-            books.settle()
-            live = self._live(books.state)
+        deeds, replica = Deeds(), self.replica
+        with replica.lock:
+            replica.settle()
+            live = self._live(replica.state)
             seen = {**self._reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(live, seen, frozenset(late), self._pace, now_ms)
@@ -296,7 +296,7 @@ class Driver:
             for event in events:
                 draft.offer(event)
 
-        deeds.events += self.books.commit(self.epoch, make)
+        deeds.events += self.replica.commit(self.epoch, make)
 
     def _set_time(self, wanted: Todo, now_ms: int, began_ns: int) -> None:
         """How long this step acts: not long while attempts of several users start, and yet as long as it looked."""
@@ -338,7 +338,7 @@ class Driver:
 
     def _stop(self, halts: list[StopRequest], now_ms: int, deeds: Deeds) -> bool:
         """Whether the engine answered."""
-        with self.books.lock:
+        with self.replica.lock:
             # Nobody can have started these but us, and we will not: the engine need not know.
             never = [halt.key for halt in halts if halt.key in self._unasked]
             self._barred.update(never)
@@ -383,14 +383,14 @@ class Driver:
                 for event in [each for each in news if holds(draft.state, each)]:
                     draft.offer(event)
 
-            deeds.events += self.books.commit(self.epoch, make)
+            deeds.events += self.replica.commit(self.epoch, make)
 
     def _start(self, records: list[JobRecord], now_ms: int, deeds: Deeds) -> bool:
         """Whether the engine answered."""
         launches, ends = [], []
         recipes = self._recipes(records)
-        with self.books.lock:
-            state = self.books.state
+        with self.replica.lock:
+            state = self.replica.state
             for record in records:
                 recipe = recipes.get(record.job.spec.recipe)
                 key = self._keys.get((record.id, record.attempt), "")
@@ -408,7 +408,7 @@ class Driver:
         answered = True
         if launches:
             if self._witness is not None:
-                self._witness.tell(self.books.seq, last_job_id, now_ms, starts=True)
+                self._witness.tell(self.replica.seq, last_job_id, now_ms, starts=True)
             try:
                 replies = self.engine.start(self.epoch, [wanted for _record, wanted in launches])
             except Stale:
@@ -433,7 +433,7 @@ class Driver:
     def _recipes(self, records: list[JobRecord]) -> dict[str, Recipe]:
         """The recipes of these jobs, by name, read in one query; recipes that were deleted are left out."""
         names = dict.fromkeys([record.job.spec.recipe for record in records])
-        found = self.books.store.blobs([name for name in names if name])
+        found = self.replica.store.blobs([name for name in names if name])
         recipes = {name: from_plain(Recipe, json.loads(body)) for name, body in found.items()}
         return {"": Recipe(), **recipes}
 
@@ -459,16 +459,16 @@ class Driver:
             deeds.errors.append(f"listing: {error}")
             return
         self._listing_ms = now_ms
-        with self.books.lock:
-            state = self.books.state
+        with self.replica.lock:
+            state = self.replica.state
             here = self._live(state)
-            # An attempt that the books have elsewhere is nothing to stop here: its node may have changed its cluster.
+            # An attempt that the replica has elsewhere is nothing to stop here: its node may have changed its cluster.
             owned = {key_of(self.yard, r) for r in state.running.values()} if self.others else here.keys()
             self.difference = compare(self.yard, here, owned, listing)
             halts, over = strays(self.yard, owned, by_key(listing), self._pace, now_ms)
             if self._witness is not None:
                 halts = [halt for halt in halts if halt.key not in self._witness.adopted]
-                self._witness.tell(self.books.seq, state.last_job_id, now_ms, starts=False)
+                self._witness.tell(self.replica.seq, state.last_job_id, now_ms, starts=False)
             self._pace.forget({*here, *[halt.key for halt in halts], *[n.name for n in state.nodes.node]})
         self._by_pieces("stop", halts, lambda some: self._stop(some, now_ms, deeds), deeds)
         self._over |= dict.fromkeys(over)

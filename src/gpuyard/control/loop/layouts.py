@@ -7,7 +7,7 @@ again whenever they change or have not been made. What becomes of it is written 
 from collections.abc import Callable, Mapping
 
 from gpuyard.control.loop.act import RetryPace
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_book import Pin
@@ -26,7 +26,7 @@ class LayoutKeeper:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         engine: Engine,
         epoch: int,
         pace: RetryPace,
@@ -35,7 +35,7 @@ class LayoutKeeper:
     ) -> None:
         """`has` tells whether a node is one of the engine's cluster."""
         self._has = has
-        self._books = books
+        self._replica = replica
         self._engine = engine
         self._epoch = epoch
         self._pace = pace
@@ -82,8 +82,8 @@ class LayoutKeeper:
 
     def _wanted(self) -> list[tuple[int, str, dict[int, Pin]]]:
         """Nodes with pinned GPUs, and those of which the engine may think that they have some."""
-        with self._books.lock:
-            nodes = self._books.state.nodes
+        with self._replica.lock:
+            nodes = self._replica.state.nodes
             able = Capability.SLICES in self._engine.capabilities
             return [
                 (number, node.name, dict(nodes.pins.get(number, {})))

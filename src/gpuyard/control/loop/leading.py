@@ -17,7 +17,7 @@ from gpuyard.control.loop.driver_threads import DriverThreads
 from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
-from gpuyard.control.replica.books import Books, Draft, Judged, judged_of
+from gpuyard.control.replica.replica import Draft, Judged, Replica, judged_of
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError
@@ -64,7 +64,7 @@ class LeaderStatus:
     late: Mapping[str, str] = field(default_factory=dict)
     """Attempts whose start came to nothing yet, and why."""
     difference: int = 0
-    """Attempts about which books and world disagreed at the last recount."""
+    """Attempts about which replica and world disagreed at the last recount."""
 
 
 class Leader:
@@ -72,7 +72,7 @@ class Leader:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         engines: Mapping[str, Engine],
         start: StartFile,
         by: str,
@@ -87,7 +87,7 @@ class Leader:
     ) -> None:
         """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
         processes may be there, which have to be told why jobs wait. `has_room` tells whether anything may start.
-        `drop_unread` forgets what was published of the books if nobody reads it.
+        `drop_unread` forgets what was published of the replica if nobody reads it.
         """
         self._has_room = has_room
         self._drop_unread = drop_unread
@@ -99,7 +99,7 @@ class Leader:
         self.standing = LeaderStatus()
         self.note = ""
         """What people should know about the file that this process was started with."""
-        self._books = books
+        self._replica = replica
         self._engines = engines
         """By cluster."""
         self._turns = {cluster: threading.Lock() for cluster in engines}
@@ -150,7 +150,7 @@ class Leader:
         while not self._stopping.wait(pause_s):
             pause_s = STAND_S
             try:
-                lease = self._books.store.elect(self._holder)
+                lease = self._replica.store.elect(self._holder)
                 if lease is None:
                     self._follow()
                     continue
@@ -164,17 +164,17 @@ class Leader:
             except Exception as error:
                 self._failed("taking over", error)
             finally:
-                self._books.stop_saving()
+                self._replica.stop_saving()
                 self._leading.clear()
                 self.standing.leads, self.standing.late = False, {}
                 with suppress(Exception):
                     lease.release()
 
     def _follow(self) -> None:
-        while self._books.catch_up():
+        while self._replica.catch_up():
             pass
         self._configure(None)
-        self._books.judged = judged_of(self._books.store.reasons())
+        self._replica.judged = judged_of(self._replica.store.reasons())
         self._drop_unread()
         self.standing.error = ""
 
@@ -199,10 +199,10 @@ class Leader:
                 self._drivers.stop()
 
     def _lead_by(self, loop: Controller | DriverThreads | SlurmObserver, lease: Lease) -> None:
-        standing, books = self.standing, self._books
+        standing, replica = self.standing, self._replica
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
-        _log.info("leads in epoch %d from event %d on", lease.epoch, books.seq)
+        _log.info("leads in epoch %d from event %d on", lease.epoch, replica.seq)
         checked_s = time.monotonic()
         pause_s, retry_s, woken = FIRST_TICK_S, TICK_S, True
         while not self._stopping.is_set():
@@ -235,14 +235,14 @@ class Leader:
         """The loop: of engines that are driven, of a cluster that is only looked at, or of both."""
         clusters = self._engines.keys()
         observers = {
-            name: SlurmObserver(self._books, engine, epoch, clusters - {name})
+            name: SlurmObserver(self._replica, engine, epoch, clusters - {name})
             for name, engine in self._engines.items()
             if isinstance(engine, ObservedSlurm)
         }
         if len(clusters) == 1 and observers:
             return next(iter(observers.values()))
         controller = Controller(
-            self._books,
+            self._replica,
             {name: engine for name, engine in self._engines.items() if name not in observers},
             epoch,
             stopwatch_ns=time.perf_counter_ns,
@@ -265,9 +265,9 @@ class Leader:
             # from their beginning.
             back_ms = FIRST_MS if self._only_observes else 0
             now_ms = max(self._now_ms() - back_ms, draft.state.now_ms)
-            self.note = put_start(draft, self._books.store, start, self._by, now_ms)
+            self.note = put_start(draft, self._replica.store, start, self._by, now_ms)
 
-        self._books.commit(epoch, make)
+        self._replica.commit(epoch, make)
         self._start = None
 
     def _step(self, loop: Controller | DriverThreads | SlurmObserver) -> Step:
@@ -290,7 +290,7 @@ class Leader:
                 _log.warning("%s", trouble)
         if self._shared:
             self._tell(standing.epoch)
-        self._books.save_beside(self._now_ms())
+        self._replica.save_beside(self._now_ms())
         self._drop_unread()
         if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
             self._tidied_s = standing.step_at_s
@@ -299,17 +299,17 @@ class Leader:
 
     def _tell(self, epoch: int) -> None:
         """Tell the other processes why jobs wait."""
-        (told_s, told), judged, now_s = self._told, self._books.judged, time.monotonic()
+        (told_s, told), judged, now_s = self._told, self._replica.judged, time.monotonic()
         if (
             now_s - told_s >= TELL_S
             and not judged.same(told)
-            and self._books.store.put_reasons(epoch, judged.text())
+            and self._replica.store.put_reasons(epoch, judged.text())
         ):
             self._told = (now_s, judged)
 
     def _tidy(self) -> None:
         """Forget what is too old. A store that cannot now can in an hour."""
-        store, now_ms = self._books.store, self._now_ms()
+        store, now_ms = self._replica.store, self._now_ms()
         try:
             store.forget_keys(now_ms - KEYS_KEPT_MS)
             cut = store.forget_log(now_ms - LOG_KEPT_MS, self._following)
@@ -320,9 +320,9 @@ class Leader:
             _log.info("%d events older than %d days were cut off the log", cut, LOG_KEPT_MS // 86_400_000)
 
     def _mend(self) -> None:
-        """Books that could not be put right when a write failed are read again before anything is decided on them."""
+        """Replica that could not be put right when a write failed are read again before anything is decided on them."""
         try:
-            self._books.reload()
+            self._replica.reload()
         except Exception as error:
             self._failed("reading the log", error)
 
@@ -337,7 +337,7 @@ class Leader:
     def _save(self) -> None:
         """On a clean stop: the next start reads one snapshot and nothing else."""
         try:
-            self._books.save(self._now_ms(), every=1000)
+            self._replica.save(self._now_ms(), every=1000)
         except StoreError as error:
             _log.warning("no snapshot was saved: %s", error)
 
@@ -347,7 +347,7 @@ class Leader:
         """Events of this process and of others wake the loop while it rests."""
         while not self._stopping.is_set():
             self._resting.wait()
-            if self._quietly(lambda: self._books.store.wait(self._books.seq, 0.5)):
+            if self._quietly(lambda: self._replica.store.wait(self._replica.seq, 0.5)):
                 self._resting.clear()
                 self._wake.set()
 

@@ -22,7 +22,7 @@ from gpuyard.control.loop.observe import (
     node_events,
     withdrawn,
 )
-from gpuyard.control.replica.books import Books, Draft, Judged
+from gpuyard.control.replica.replica import Draft, Judged, Replica
 from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import Engine, Phase
 from gpuyard.model import (
@@ -75,7 +75,7 @@ class Controller:
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         engines: Engine | Mapping[str, Engine],
         epoch: int,
         *,
@@ -89,14 +89,14 @@ class Controller:
         `observed`, clusters that schedule themselves. `witnesses`, by cluster too, tell folders of engines how far the
         log has come. `has_room` tells whether there is room on disk for a start.
         """
-        self.books = books
+        self.replica = replica
         self.epoch = epoch
         self._has_room = has_room
         self._stopwatch_ns = stopwatch_ns
         named: Mapping[str, Engine] = engines if isinstance(engines, Mapping) else {"": engines}
         self.drivers = {
             cluster: Driver(
-                books,
+                replica,
                 cluster,
                 engine,
                 epoch,
@@ -145,11 +145,11 @@ class Controller:
 
     def look(self, cluster: str, now_ms: int) -> Sighting:
         """What the engine of a cluster says. Nothing is written."""
-        return self.drivers[cluster].look(max(now_ms, self.books.state.now_ms))
+        return self.drivers[cluster].look(max(now_ms, self.replica.state.now_ms))
 
     def act(self, cluster: str, now_ms: int, step: Step, began_ns: int) -> None:
         """Have the engine of a cluster do what the log says; `step` is told what came of it."""
-        deeds = self.drivers[cluster].act(max(now_ms, self.books.state.now_ms), began_ns)
+        deeds = self.drivers[cluster].act(max(now_ms, self.replica.state.now_ms), began_ns)
         step.events += deeds.events
         step.errors += self._told(cluster, deeds.errors)
         step.more = step.more or deeds.more
@@ -161,7 +161,7 @@ class Controller:
     def decide(self, now_ms: int, sightings: Iterable[Sighting]) -> Step:
         """Write down what was seen, in this order, and decide on all clusters. No engine is asked anything."""
         step = Step()
-        now_ms = max(now_ms, self.books.state.now_ms)
+        now_ms = max(now_ms, self.replica.state.now_ms)
         seen = list(sightings)
         for each in seen:
             step.errors += self._told(each.cluster, each.errors)
@@ -171,9 +171,9 @@ class Controller:
             self._note(draft, seen, now_ms)
             self._decide(draft, now_ms, step)
 
-        step.events += self.books.commit(self.epoch, note_and_decide)
+        step.events += self.replica.commit(self.epoch, note_and_decide)
         # Of those that started it is no longer asked why they wait.
-        self.books.judged = Judged(self.books.seq, self._last_job_id, step.plan.examined, step.plan.codes)
+        self.replica.judged = Judged(self.replica.seq, self._last_job_id, step.plan.examined, step.plan.codes)
         return step
 
     # -- note ----------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Controller:
     # -- decide ------------------------------------------------------------------------------------------------
 
     def _decide(self, draft: Draft, now_ms: int, step: Step) -> None:
-        """Decide on books that have caught up, under the log's lock: what is planned holds when it is written."""
+        """Decide on a replica that has caught up, under the log's lock: what is planned holds when it is written."""
         state = draft.state
         step.more = self._heed(draft, now_ms)
         if not self._has_room():
@@ -243,7 +243,7 @@ class Controller:
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))
         began_ns = self._stopwatch_ns()
-        step.plan = plan = decide(state, self.books.policy, now_ms)
+        step.plan = plan = decide(state, self.replica.policy, now_ms)
         self._last_job_id = state.last_job_id
         step.decide_ns = self._stopwatch_ns() - began_ns
         for stop in plan.stops:

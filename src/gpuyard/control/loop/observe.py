@@ -121,7 +121,7 @@ def _saved_ms(record: JobRecord, checkpoint_ms: int) -> int:
 
 
 def known_node(state: State, node: Node, others: Set[str] = frozenset()) -> int | None:
-    """The number of a node that the books have; None: it is new.
+    """The number of a node that the replica has; None: it is new.
 
     A node of a cluster that nobody drives any more, `others` being driven by other engines, is the node of that name:
     its cluster has another name now.
@@ -269,18 +269,18 @@ def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Attempts about which books and world disagree, by key. The loop mends it; this is for a person or an alert."""
+    """Attempts about which replica and world disagree, by key. The loop mends it; this is for a person or an alert."""
 
     missing: tuple[str, ...] = ()
     """Said to run, and the engine does not know them."""
     orphans: tuple[str, ...] = ()
-    """Run, and no job of the books owns them."""
+    """Run, and no job of the replica owns them."""
     strangers: tuple[str, ...] = ()
     """Known to the engine under a name that is none of ours."""
 
     @property
     def count(self) -> int:
-        """How many there are; 0: books and world agree."""
+        """How many there are; 0: replica and world agree."""
         return len(self.missing) + len(self.orphans) + len(self.strangers)
 
 

@@ -177,12 +177,12 @@ def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, a
 
 
 def numbers(state: State, cluster: str, row: JobRow) -> list[int]:
-    """The nodes of the cluster on which a job ran, as far as the books have them."""
+    """The nodes of the cluster on which a job ran, as far as the replica has them."""
     return [state.node_number[cluster, name] for name in row.nodes if (cluster, name) in state.node_number]
 
 
 def ask_of(state: State, cluster: str, row: JobRow) -> Ask:
-    """What it asks for: as much as Slurm tells, less where no node of the books could ever have served that."""
+    """What it asks for: as much as Slurm tells, less where no node of the replica could ever have served that."""
     held = row.held
     nodes = max(1, len(row.nodes) or held.nodes)
     even = held.gpus % nodes == 0
@@ -238,7 +238,7 @@ def frozen(record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
 
 
 def begun(state: State, cluster: str, record: JobRecord, row: JobRow, at_ms: int) -> list[Event]:
-    """The start, with nodes that the books held closed opened first: Slurm runs something there."""
+    """The start, with nodes that the replica held closed opened first: Slurm runs something there."""
     events: list[Event] = []
     if record.held:
         events.append(JobReleased(at_ms, record.id))
@@ -259,9 +259,9 @@ def begun(state: State, cluster: str, record: JobRecord, row: JobRow, at_ms: int
 
 
 def grants(state: State, cluster: str, record: JobRecord, row: JobRow) -> tuple[Grant, ...]:
-    """What it holds on each node. Which GPUs Slurm gave it is not told: any that are free in the books stand for them.
+    """What it holds on each node. Which GPUs Slurm gave it is not told: any that are free here stand for them.
 
-    Where the books have less free than Slurm gave out (it may share cores, and an end may be told later than a start),
+    Where the replica has less free than Slurm gave out (it may share cores, and an end may be told later than a start),
     what is free is entered; what the job is charged for is what it asked for, in any case.
     """
     nodes = numbers(state, cluster, row)

@@ -18,7 +18,7 @@ from gpuyard.control.loop import slurm_events as events
 from gpuyard.control.loop.loop import Step
 from gpuyard.control.loop.observe import Difference, known_node
 from gpuyard.control.loop.slurm_events import Kind, Moment
-from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import EngineError
@@ -73,10 +73,10 @@ class SlurmObserver:
     """The leader's loop over one observed cluster."""
 
     def __init__(
-        self, books: Books, engine: ObservedSlurm, epoch: int, others: Set[str] = frozenset()
+        self, replica: Replica, engine: ObservedSlurm, epoch: int, others: Set[str] = frozenset()
     ) -> None:
         """`others` are the clusters of other engines, whose nodes are not judged here."""
-        self.books = books
+        self.replica = replica
         self._others = others
         self.engine = engine
         self.epoch = epoch
@@ -98,7 +98,7 @@ class SlurmObserver:
     def step(self, now_ms: int) -> Step:
         """Look if it is time, and write what is new, a slice at a time. Raises `Fenced` if deposed."""
         step = Step()
-        now_ms = max(now_ms, self.books.state.now_ms)
+        now_ms = max(now_ms, self.replica.state.now_ms)
         if not self._moments:
             self._look(step, now_ms)
         if self._moments or self._site is not None:
@@ -124,7 +124,7 @@ class SlurmObserver:
                 step.errors.append(f"nodes: {error}")
         if not self._due("queue", QUEUE_EVERY_MS, now_ms):
             return
-        known_clusters = {kind.cluster for kind in self.books.state.nodes.kinds}
+        known_clusters = {kind.cluster for kind in self.replica.state.nodes.kinds}
         if self.engine.cluster not in known_clusters and self._site is None:
             # Jobs are placed on nodes; until these are known there is nothing to place them on.
             return
@@ -140,14 +140,14 @@ class SlurmObserver:
         if queue is not None:
             self.engine.reasons = {key_of(row): row.reason for row in queue if row.reason}
         rows = events.merged(queue or (), history)
-        apart = events.is_apart(self.books.state, self.engine.cluster)
+        apart = events.is_apart(self.replica.state, self.engine.cluster)
         self._moments = events.moments(rows, known.live, known.done, now_ms, apart)
 
     def _known(self, now_ms: int) -> _Known:
-        books = self.books
-        with books.lock:
-            books.catch_up()
-            live = events.tries_of(books.state, self.engine.cluster)
+        replica = self.replica
+        with replica.lock:
+            replica.catch_up()
+            live = events.tries_of(replica.state, self.engine.cluster)
         if self._done is None:
             self._done = self._from_history(now_ms)
         return _Known(live, self._done)
@@ -169,14 +169,14 @@ class SlurmObserver:
     def _ended(self, from_ms: int) -> Iterator[tuple[Any, ...]]:
         """Tries that have ended since then, of all observed clusters, the last one first."""
         before: tuple[int, int] | None = None
-        while rows := self.books.store.ended_since(from_ms, before, first_id=FIRST_EXTERNAL_ID):
+        while rows := self.replica.store.ended_since(from_ms, before, first_id=FIRST_EXTERNAL_ID):
             yield from rows
             before = (rows[-1][4], rows[-1][0])
 
     def _key(self, row: tuple[Any, ...]) -> str:
         """Of a try that has ended; empty: it is another cluster's."""
         origin = json.loads(row[6])["spec"].get("origin", "")
-        return events.key_from(self.books.state, self.engine.cluster, origin)
+        return events.key_from(self.replica.state, self.engine.cluster, origin)
 
     def _miss(self, queue: Sequence[JobRow] | None, known: _Known, now_ms: int) -> None:
         """Note the jobs that have left the queue. Time in which squeue gave no answer does not count."""
@@ -240,7 +240,7 @@ class SlurmObserver:
                 _judge_nodes(draft, self._site, self.engine.cluster, now_ms, self._others)
 
         try:
-            step.events += self.books.commit(self.epoch, make)
+            step.events += self.replica.commit(self.epoch, make)
         except BaseException:
             self._moments, self._done = [], None
             raise
@@ -297,7 +297,7 @@ class SlurmObserver:
         return "/".join(part for part in (above, user) if part) or "slurm"
 
     def _nowhere(self, state: State, row: JobRow, key: str) -> bool:
-        """Whether it ran where the books have no node: in a past that had others."""
+        """Whether it ran where the replica has no node: in a past that had others."""
         if row.ran and not events.numbers(state, self.engine.cluster, row):
             self._unplaced.add(key)
             return True

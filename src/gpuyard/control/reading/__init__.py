@@ -1,1 +1,1 @@
-"""What is published of the books for readers: reasons, rows, their order, and what changes."""
+"""What is published of the replica for readers: reasons, rows, their order, and what changes."""

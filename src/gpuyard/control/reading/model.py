@@ -1,4 +1,4 @@
-"""The read model: what the books said at one event, immutable, for any number of readers without a lock.
+"""The read model: what the replica said at one event, immutable, for any number of readers without a lock.
 
 Rows are kept in chunks by their ids. The next model shares every chunk in which nothing has changed, so that publishing
 costs by what a commit touched and not by how many jobs wait. A row holds neither its place in line nor its age: one
@@ -36,7 +36,7 @@ class Row:
     """One job. What is made of it for a list is remembered, as text.
 
     Of a job that has only waited so far nothing can change but that it waits no longer: its row borrows what was
-    submitted from the record in the books, and makes its own copy when a reader asks for one. An array of thousands is
+    submitted from the replica's record, and makes its own copy when a reader asks for one. An array of thousands is
     published in a fraction of the time that their copies take.
     """
 
@@ -54,7 +54,7 @@ class Row:
     ) -> None:
         self._record = record
         self._borrowed = borrowed
-        """Whether the record is that of the books: of it a row reads only what never changes."""
+        """Whether the record is that of the replica: of it a row reads only what never changes."""
         self._after = after
         """What it still waits for; of a dependency on one job, that job."""
         self.id = record.id
@@ -140,7 +140,7 @@ def told(row: Row) -> tuple[Any, ...]:
 
 
 def row_of(state: State, record: JobRecord) -> Row:
-    """A job as it is now. Called with the books locked."""
+    """A job as it is now. Called with the replica locked."""
     aside = record.state is JobState.PENDING and record.id in state.deferred
     extras = record.extras
     if not (record.attempt or record.earmark) and record.begin_ms == record.job.begin_ms:

@@ -1,6 +1,6 @@
 """The whole yard in one answer: every GPU and the jobs on it, every tenant and what it holds. For `yard top`.
 
-It is made once for all (`Fleet`), with the books locked; each person gets the part that they may see.
+It is made once for all (`Fleet`), with the replica locked; each person gets the part that they may see.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Fleet:
 
 
 def fleet_of(state: State, seq: int) -> Fleet:
-    """Counts, nodes with their GPUs, tenants with their use. Called with the books locked."""
+    """Counts, nodes with their GPUs, tenants with their use. Called with the replica locked."""
     nodes = state.nodes
     return Fleet(
         seq,

@@ -1,8 +1,8 @@
-"""Publishing: a read model of the books as soon as somebody reads, and the next one for what has been touched since.
+"""Publishing: a read model of the replica as soon as somebody reads, and the next one for what has been touched since.
 
-While nobody reads, nothing is made and next to nothing remembered: the books keep the last few thousand events for the
-next reader, and drop them when they are too many; then the next reader has a model made anew. A model that is made anew
-is made piece by piece, and others have the books in between.
+While nobody reads, nothing is made and next to nothing remembered: the replica keeps the last few thousand events for
+the next reader, and drops them when they are too many; then the next reader has a model made anew,
+piece by piece, and others have the replica in between.
 
 For a list a reader works only for a moment on what others have touched, such as a large array: then it has what was
 published last, as long as that is not older than a second, nor than what the reader's user has written. The next reader
@@ -19,16 +19,16 @@ from gpuyard.control.reading.changes import Window
 from gpuyard.control.reading.model import Model, Order, Row, Rows, Said, row_of, unsaid
 from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text
-from gpuyard.control.replica.books import Books, Judged
+from gpuyard.control.replica.replica import Judged, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.queue_position import ids_in_order
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted
 
 PIECE = 2500
-"""Rows that are made in one hold of the books' lock."""
+"""Rows that are made in one hold of the replica's lock."""
 FEW = 500
 HOLD_S = 0.03
-"""The same where a list waits for what was touched, and others for the list: after so long others have the books."""
+"""The same where a list waits for what was touched, and others for the list: after so long others have the replica."""
 WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""
 PATIENCE_S = 0.03
@@ -119,19 +119,19 @@ class _Index:
 
 
 class Publisher:
-    """The models of one process. Any thread may ask, as long as it does not hold the books' lock."""
+    """The models of one process. Any thread may ask, as long as it does not hold the replica's lock."""
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         late: Said = unsaid,
         said: Said = unsaid,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._books = books
+        self._replica = replica
         self._late, self._said = late, said
         self._lock = RLock()
-        """Taken before the books' lock, by the reader that makes the next model."""
+        """Taken before the replica's lock, by the reader that makes the next model."""
         self._model: Model | None = None
         self._version = 0
         """Of the model that was dropped last: versions only ever grow."""
@@ -154,14 +154,14 @@ class Publisher:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def latest(self, *, spoken: bool = False, listing: bool = False) -> Model:
-        """The yard as it is now; where the books are busy for long, as it was published last.
+        """The yard as it is now; where the replica is busy for long, as it was published last.
 
         `spoken`: followers are told as well what engines say by now. `listing`: for a list, which may lack what other
         users have done within the last second.
         """
         self._read_s = asked_s = self._now_s()
-        books, model = self._books, self._model
-        if not spoken and model is not None and self._stands(model) and books.store.head() == model.seq:
+        replica, model = self._replica, self._model
+        if not spoken and model is not None and self._stands(model) and replica.store.head() == model.seq:
             self._as_of_s = asked_s
             return model
         patient = not listing or self._as_of_s < max(own_write_s.get(), asked_s - STALE_S)
@@ -169,7 +169,7 @@ class Publisher:
         if not self._lock.acquire(timeout=wait_s):
             return self._model or self.latest()
         try:
-            if not books.lock.acquire(timeout=wait_s):
+            if not replica.lock.acquire(timeout=wait_s):
                 assert model is not None
                 return self._model or model
 
@@ -178,15 +178,15 @@ class Publisher:
 
             try:
                 # Whatever is written after this moment is not waited for.
-                head = books.store.head()
-                behind = books.catch_up(lambda: books.seq >= head or enough()) < 0 and books.seq < head
+                head = replica.store.head()
+                behind = replica.catch_up(lambda: replica.seq >= head or enough()) < 0 and replica.seq < head
                 found = None if behind else self._publish(enough)
             except BaseException:
                 # What was touched may be half published: the next model is made anew.
                 self._state = None
                 raise
             finally:
-                books.lock.release()
+                replica.lock.release()
             if found is not None:
                 self._as_of_s = asked_s
                 return found
@@ -196,28 +196,28 @@ class Publisher:
             self._lock.release()
 
     def _stands(self, model: Model) -> bool:
-        books = self._books
+        replica = self._replica
         return (
-            books.seq == model.seq
-            and books.state is self._state
-            and books.judged is self._judged
+            replica.seq == model.seq
+            and replica.state is self._state
+            and replica.judged is self._judged
             and model.order.seq == model.seq
         )
 
     def fleet(self) -> Fleet:
         """Nodes, what is on them, and tenants."""
         self._read_s = self._now_s()
-        books, made = self._books, self._fleet
+        replica, made = self._replica, self._fleet
         if not made.due():
             return made.value
         with self._lock:
             known = self._fleet.value.seq
-            if known != books.store.head() and books.lock.acquire(timeout=-1 if known < 0 else WAIT_S):
+            if known != replica.store.head() and replica.lock.acquire(timeout=-1 if known < 0 else WAIT_S):
                 try:
-                    books.catch_up()
-                    self._fleet.renew(lambda: fleet_of(books.state, books.seq))
+                    replica.catch_up()
+                    self._fleet.renew(lambda: fleet_of(replica.state, replica.seq))
                 finally:
-                    books.lock.release()
+                    replica.lock.release()
             return self._fleet.value
 
     def own(self, user: str, most: int) -> list[int] | None:
@@ -229,15 +229,15 @@ class Publisher:
     def drop_unread(self) -> None:
         """Forget what was published if nobody has read it for long: it is made anew for the next reader.
 
-        Called by the books' own thread, without their lock, again and again.
+        Called by the replica's own thread, without their lock, again and again.
         """
         if self._now_s() - self._read_s < UNREAD_S or not self._lock.acquire(blocking=False):
             return
         try:
             model = self._model
             if model is not None:
-                with self._books.lock:
-                    self._books.fresh = self._books.state.touched = None
+                with self._replica.lock:
+                    self._replica.fresh = self._replica.state.touched = None
                 self._version, self._model, self._state = model.version, None, None
                 self._judged, self._moved, self._index = Judged(), set(), _Index()
                 self._due, self._made, self._as_of_s = set(), {}, float("-inf")
@@ -264,8 +264,8 @@ class Publisher:
             if rest and enough():
                 return None
             if rest and self._now_s() - since_s > HOLD_S:
-                # Amid a very large array others have the books; what they touch is made once more.
-                self._books.pause()
+                # Amid a very large array others have the replica; what they touch is made once more.
+                self._replica.pause()
                 since_s = self._now_s()
                 more = self._take_in()
                 if more is None:
@@ -285,16 +285,16 @@ class Publisher:
         return found
 
     def _rows(self, ids: Iterable[int]) -> dict[int, Row | None]:
-        state = self._books.state
+        state = self._replica.state
         return {i: row_of(state, state.jobs[i]) if i in state.jobs else None for i in ids}
 
     def _touched(self) -> set[int] | None:
         """What was touched since the last model; None: nobody knows."""
-        books, state = self._books, self._books.state
-        events = books.fresh
+        replica, state = self._replica, self._replica.state
+        events = replica.fresh
         if self._model is None or state is not self._state or events is None or state.touched is None:
             return None
-        ids, state.touched, books.fresh = state.touched, set(), []
+        ids, state.touched, replica.fresh = state.touched, set(), []
         for event in events:
             found = touched(event)
             if found is None:
@@ -303,25 +303,25 @@ class Publisher:
         return ids
 
     def _anew(self) -> Rows:
-        """All rows. The books are free between two pieces; what is touched meanwhile is made once more."""
-        books = self._books
+        """All rows. The replica is free between two pieces; what is touched meanwhile is made once more."""
+        replica = self._replica
         while True:
-            state = books.state
-            state.touched, books.fresh = set(), []
+            state = replica.state
+            state.touched, replica.fresh = set(), []
             index, rows = _Index(), Rows()
             self._due, self._made = set(), {}
             ids = list(state.jobs)
             for first in range(0, len(ids), PIECE):
                 if first:
-                    books.pause()
-                if books.state is not state or books.fresh is None:
+                    replica.pause()
+                if replica.state is not state or replica.fresh is None:
                     break
                 jobs = state.jobs
                 some = {i: row_of(state, jobs[i]) for i in ids[first : first + PIECE] if i in jobs}
                 index.update(some, rows)
                 rows = rows.with_changes(some.items())
             else:
-                self._state, self._model = state, self._model or _nothing(books, self._version)
+                self._state, self._model = state, self._model or _nothing(replica, self._version)
                 more = self._touched()
                 if more is None:
                     continue
@@ -331,24 +331,24 @@ class Publisher:
                 return rows.with_changes(now.items())
 
     def _put(self, rows: Rows, changed: set[int] | None) -> Model:
-        books, before = self._books, self._model
-        state, judged = books.state, books.judged
+        replica, before = self._replica, self._model
+        state, judged = replica.state, replica.judged
         assert before is not None
         room = closed_text(state)
         codes = before.codes if judged is self._judged else judged.by_id()
         told = None if changed is None else self._spoken(changed, before, rows, judged, codes, room)
         ordered = before.order
-        if ordered.seq != books.seq or changed is None:
-            if self._order.renew(lambda: _order(state, books), changed is None):
+        if ordered.seq != replica.seq or changed is None:
+            if self._order.renew(lambda: _order(state, replica), changed is None):
                 self._moved = set()
             elif changed:
                 self._moved |= changed
         self._judged = judged
-        same = told is not None and not told and before.seq == books.seq and self._order.value is ordered
+        same = told is not None and not told and before.seq == replica.seq and self._order.value is ordered
         if same and before.codes is codes:
             return before
         model = self._model = Model(
-            seq=books.seq,
+            seq=replica.seq,
             version=before.version + 1,
             now_ms=state.now_ms,
             jobs=rows,
@@ -398,10 +398,10 @@ class Publisher:
         return changed.union([job_id for job_id in found if rows.get(job_id) is not None])
 
 
-def _nothing(books: Books, version: int) -> Model:
+def _nothing(replica: Replica, version: int) -> Model:
     """Before the first model, and after one that was dropped."""
     return Model(
-        books.seq,
+        replica.seq,
         version,
         0,
         Rows(),
@@ -410,7 +410,7 @@ def _nothing(books: Books, version: int) -> Model:
         0,
         0,
         0,
-        books.state.nodes.node,
+        replica.state.nodes.node,
         {},
         0,
         "",
@@ -419,13 +419,13 @@ def _nothing(books: Books, version: int) -> Model:
     )
 
 
-def _order(state: State, books: Books) -> Order:
-    if state.queue.order is not books.policy.order:
-        # This process has decided nothing yet: the books are sorted as the leader sorts its own.
-        state.reindex(books.policy.order)
+def _order(state: State, replica: Replica) -> Order:
+    if state.queue.order is not replica.policy.order:
+        # This process has decided nothing yet: the replica is sorted as the leader sorts its own.
+        state.reindex(replica.policy.order)
     running = sorted(state.running.values(), key=lambda record: (record.started_ms, record.id))
     return Order(
-        books.seq,
+        replica.seq,
         tuple([record.id for record in running]),
         tuple(ids_in_order(state.queue)),
         tuple(sorted(state.deferred)),

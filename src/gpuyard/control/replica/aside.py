@@ -1,7 +1,7 @@
-"""Long work on the books beside the server: in a copy of its process, made in a moment by the kernel.
+"""Long work on the replica beside the server: in a copy of its process, made in a moment by the kernel.
 
-Whatever takes seconds with a hundred thousand jobs would keep the books locked, and a library in C that does not let
-other threads have their turn would keep every request waiting. The copy has the books as of that moment, gives
+Whatever takes seconds with a hundred thousand jobs would keep the replica locked, and a library in C that does not let
+other threads have their turn would keep every request waiting. The copy has the replica as of that moment, gives
 back bytes, and ends with the server. It has none of the server's files, sockets and locks.
 """
 

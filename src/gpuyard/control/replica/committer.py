@@ -7,7 +7,7 @@ store reaches every request with a part in that transaction; nothing of it was w
 Clients that were answered together come back together, but not at the same instant: before the disk is kept busy for
 the first of them alone, the thread waits a moment, no longer than a write takes, for as many as there were last time.
 
-Submissions are written without the books' lock (the loop may hold it while it decides); only judging a kind of job
+Submissions are written without the replica's lock (the loop may hold it while it decides); only judging a kind of job
 that was not seen before takes it.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.refusals import Overloaded, Refusal
-from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.store import Accepted, Submission
 
@@ -42,7 +42,7 @@ class Arrival:
     kind: tuple[Any, ...]
     """What the judgement depends on: equal kinds get equal answers until the settings or the fleet change."""
     judge: Callable[[State], Refusal | None]
-    """Why it cannot be accepted. Called with the books locked."""
+    """Why it cannot be accepted. Called with the replica locked."""
     make: Callable[[int], Submission]
     """The submission, given the time."""
 
@@ -50,8 +50,8 @@ class Arrival:
 class Committer:
     """The writing thread. Any thread may leave tickets."""
 
-    def __init__(self, books: Books, now_ms: Callable[[], int]) -> None:
-        self._books = books
+    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
+        self._replica = replica
         self._now_ms = now_ms
         self._changed = threading.Condition()
         self._arrivals: deque[tuple[Arrival, Future[Accepted]]] = deque()
@@ -154,7 +154,7 @@ class Committer:
         if not batch:
             return
         try:
-            answers = self._books.store.submit(batch, now_ms)
+            answers = self._replica.store.submit(batch, now_ms)
         except Exception as error:
             _log.warning("%d submissions were not accepted: %s", len(batch), error)
             for future in good:
@@ -168,14 +168,14 @@ class Committer:
 
     def _judgement(self, arrival: Arrival) -> Refusal | None:
         """Why it cannot be accepted. Remembered, because a client sends the same kind again and again."""
-        state = self._books.state
+        state = self._replica.state
         under = (state, state.settings, state.shapes.version)
         if under != self._judged_under or len(self._judged) > WAITING_MAX:
             self._judged_under = under
             self._judged = {}
         if arrival.kind not in self._judged:
-            with self._books.lock:
-                self._judged[arrival.kind] = arrival.judge(self._books.state)
+            with self._replica.lock:
+                self._judged[arrival.kind] = arrival.judge(self._replica.state)
         return self._judged[arrival.kind]
 
     def _commit(self, tickets: list[tuple[Callable[[Draft], Any], Future[Any]]]) -> None:
@@ -188,7 +188,7 @@ class Committer:
                 except Exception as error:
                     future.set_exception(error)
 
-        self._books.commit(None, make)
+        self._replica.commit(None, make)
         for future, result in results:
             future.set_result(result)
 

@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 from gpuyard.control.refusals import Overloaded, Refusal
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import Behind, Own
 from gpuyard.core import State
 from gpuyard.core.explain.what_if import Apart
@@ -150,7 +150,7 @@ def main(preload: list[str]) -> None:
         return
     for name in preload:
         importlib.import_module(name)
-    books = Books(open_store(url))
+    replica = Replica(open_store(url))
     gc.collect()
     gc.freeze()
     forks: set[int] = set()
@@ -168,36 +168,36 @@ def main(preload: list[str]) -> None:
                 return
             with socket.socket(fileno=fds[0]) as answers:
                 seq, exact = _HEAD.unpack(head)
-                trouble = _catch_up(books, seq, bool(exact))
+                trouble = _catch_up(replica, seq, bool(exact))
                 pid = os.fork()
                 if not pid:
-                    _answer(books, url, answers, trouble)
+                    _answer(replica, url, answers, trouble)
                 forks.add(pid)
     finally:
         for pid in forks:
             _kill(pid)
 
 
-def _catch_up(books: Books, seq: int, exact: bool) -> Exception | None:
+def _catch_up(replica: Replica, seq: int, exact: bool) -> Exception | None:
     """Fold the log up to there; what is wrong, if something is."""
     try:
         try:
-            books.catch_up_to(seq)
+            replica.catch_up_to(seq)
         except StoreDamaged:
             # What it had not read yet was cut off: there is a snapshot.
-            books.reload()
+            replica.reload()
     except YardError as error:
         return Overloaded(error.message, error.hint)
-    if exact and books.seq != seq:
+    if exact and replica.seq != seq:
         return Behind()
-    state, policy = books.state, books.policy
+    state, policy = replica.state, replica.policy
     if state.queue.order is not policy.order:
         # Once, and not in every fork.
         state.reindex(policy.order)
     return None
 
 
-def _answer(books: Books, url: str, answers: socket.socket, trouble: Exception | None) -> None:
+def _answer(replica: Replica, url: str, answers: socket.socket, trouble: Exception | None) -> None:
     """In a fork: one question and its answer; never returns. Nothing that was opened before may be used."""
     try:
         gc.disable()
@@ -206,7 +206,7 @@ def _answer(books: Books, url: str, answers: socket.socket, trouble: Exception |
         work, arguments = _receive(answers)
         if trouble is not None:
             raise trouble
-        own = Own(books.state, books.policy, lambda: open_store(url), forked(books.state))
+        own = Own(replica.state, replica.policy, lambda: open_store(url), forked(replica.state))
         _send(answers, (True, work(own, *arguments)))
     except Refusal as error:
         _send(answers, (False, (type(error), (error.message, error.hint))))

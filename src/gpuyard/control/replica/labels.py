@@ -67,7 +67,7 @@ def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
 
 
 class HasJob(Protocol):
-    """A live job, in the books or as it was published."""
+    """A live job, in the replica or as it was published."""
 
     @property
     def job(self) -> Job:
@@ -88,7 +88,7 @@ class ById(Protocol[H_co]):
 
 
 class Known(Protocol[H_co]):
-    """The books' state, or what was published of it."""
+    """The replica's state, or what was published of it."""
 
     @property
     def jobs(self) -> ById[H_co]:

@@ -1,7 +1,7 @@
-"""Questions that take thought (why, shares, what lies ahead): worked out beside the books, never in them.
+"""Questions that take thought (why, shares, what lies ahead): worked out beside the replica, never in it.
 
 A question is a function of this program and its arguments. It gets a state of its own. Where few jobs are live that is
-a copy, made while the books are locked; where there are many, copying would keep every request waiting, and a process
+a copy, made while the replica is locked; where there are many, copying would keep every request waiting, and a process
 that follows the log by itself has the state already (`control/replica/follower.py`).
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import Policy, State, dump, load
 from gpuyard.core.explain.what_if import Apart
 from gpuyard.store import Store
@@ -37,7 +37,7 @@ class Think(Protocol):
     """What answers questions. Called from any thread; it takes as long as it takes."""
 
     def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the work gives, on a state no older than the books are now."""
+        """What the work gives, on a state no older than the replica is now."""
         ...
 
 
@@ -55,20 +55,20 @@ class Thinker(Protocol):
 class Beside:
     """Thinks on a copy where that is cheap, else has it thought."""
 
-    def __init__(self, books: Books, thinker: Thinker | None = None) -> None:
-        self._books = books
+    def __init__(self, replica: Replica, thinker: Thinker | None = None) -> None:
+        self._replica = replica
         self._thinker = thinker
 
     def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the work gives."""
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            seq, policy = books.seq, books.policy
-            few = self._thinker is None or len(books.state.jobs) <= COPIED_MAX
-            plain = dump(books.state) if few else {}
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            seq, policy = replica.seq, replica.policy
+            few = self._thinker is None or len(replica.state.jobs) <= COPIED_MAX
+            plain = dump(replica.state) if few else {}
         if few:
-            return work(Own(load(plain), policy, lambda: books.store), *args, **kwargs)
+            return work(Own(load(plain), policy, lambda: replica.store), *args, **kwargs)
         return self.elsewhere(work, *args, seq=seq)
 
     def elsewhere(self, work: Callable[..., T], *args: Any, seq: int, exact: bool = False) -> T:

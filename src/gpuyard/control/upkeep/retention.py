@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Unacceptable
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import attempt_key
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover
 from gpuyard.errors import YardError
@@ -99,9 +99,9 @@ class Pruner:
     """Removes what is no longer to be kept: by itself once in an hour while this process leads, or when asked to."""
 
     def __init__(
-        self, books: Books, engine: Engine, now_ms: Callable[[], int], leads: Callable[[], bool]
+        self, replica: Replica, engine: Engine, now_ms: Callable[[], int], leads: Callable[[], bool]
     ) -> None:
-        self._books = books
+        self._replica = replica
         self._engine = engine
         self._now_ms = now_ms
         self._leads = leads
@@ -133,7 +133,8 @@ class Pruner:
         """One walk as yard.yaml says, from where the last one ended."""
         if self._marks is None:
             self._marks = {
-                kind: (max(0, mark[0] - FIRST_BACK_MS), 0) for kind, mark in self._books.store.marks().items()
+                kind: (max(0, mark[0] - FIRST_BACK_MS), 0)
+                for kind, mark in self._replica.store.marks().items()
             }
         tally = Tally()
         for kind in KINDS:
@@ -150,7 +151,7 @@ class Pruner:
         return Place(kind) if kind in OF_RECIPES else Place(kind, mark[0], str(mark[1]))
 
     def _remember(self) -> None:
-        kept = self._books.state.settings.retention
+        kept = self._replica.state.settings.retention
         now_ms = self._now_ms()
         marks: dict[str, Mark] = {}
         for what in Leftover:
@@ -160,7 +161,7 @@ class Pruner:
         if self._noted is not None:
             self._noted = marks[SCRIPTS] = (max(0, self._noted[0] - BACK_MS), 0)
         self._marks = marks
-        self._books.store.put_marks(marks)
+        self._replica.store.put_marks(marks)
 
     def some(self, wish: Wish, place: Place) -> tuple[Tally, Place | None]:
         """As many steps of a walk as one request may take, and where to go on."""
@@ -191,7 +192,7 @@ class Pruner:
         """What ended before then is to go; None: nothing is."""
         kept_ms = wish.older_ms
         if kept_ms is None:
-            kept_ms = getattr(self._books.state.settings.retention, f"{kind}_ms") or None
+            kept_ms = getattr(self._replica.state.settings.retention, f"{kind}_ms") or None
         return None if kept_ms is None else self._now_ms() - kept_ms + (kept_ms == 0)
 
     def _recipes(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
@@ -201,7 +202,7 @@ class Pruner:
             return place
         removal = None if wish.dry_run else Removal(self._now_ms(), wish.by)
         at = (place.ended_ms, place.name)
-        store, kind = self._books.store, place.kind
+        store, kind = self._replica.store, place.kind
         forget = store.strip_recipes if kind == ENVIRONMENTS else store.remove_recipes
         found = forget(before_ms, at, STEP_JOBS, needed, seq, removal)
         for recipe in found:
@@ -211,16 +212,16 @@ class Pruner:
 
     def _needed(self) -> tuple[set[str], int]:
         """The recipes of live jobs, and up to which event they were looked for."""
-        books = self._books
-        with books.lock:
-            books.catch_up()
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
             # A copy of the list is quick; looking at each takes time that others do not wait for.
-            records, seq = list(books.state.jobs.values()), books.seq
+            records, seq = list(replica.state.jobs.values()), replica.seq
         return {record.job.spec.recipe for record in records}, seq
 
     def _note_ends(self) -> bool:
         """Note one page of the ends since the last time; whether that was all."""
-        store = self._books.store
+        store = self._replica.store
         if self._noted is None:
             noted = store.marks().get(SCRIPTS, _START)
             self._noted = (max(0, noted[0] - FIRST_BACK_MS), 0)
@@ -232,13 +233,13 @@ class Pruner:
 
     def _leftovers(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
         assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
-        what, store = Leftover(place.kind), self._books.store
+        what, store = Leftover(place.kind), self._replica.store
         jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
         if not jobs:
             return None
-        with self._books.lock:
+        with self._replica.lock:
             # A job of an older log that was restored may be in the history of a later one.
-            live = {job.id for job in jobs if job.id in self._books.state.jobs}
+            live = {job.id for job in jobs if job.id in self._replica.state.jobs}
         names = {name: job for job in jobs if job.id not in live for name in self._names(what, job)}
         sizes = self._engine.leftovers(what, list(names))
         tally.add(place.kind, len(sizes), sum(sizes.values()))
@@ -251,7 +252,7 @@ class Pruner:
     def _names(self, what: Leftover, job: Ended) -> list[str]:
         if what is Leftover.FOLDERS:
             return [str(job.id)]
-        yard = self._books.store.yard
+        yard = self._replica.store.yard
         return [attempt_key(yard, job.id, n + 1, job.submitted_ms) for n in range(job.attempts)]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpuyard.control.reading.plain_views import View, gpus_number
-from gpuyard.control.replica.books import Books
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State, dump, load
 from gpuyard.core.fleet.bits import positions
 from gpuyard.model.units import MILLI, SECOND_MS
@@ -13,11 +13,11 @@ MOVES_MAX = 100
 """Moves of one plan, unless the request says otherwise."""
 
 
-def defrag_view(books: Books, now_ms: Callable[[], int], moves_max: int = MOVES_MAX) -> View:
-    """The plan: what most is gained by for what it destroys first. The books are locked only while they are copied."""
-    with books.lock:
-        books.catch_up()
-        plain, policy, at_ms = dump(books.state), books.policy, max(now_ms(), books.state.now_ms)
+def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MOVES_MAX) -> View:
+    """The plan: what most is gained by for what it destroys first. The replica is locked only while it is copied."""
+    with replica.lock:
+        replica.catch_up()
+        plain, policy, at_ms = dump(replica.state), replica.policy, max(now_ms(), replica.state.now_ms)
     state = load(plain)
     found = [_row(state, each, "node") for each in empty_nodes(state, policy.place, at_ms, moves_max)]
     found += [_row(state, each, "gpu") for each in empty_gpus(state, at_ms, moves_max)]

@@ -1,6 +1,6 @@
-"""Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the books, not in them.
+"""Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the replica, not in it.
 
-Lifts are tried out on a state apart from the books, which takes longer than anyone should wait for them (see
+Lifts are tried out on a state apart from the replica, which takes longer than anyone should wait for it (see
 `control/replica/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
 """
 
@@ -14,8 +14,8 @@ from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.plain_views import View, caps_view, gpus_number
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import Beside, Own, Think
 from gpuyard.control.views.tries import last_try
 from gpuyard.control.wording import help_flags, help_text, remedies_text
@@ -38,10 +38,10 @@ class Explained:
     """Answers that take thought."""
 
     def __init__(
-        self, books: Books, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
+        self, replica: Replica, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
     ) -> None:
-        self._books = books
-        self._think = think or Beside(books)
+        self._replica = replica
+        self._think = think or Beside(replica)
         self._now_ms = now_ms
         self._said = said
 
@@ -51,13 +51,13 @@ class Explained:
         """Why a job waits; of an array, why the first task that waits does. One out of sight is not found."""
         if at_ms is not None:
             return self._past(label, at_ms, sight)
-        books = self._books
-        with books.lock:
-            books.catch_up()
-            now_ms = max(self._now_ms(), books.state.now_ms)
-            record = _one(books.state, label, sight)
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            now_ms = max(self._now_ms(), replica.state.now_ms)
+            record = _one(replica.state, label, sight)
             if record is not None and record.phase is not None:
-                return why_view(books.state, books.policy, record, now_ms, sight=sight)
+                return why_view(replica.state, replica.policy, record, now_ms, sight=sight)
             if record is not None and record.job.spec.elsewhere:
                 return {**_elsewhere(record, now_ms), "said": self._said(record)}
         if record is not None:
@@ -73,14 +73,14 @@ class Explained:
     def _told(self, found: View) -> View:
         """The same, with why the try before ended."""
         if attempt := found.pop("attempt"):
-            found["last_try"] = last_try(self._books.store, found["job"], attempt)
+            found["last_try"] = last_try(self._replica.store, found["job"], attempt)
         return found
 
     def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
         row = self._ended(label, sight)
-        with self._books.lock:
-            self._books.catch_up()
-            known = _one(self._books.state, label, sight)
+        with self._replica.lock:
+            self._replica.catch_up()
+            known = _one(self._replica.state, label, sight)
             submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
         if submitted_ms is None:
             # Checked first: a person must not learn from the answer when a job out of their sight existed.
@@ -106,7 +106,7 @@ class Explained:
         return _ended_view(row, at_ms)
 
     def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
-        store = self._books.store
+        store = self._replica.store
         found = store.history(label.id) or seen_elsewhere(store, label) if label.index is None else None
         if found is None:
             # A task; of an array that has ended, its first.
@@ -118,7 +118,7 @@ class Explained:
 
     def share(self, tenant: str = "", sight: Sight = ALL) -> View:
         """The tenant tree, or a tenant with all above and below it, as far as the person may see it."""
-        now_ms = max(self._now_ms(), self._books.state.now_ms)
+        now_ms = max(self._now_ms(), self._replica.state.now_ms)
         view, every = self._think(_share, now_ms)
         rows = [row for row in every if sight.knows(row.path)]
         if tenant:

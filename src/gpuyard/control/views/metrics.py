@@ -10,8 +10,8 @@ from typing import Any
 from gpuyard import __version__
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.plain_views import node_state
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core import State
 from gpuyard.core.quota.tenants import ROOT
@@ -22,12 +22,12 @@ TENANTS_MAX = 2000
 """Rows of tenants: a tree may have any number, a Prometheus should not."""
 
 
-def metrics_text(books: Books, watch: Watch, ready: Mapping[str, Any], sight: Sight) -> str:
+def metrics_text(replica: Replica, watch: Watch, ready: Mapping[str, Any], sight: Sight) -> str:
     """The whole answer. `ready` is what the server says of itself (`Yard.readiness`)."""
     samples, cards = watch.latest(), watch.cards()
-    with books.lock:
-        books.catch_up()
-        yard, state = books.store.yard, books.state
+    with replica.lock:
+        replica.catch_up()
+        yard, state = replica.store.yard, replica.state
         jobs, info = _jobs(state, yard, sight)
         own = [*_counts(state), *_tenants(state, sight)]
     lines = [

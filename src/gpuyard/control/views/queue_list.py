@@ -1,6 +1,6 @@
 """The queue as a list: the jobs that were asked for, in the order of the scheduler, made piece by piece.
 
-It is made of what was published last and does not need the books: a slow reader of hundreds of thousands of rows gets
+It is made of what was published last and does not need the replica: a slow reader of hundreds of thousands of rows gets
 those of one event, and no other request waits for it.
 """
 

@@ -1,6 +1,6 @@
 """What the yard looks like: one job, pages of jobs, the queue in order, the nodes.
 
-Live jobs come from the books, ended ones from the history. Nothing here changes anything. The queue is built for ten
+Live jobs come from the replica, ended ones from the history. Nothing here changes anything. The queue is built for ten
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
@@ -13,8 +13,8 @@ from gpuyard.control.reading.overview import overview
 from gpuyard.control.reading.plain_views import View, ended_job, files, live_job, live_task, recipe_of
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
-from gpuyard.control.replica.books import Books
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import Beside, Own, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.explained import no_job, why_view
@@ -39,22 +39,22 @@ ENDED_STATES = frozenset(state.value for state in JobState if state.ended)
 
 
 class Views:
-    """Readings of the books and the history."""
+    """Readings of the replica and the history."""
 
     def __init__(
         self,
-        books: Books,
+        replica: Replica,
         now_ms: Callable[[], int],
         said: Said = unsaid,
         late: Said = unsaid,
         think: Think | None = None,
     ) -> None:
-        self._books = books
-        self._think = think or Beside(books)
+        self._replica = replica
+        self._think = think or Beside(replica)
         self._now_ms = now_ms
-        self.reading = Publisher(books, late, said)
-        """What is published of the books: lists take it from there, without a lock."""
-        self._fleet = NodesReading(books)
+        self.reading = Publisher(replica, late, said)
+        """What is published of the replica: lists take it from there, without a lock."""
+        self._fleet = NodesReading(replica)
 
     def drop_unread(self) -> None:
         """Forget what was published if nobody has read it for long."""
@@ -74,11 +74,11 @@ class Views:
         if view is None or not sight.sees(view["tenant"]):
             raise no_job(label)
         if not brief and not view.get("array"):
-            view["tries"] = tries_of(self._books.store, view, self._ended)
+            view["tries"] = tries_of(self._replica.store, view, self._ended)
         return view
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
-        model, store = self.reading.latest(), self._books.store
+        model, store = self.reading.latest(), self._replica.store
         nodes = model.nodes
         found = [row for row in live(model, label) if sight.sees(row.job.spec.tenant)]
         if len(found) == 1 and (found[0].job.label == str(label) or found[0].id == label.id):
@@ -87,7 +87,7 @@ class Views:
             if not explained:
                 return view
             view["files"] = files(store, row.job.spec.recipe)
-            # Beside the books, for it takes longer than they should be locked.
+            # Beside the replica, for it takes longer than the replica should be locked.
             now_ms = max(self._now_ms(), model.now_ms)
             return {**view, **self._think(_told, view["id"], now_ms, sight)}
         # An array's common fields are shown once, and each task has those that differ.
@@ -95,9 +95,9 @@ class Views:
         tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
         tasks += [live_task(nodes, row.record) for row in found[1:]]
         if label.index is not None:
-            rows = self._books.store.array_history(label.id, label.index - 1, 1)
+            rows = self._replica.store.array_history(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
-                return self._ended(seen_elsewhere(self._books.store, label) or rows[0], explained)
+                return self._ended(seen_elsewhere(self._replica.store, label) or rows[0], explained)
             return None
         ended = store.history(label.id) or seen_elsewhere(store, label)
         if ended is not None:
@@ -107,10 +107,10 @@ class Views:
 
     def _ended(self, row: HistoryRow, explained: bool = False) -> View:
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
-        more: View = {"files": files(self._books.store, recipe)} if recipe else {}
+        more: View = {"files": files(self._replica.store, recipe)} if recipe else {}
         removed = dict(row.detail.get("removed", {}))
         if recipe:
-            removed |= self._recipe_removed(recipe, recipe_of(self._books.store, recipe))
+            removed |= self._recipe_removed(recipe, recipe_of(self._replica.store, recipe))
         if removed:
             more["removed"] = removed
         return ended_job(self._nodes, row) | more
@@ -118,11 +118,11 @@ class Views:
     @property
     def _nodes(self) -> Sequence[Node]:
         """Needs no lock: there are only ever more of them, and their names stay."""
-        return self._books.state.nodes.node
+        return self._replica.state.nodes.node
 
     def ends(self, labels: Sequence[Label], sight: Sight = ALL) -> dict[Label, Refusal]:
         """Why nothing can be asked of jobs that are not live any more: they have ended, or never were."""
-        rows = self._books.store.histories([label.id for label in labels if label.index is None])
+        rows = self._replica.store.histories([label.id for label in labels if label.index is None])
         found: dict[Label, Refusal] = {}
         for label in labels:
             if label in found:
@@ -148,7 +148,7 @@ class Views:
         """What is no longer kept of how a job was run."""
         if "env_removed" in found:
             return {ENVIRONMENTS: found["env_removed"]}
-        gone = self._books.store.recipe_removal(name) if name and not found else None
+        gone = self._replica.store.recipe_removal(name) if name and not found else None
         return {} if gone is None else {SCRIPTS: gone._asdict()}
 
     def check_kept(self, view: View, what: str) -> None:
@@ -157,14 +157,14 @@ class Views:
         if gone is not None:
             raise Removed(
                 f"the {what.removesuffix('s')} of job {view['label']} "
-                + removed_text(what, Removal(**gone), self._books.state.settings.retention),
+                + removed_text(what, Removal(**gone), self._replica.state.settings.retention),
                 "Files that a job names itself (--stdout) are never removed." if what != SCRIPTS else "",
             )
 
     def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
         after = -1
         for _page in range(ARRAY_TASKS_MAX // PAGE_MAX + 1):
-            rows = self._books.store.array_history(array_id, after, PAGE_MAX)
+            rows = self._replica.store.array_history(array_id, after, PAGE_MAX)
             yield from rows
             if len(rows) < PAGE_MAX:
                 return
@@ -185,9 +185,9 @@ class Views:
         row = self.reading.latest().jobs.get(view["id"])
         name = row.job.spec.recipe if row is not None else ""
         if not name:
-            ended = self._books.store.history(view["id"])
+            ended = self._replica.store.history(view["id"])
             name = ended.detail.get("spec", {}).get("recipe", "") if ended is not None else ""
-        found = recipe_of(self._books.store, name)
+        found = recipe_of(self._replica.store, name)
         removed = self._recipe_removed(name, found)
         self.check_kept({**view, "removed": removed}, SCRIPTS)
         told: View = {"removed": removed} if removed else {}
@@ -199,7 +199,7 @@ class Views:
 
         From the plan that the queue is shown with, for it is asked again and again.
         """
-        books, model = self._books, self.reading.latest()
+        replica, model = self._replica, self.reading.latest()
         row = model.jobs.get(job_id)
         if row is None:
             return {}
@@ -207,11 +207,11 @@ class Views:
         place = model.order.places.get(job_id) if record.phase is None and not row.aside else None
         by_ms = None
         if place is not None and place < NEAR_MAX:
-            with books.lock:
+            with replica.lock:
                 # A few bookings, and the state is only read: those further back are not told a time.
-                waits = books.state.jobs.get(job_id)
+                waits = replica.state.jobs.get(job_id)
                 if waits is not None and waits.phase is None:
-                    by_ms = estimate(books.state, books.policy, now_ms, waits).at_ms
+                    by_ms = estimate(replica.state, replica.policy, now_ms, waits).at_ms
         return {
             "state": record.state.value,
             "label": record.job.label,
@@ -230,7 +230,7 @@ class Views:
         found: dict[int, View] = {}
         if not wanted.states or wanted.states & LIVE_STATES:
             found = {view["id"]: view for view in self._live_page(wanted, before_id, limit + 1)}
-        # Read after the books: a job that ends in between is found twice, never not at all.
+        # Read after the replica: a job that ends in between is found twice, never not at all.
         if not wanted.states or wanted.states & ENDED_STATES:
             for view in self._ended_page(wanted, before_id, limit + 1):
                 found[view["id"]] = view
@@ -259,7 +259,7 @@ class Views:
             before_id=before_id,
             limit=limit,
         )
-        return [ended_job(self._nodes, row) for row in self._books.store.find_history(query)]
+        return [ended_job(self._nodes, row) for row in self._replica.store.find_history(query)]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
@@ -275,7 +275,7 @@ class Views:
             before_id=before_id,
             limit=min(limit + 1, PAGE_MAX),
         )
-        rows = self._books.store.find_history(query)
+        rows = self._replica.store.find_history(query)
         page = [ended_job(self._nodes, row) for row in rows[:limit]]
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None

@@ -7,7 +7,7 @@ Row = list[Any]
 _ID, _STATE, _STARTED, _REASON = 0, 6, 11, 13
 
 
-class Replica:
+class Mirror:
     """Rows in the order of the scheduler. Not to be shared between threads."""
 
     def __init__(self) -> None:

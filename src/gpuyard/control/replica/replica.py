@@ -1,8 +1,8 @@
-"""A process's own books: the log folded into a state, and the one way to add to both.
+"""A process's own replica: the log folded into a state, and the one way to add to both.
 
-Every process that answers questions keeps books; the leader decides on its own. Whatever is written is judged under
-the log's lock, on books that have caught up with everything written before, so nothing is committed that no longer
-holds. What the books say and the log does not (a write that failed) is thrown away with the books: they are read again.
+Every process that answers questions keeps a replica; the leader decides on its own. Whatever is written is judged under
+the log's lock, on a replica that has caught up with everything written before, so nothing is committed that no longer
+holds. What the replica says and the log does not (a write that failed) is thrown away with it: it is read again.
 
 A large write is folded piece by piece: in between, other threads get the lock. Nothing long is folded inside a
 transaction, because every writer would wait for it.
@@ -28,7 +28,7 @@ from gpuyard.store import BoundTable, Commit, Store, TokenRow, packed
 class Judged(NamedTuple):
     """What one pass of the leader said of the jobs that it looked at: readers take these codes and never decide again.
 
-    The leader's process has them in its books; the others get them through the store, a second or two later.
+    The leader's process has them in its replica; the others get them through the store, a second or two later.
     """
 
     seq: int = 0
@@ -70,7 +70,7 @@ SNAPSHOT_EVERY = 20_000
 """Events after which the leader saves the state, so that a start reads no more than these."""
 
 BESIDE_FROM = 2_000
-"""From this many jobs on, a copy of the process saves the state: the books would be locked for too long."""
+"""From this many jobs on, a copy of the process saves the state: the replica would be locked for too long."""
 
 PIECE = 2_000
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
@@ -80,7 +80,7 @@ PAUSE_S = 0.0005
 WAIT_S = 0.01
 """How soon a thread that waits for another to fold asks whether it has waited enough."""
 FRESH_MAX = 20_000
-"""Events that are remembered until the books are published."""
+"""Events that are remembered until the replica is published."""
 TRIED_MAX = 5
 """How often a write stands back for what has to be folded first; then it is folded as a part of the write."""
 
@@ -142,7 +142,7 @@ class Draft:
         return True
 
 
-class Books:
+class Replica:
     """The state, how far it has read the log, and the lock that every reader of it takes."""
 
     def __init__(self, store: Store) -> None:
@@ -154,7 +154,7 @@ class Books:
         self.judged = Judged()
         """What the last pass said of those that wait: of this process while it leads, else of the leader's."""
         self.fresh: list[Event] | None = None
-        """Events that were folded since the books were last published; None: they never were, or it was too much."""
+        """Events that were folded since the replica was last published; None: it never was, or it was too much."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
         self._saving: tuple[int, Aside] | None = None

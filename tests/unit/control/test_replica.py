@@ -1,4 +1,4 @@
-"""Books follow the log and nothing but the log."""
+"""Replica follow the log and nothing but the log."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import gpuyard.control.replica.books as books_module
+import gpuyard.control.replica.replica as books_module
 from gpuyard.control.commands.newjobs import NewJob, events_of
 from gpuyard.control.replica.aside import Aside
-from gpuyard.control.replica.books import Books, Draft
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.state.dump import canonical, load
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
@@ -32,19 +32,19 @@ def submit(store: MemoryStore | Store, gpus: int = 1) -> int:
 
 def test_what_others_wrote_is_folded_before_anything_is_judged() -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
     job_id = submit(store)
     seen: list[int] = []
-    books.commit(None, lambda draft: seen.extend(draft.state.jobs))
+    replica.commit(None, lambda draft: seen.extend(draft.state.jobs))
     assert [job_id] == seen
-    assert store.head() == books.seq
+    assert store.head() == replica.seq
 
 
 def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
-    books.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
-    before = canonical(books.state)
+    replica = Replica(store)  # type: ignore[arg-type]
+    replica.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
+    before = canonical(replica.state)
 
     def full(epoch: int | None, after_seq: int, make: Callable[[list[object]], Commit]) -> list[int]:
         make([])
@@ -52,9 +52,9 @@ def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(store, "commit", full)
     with pytest.raises(StoreFull):
-        books.commit(None, lambda draft: draft.add(NodeAdded(2, _named("n1"))))
-    books.catch_up()
-    assert before == canonical(books.state)
+        replica.commit(None, lambda draft: draft.add(NodeAdded(2, _named("n1"))))
+    replica.catch_up()
+    assert before == canonical(replica.state)
 
 
 TASKS = 3_000
@@ -68,7 +68,7 @@ def submit_array(store: MemoryStore | Store) -> None:
 
 def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
     submit_array(store)
     monkeypatch.setattr(books_module, "PAUSE_S", 0.05)
     monkeypatch.setattr(books_module, "PIECE", 500)
@@ -77,27 +77,27 @@ def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.M
 
     def look() -> None:
         while not over.is_set():
-            with books.lock:
-                seen.add(len(books.state.jobs))
+            with replica.lock:
+                seen.add(len(replica.state.jobs))
             over.wait(0.001)
 
     watcher = Thread(target=look)
     watcher.start()
     try:
-        with books.lock:
+        with replica.lock:
             # It is let go of also where the caller had it before.
-            books.catch_up()
+            replica.catch_up()
     finally:
         over.set()
         watcher.join()
 
-    assert TASKS == len(books.state.jobs)
+    assert TASKS == len(replica.state.jobs)
     assert 3 <= len(seen & {500, 1000, 1500, 2000, 2500})
 
 
 def test_nothing_long_is_folded_inside_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
     inside, folded = False, 0
     commit, fold = store.commit, books_module.apply
 
@@ -119,9 +119,9 @@ def test_nothing_long_is_folded_inside_a_transaction(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(store, "commit", entered)
     submit_array(store)
     seen: list[int] = []
-    books.commit(None, lambda draft: seen.append(len(draft.state.jobs)))
+    replica.commit(None, lambda draft: seen.append(len(draft.state.jobs)))
 
-    assert ([TASKS], TASKS) == (seen, len(books.state.jobs))
+    assert ([TASKS], TASKS) == (seen, len(replica.state.jobs))
     assert folded <= books_module.PIECE
 
 
@@ -131,53 +131,53 @@ def _named(name: str) -> Node:
 
 def test_an_old_leader_is_refused_and_its_draft_forgotten() -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
     epoch = store.elect("one").epoch
     store.elect("two")
     with pytest.raises(Fenced):
-        books.commit(epoch, lambda draft: draft.add(Ticked(9)))
-    assert 0 == store.head() == books.seq
+        replica.commit(epoch, lambda draft: draft.add(Ticked(9)))
+    assert 0 == store.head() == replica.seq
 
 
 def test_a_job_that_ends_gets_its_row_in_the_same_commit() -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
     job_id = submit(store)
-    books.commit(None, lambda draft: draft.add(Requested(7, job_id, Verb.CANCEL, "ada")))
+    replica.commit(None, lambda draft: draft.add(Requested(7, job_id, Verb.CANCEL, "ada")))
     row = store.rows[job_id]
     assert ("CANCELLED", 7, "cancelled by ada") == (row.state, row.ended_ms, row.why)
 
 
 def test_an_event_that_no_longer_holds_is_passed_over() -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
+    replica = Replica(store)  # type: ignore[arg-type]
 
     def make(draft: Draft) -> None:
         assert draft.offer(NodeAdded(1, NODE))
         assert not draft.offer(NodeAdded(1, NODE))
 
-    books.commit(None, make)
+    replica.commit(None, make)
     assert 1 == store.head()
 
 
 def test_books_opened_from_a_snapshot_are_the_books_that_made_it() -> None:
     store = MemoryStore()
-    books = Books(store)  # type: ignore[arg-type]
-    books.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
+    replica = Replica(store)  # type: ignore[arg-type]
+    replica.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
     submit(store)
-    books.catch_up()
-    assert books.save(6, every=1)
+    replica.catch_up()
+    assert replica.save(6, every=1)
     submit(store, 2)
-    books.catch_up()
-    assert canonical(books.state) == canonical(Books(store).state)  # type: ignore[arg-type]
+    replica.catch_up()
+    assert canonical(replica.state) == canonical(Replica(store).state)  # type: ignore[arg-type]
 
 
 def test_a_long_queue_is_saved_beside_the_books_which_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy waits for a file here, as it would take its time with many jobs: nobody else does."""
-    monkeypatch.setattr("gpuyard.control.replica.books.BESIDE_FROM", 1)
-    monkeypatch.setattr("gpuyard.control.replica.books.SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr("gpuyard.control.replica.replica.BESIDE_FROM", 1)
+    monkeypatch.setattr("gpuyard.control.replica.replica.SNAPSHOT_EVERY", 2)
     go_on = tmp_path / "go-on"
 
     def slowly(plain: Plain) -> bytes:
@@ -185,26 +185,26 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
             time.sleep(0.01)
         return packed(plain)
 
-    monkeypatch.setattr("gpuyard.control.replica.books.packed", slowly)
+    monkeypatch.setattr("gpuyard.control.replica.replica.packed", slowly)
     with closing(open_store(f"sqlite:///{tmp_path}/yard.db")) as store:
-        books = Books(store)
-        books.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
+        replica = Replica(store)
+        replica.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
         submit(store)
-        books.catch_up()
-        then = canonical(books.state)
-        assert not books.save_beside(6)
+        replica.catch_up()
+        then = canonical(replica.state)
+        assert not replica.save_beside(6)
         began_s = time.monotonic()
         submit(store, 2)
-        books.catch_up()
-        assert not books.save_beside(7)
+        replica.catch_up()
+        assert not replica.save_beside(7)
         assert time.monotonic() - began_s < 5
         go_on.touch()
-        while not books.save_beside(8):
+        while not replica.save_beside(8):
             assert time.monotonic() - began_s < 30
         found = store.latest_snapshot()
         assert found is not None
         assert (2, then) == (found.seq, canonical(load(found.plain)))
-        assert not books.save_beside(9), "one event is not worth another"
+        assert not replica.save_beside(9), "one event is not worth another"
 
 
 def test_a_copy_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
