@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gpuyard.wire.replies.jobs import (
         AskedReply,
         CheckpointReply,
+        CurvesReply,
         DryRunReply,
         End,
         EtaReply,
@@ -139,6 +140,10 @@ class Client(Caller):
     def recipe(self, job_id: int | str) -> RecipeReply:
         """How a job is run: command or script, folder, environment. For its owner and administrators."""
         return self.ask_for(endpoints.RECIPE, id=job_id)
+
+    def curves(self, job_id: int | str) -> CurvesReply:
+        """What a job's last try did over time; no curves: nobody has looked."""
+        return self.ask_for(endpoints.CURVES, id=job_id)
 
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> ExplainedReply:
         """Why a job waits, or waited at a time in the past: `GET /jobs/{id}/why`."""

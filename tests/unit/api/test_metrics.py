@@ -112,3 +112,16 @@ def test_promtool_finds_nothing_wrong(yard: tuple[Team, dict[str, int]]) -> None
     assert done.returncode in (0, 3), "3: it can be read, and names could be nicer"
     names = set(re.findall(r"^# TYPE (DCGM\S+) gauge$", found, re.MULTILINE))
     assert names <= {signal.dcgm for signal in SIGNALS.values()}
+
+
+def test_the_curves_of_a_job_are_for_those_who_see_it(yard: tuple[Team, dict[str, int]]) -> None:
+    made, ids = yard
+    address = f"/api/v1/jobs/{ids['ulla']}/curves"
+    found = made.call("GET", address, made.tokens["ulla"]).json
+
+    by_name = {each["signal"]: each for each in found["curves"]}
+    busy, memory = by_name["gpu_busy"], by_name["gpu_memory"]
+    assert ({950}, 1000, False) == (set(busy["values"]), busy["full"], busy["estimated"])
+    assert ({40_960}, 81_920) == (set(memory["values"]), memory["full"])
+    assert "cpu" in by_name
+    assert 404 == made.call("GET", address, made.tokens["erik"]).status

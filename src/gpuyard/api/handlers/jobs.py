@@ -32,6 +32,7 @@ from gpuyard.control.commands.wishes import FEW, Asked, Gone, Wish
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
+from gpuyard.control.views.curves import curves_view
 from gpuyard.control.views.tries import taken, used
 from gpuyard.engines.contract import HasUsage, Usage
 from gpuyard.errors import YardError
@@ -87,6 +88,7 @@ def handlers(yard: Yard, thought: Turns) -> Handlers:
         endpoints.JOBS: api.page,
         endpoints.JOB: api.show,
         endpoints.RECIPE: api.recipe,
+        endpoints.CURVES: api.curves,
         endpoints.CANCEL: api.cancel,
         endpoints.CHECKPOINT: api.checkpoint,
     }
@@ -152,6 +154,22 @@ class Jobs:
                 "Only its owner, an admin of its tenant and root may see what it runs.",
             )
         return answer(found)
+
+    async def curves(self, request: Request, id: str) -> Response:
+        """For everybody who sees the job. An array has none: name a task."""
+        yard, label, sight = self._yard, label_of(id), asker(request.scope).sight
+
+        def made() -> Any:
+            # An array is refused here, in the words of everything else that is about one try.
+            yard.views.attempt(label, sight)
+            view = yard.views.job(label, brief=True, sight=sight)
+
+            def key(attempt: int) -> str:
+                return yard.log_key(view["id"], attempt, view["submitted_ms"])
+
+            return curves_view(yard.watch, view, key, yard.replica.state.nodes.node, yard.now_ms())
+
+        return answer(await in_thread(made))
 
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""

@@ -105,6 +105,31 @@ class RecipeReply(TypedDict):
     removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
 
 
+class CurveReply(TypedDict):
+    """One signal of a try over time, with at most 240 points. A time without a point is a hole: nobody looked then."""
+
+    signal: str
+    unit: str
+    counts: bool
+    """Whether each value is what a counter rose since the point before."""
+    estimated: bool
+    """Whether it was worked out: the GPU does not say which job computed."""
+    full: int | None
+    """What the job holds of it, in the same unit; of CPU time in a second. Null: nobody knows."""
+    times_ms: list[int]
+    values: list[int | None]
+
+
+class CurvesReply(TypedDict):
+    """What the last try of a job did over time; no curves: nobody has looked."""
+
+    label: str
+    attempt: int
+    started_ms: int | None
+    ended_ms: int | None
+    curves: list[CurveReply]
+
+
 class ImageUsedReply(TypedDict):
     """The image of a job's last try, and how long it took to come to its container; null: it did not come to that."""
 

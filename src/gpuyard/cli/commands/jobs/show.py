@@ -69,21 +69,33 @@ def _for_reader(text: str) -> str:
 def _show(job: str, output: Output) -> None:
     with client() as yard:
         found = yard.job(job)
+        ran = not found.get("array") and found["started_ms"] and output is not Output.CSV
+        told = yard.curves(job) if ran else None
     from gpuyard.cli.listings.tables import emit, write_document
 
     if output in (Output.JSON, Output.YAML):
-        write_document(dict(found), output)
+        write_document({**found, **({"curves": told["curves"]} if told else {})}, output)
     elif output is Output.CSV:
         emit([dict(found)], [], output)
     else:
-        for line in story(found, _width()):
+        lines = story(found, _width())
+        if told and told["curves"]:
+            import time
+
+            from gpuyard.cli.terminal.curves import pictures
+
+            lines += ["", *pictures(told, _drawn_width(), time.time_ns() // 1_000_000)]
+        for line in lines:
             print(line)
+
+
+def _drawn_width() -> int:
+    """The width for pictures; 0: none are drawn, because this is no terminal or it has no such characters."""
+    return _width() if "utf" in (sys.stdout.encoding or "").lower() else 0
 
 
 def _width() -> int:
     """The width of the terminal; 0: there is none, and lines may be of any length."""
-    import sys
-
     if not sys.stdout.isatty():
         return 0
     import shutil

@@ -1,0 +1,158 @@
+"""Curves of a job in a terminal: one signal below the other over one axis of time. Pure: text from values.
+
+A column without any point is blank, because nobody looked then; a zero is a line at the bottom. What was estimated is
+hatched and has `~` before its figures, so that no eye takes it for a measurement.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from gpuyard.reports.table import clock, size, span
+
+Curve = Mapping[str, Any]
+Parts = list[tuple[int, int, float]]
+"""From when, until when, and how much: of a counter for each second."""
+
+ROWS = 2
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_HATCHED = " ⡀⡄⡆⡇⣇⣧⣷⣿"
+_GAP = 2.5
+"""A point stands for the time since the one before, unless that is so many times as long as usual: a hole."""
+_WIDTH_MIN = 20
+_STEP_MS = 10_000
+
+
+def _percent(value: float) -> str:
+    return f"{value / 10:.0f} %"
+
+
+def _memory(value: float) -> str:
+    return size(round(value))
+
+
+def _cores(value: float) -> str:
+    cores = value / 1000
+    return f"{cores:.2g} core{'' if cores == 1 else 's'}" if cores < 10 else f"{cores:.0f} cores"
+
+
+def _rate(value: float) -> str:
+    for unit, factor in (("GiB/s", 1 << 30), ("MiB/s", 1 << 20), ("KiB/s", 1 << 10)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value:.0f} B/s"
+
+
+SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("gpu_busy", "GPU", _percent),
+    ("gpu_busy_estimated", "GPU", _percent),
+    ("gpu_memory", "GPU memory", _memory),
+    ("cpu", "CPU", _cores),
+    ("memory", "memory", _memory),
+    ("disk_read", "read", _rate),
+    ("disk_written", "written", _rate),
+)
+"""Signals that are drawn, from top to bottom, what they are called, and how their values are written."""
+
+
+def parts(curve: Curve, started_ms: int) -> Parts:
+    """What each point of a curve stands for. The rise of a counter over a hole is in no part."""
+    times, values = curve["times_ms"], curve["values"]
+    steps = sorted([after - first for first, after in pairwise(times)])
+    usual = steps[len(steps) // 2] if steps else _STEP_MS
+    found: Parts = []
+    before = max(started_ms, times[0] - usual) if times else 0
+    for at_ms, value in zip(times, values, strict=True):
+        hole = at_ms - before > _GAP * usual
+        if value is not None and at_ms > before and not (hole and curve["counts"]):
+            per_s = value * 1000 / (at_ms - before) if curve["counts"] else value
+            found.append((at_ms - usual if hole else before, at_ms, per_s))
+        before = at_ms
+    return found
+
+
+def mean(found: Parts) -> float:
+    """Over the time that was looked at."""
+    total = sum([until - since for since, until, _value in found])
+    return sum([(until - since) * value for since, until, value in found]) / total if total else 0.0
+
+
+def columns(found: Parts, from_ms: int, to_ms: int, width: int) -> list[float | None]:
+    """One value for each column: the mean of what lies in it; None: a hole."""
+    sums, spans = [0.0] * width, [0.0] * width
+    step = max(1, to_ms - from_ms) / width
+    for since, until, value in found:
+        first = max(0, int((since - from_ms) / step))
+        for column in range(first, min(width, int((until - from_ms) / step) + 1)):
+            left = from_ms + column * step
+            inside = min(until, left + step) - max(since, left)
+            if inside > 0:
+                sums[column] += inside * value
+                spans[column] += inside
+    return [sums[i] / spans[i] if spans[i] else None for i in range(width)]
+
+
+def drawn(values: Sequence[float | None], full: float, blocks: str = _BLOCKS, rows: int = ROWS) -> list[str]:
+    """A curve as filled columns, the top line first."""
+    levels = [
+        None if value is None else max(1, round(8 * rows * min(1.0, value / full) if full else 0))
+        for value in values
+    ]
+    return [
+        "".join([" " if level is None else blocks[max(0, min(8, level - 8 * row))] for level in levels])
+        for row in range(rows - 1, -1, -1)
+    ]
+
+
+def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
+    """All curves of a job, line by line. Width 0: no terminal, and figures alone."""
+    started_ms = told["started_ms"] or 0
+    until_ms = max(told["ended_ms"] or now_ms, started_ms + 1)
+    by_name = {curve["signal"]: curve for curve in told["curves"] if curve["times_ms"]}
+    rows = [(name, curve, word) for signal, name, word in SHOWN if (curve := by_name.get(signal))]
+    if not rows:
+        return []
+    measured = [_measured(name, curve, word, started_ms) for name, curve, word in rows]
+    left = max([len(name) for name, *_rest in measured])
+    if not width:
+        return [f"{name:<{left}}  {figures}, {scale}" for name, _found, _full, scale, figures, _b in measured]
+    right = max([max(len(scale) + 2, len(figures)) for _n, _f, _u, scale, figures, _b in measured])
+    wide = max(_WIDTH_MIN, width - left - right - 5)
+    lines = []
+    for name, found, full, scale, figures, blocks in measured:
+        top, bottom = drawn(columns(found, started_ms, until_ms, wide), full, blocks)
+        lines += [f"{name:<{left}} │{top}│ ‾ {scale}", f"{'':<{left}} │{bottom}│ {figures}"]
+    return [*lines, *_axis(started_ms, until_ms, left, wide)]
+
+
+def _measured(
+    name: str, curve: Curve, word: Callable[[float], str], started_ms: int
+) -> tuple[str, Parts, float, str, str, str]:
+    found = parts(curve, started_ms)
+    most = max([value for _since, _until, value in found], default=0.0)
+    about = "~" if curve["estimated"] else ""
+    # What goes beyond the ask, as CPU time may where nothing limits it, stays inside the picture.
+    full = (
+        max(curve["full"] or 0, most)
+        if curve["full"] is None or most > 1.02 * curve["full"]
+        else curve["full"]
+    )
+    scale = (
+        f"{word(full)}{' asked' if full == curve['full'] and curve['signal'] in ('cpu', 'memory') else ''}"
+    )
+    if not curve["full"]:
+        scale = f"at most {about}{word(most)}"
+    figures = f"mean {about}{word(mean(found))}, peak {about}{word(most)}"
+    if curve["estimated"]:
+        name, scale = f"{name} ~", f"{scale} (estimated)"
+    return name, found, full or 1.0, scale, figures, _HATCHED if curve["estimated"] else _BLOCKS
+
+
+def _axis(from_ms: int, to_ms: int, left: int, wide: int) -> list[str]:
+    first, last = clock(from_ms), clock(to_ms)
+    middle = span(to_ms - from_ms)
+    room = wide - len(first) - len(last)
+    return [
+        f"{'':<{left}} └{'─' * wide}┘",
+        f"{'':<{left}}  {first}{middle if room > len(middle) + 2 else '':^{max(1, room)}}{last}",
+    ]

@@ -1,0 +1,72 @@
+"""What a try of a job did over time, as it is shown: its curves, and what it holds, against which they are read."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuyard.control.reading.plain_views import View
+from gpuyard.control.upkeep.watching import Watch
+from gpuyard.core.fleet.mig_geometry import geometries_of
+from gpuyard.model import Node
+from gpuyard.model.catalogue import CATALOGUE
+from gpuyard.model.units import MILLI
+from gpuyard.telemetry.attribution import FULL
+from gpuyard.telemetry.series import Curve
+from gpuyard.wire.replies.jobs import CurveReply, CurvesReply
+
+
+def curves_view(
+    watch: Watch, view: View, key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
+) -> CurvesReply:
+    """Of the last try of a job. `key`: the engine's name of a try by its number."""
+    held = held_by(view, nodes)
+    found: Mapping[str, Curve] = {}
+    if view["started_ms"]:
+        until_ms = (view["ended_ms"] or now_ms) + 1
+        found = watch.curves(key(view["attempts"]), view["nodes"], view["started_ms"], until_ms)
+    curves: list[CurveReply] = [
+        {
+            "signal": name,
+            "unit": curve.signal.unit,
+            "counts": curve.signal.counts,
+            "estimated": curve.signal.estimated,
+            "full": held.get(name),
+            "times_ms": curve.times_ms,
+            "values": curve.values,
+        }
+        for name, curve in sorted(found.items())
+    ]
+    return {
+        "label": view["label"],
+        "attempt": view["attempts"],
+        "started_ms": view["started_ms"],
+        "ended_ms": view["ended_ms"],
+        "curves": curves,
+    }
+
+
+def held_by(view: View, nodes: Sequence[Node]) -> dict[str, int]:
+    """What a job holds of each signal, in its unit: GPU memory, cores and memory. What nobody knows is left out."""
+    held = {"gpu_busy": FULL, "gpu_busy_estimated": FULL} if view["gpus"] else {}
+    tasks = view["tasks"]
+    if view["cpus"]:
+        # CPU time is in milliseconds: a core has a thousand of them in a second.
+        held["cpu"] = round(view["cpus"] * MILLI) * tasks
+    if view["memory_mib"]:
+        held["memory"] = view["memory_mib"] * tasks
+    model = next((each.gpu_model for each in nodes if each.name in view["nodes"][:1]), "")
+    if view["gpus"] and (memory_mib := gpu_memory_mib(view, model)):
+        held["gpu_memory"] = memory_mib
+    return held
+
+
+def gpu_memory_mib(view: View, model: str) -> int:
+    """The GPU memory that a job has, all tasks together; 0: nobody knows."""
+    count, _, profile = str(view["gpus_per_task"]).rpartition("x")
+    if "g." in profile:
+        sizes = [
+            each.memory_mib
+            for geometry in geometries_of(profile)
+            for each in geometry.profiles
+            if each.name == profile
+        ]
+        return max(sizes, default=0) * int(count or 1) * int(view["tasks"])
+    return round(CATALOGUE[model].memory_mib * float(view["gpus"])) if model in CATALOGUE else 0

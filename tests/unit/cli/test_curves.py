@@ -1,0 +1,87 @@
+"""Curves in a terminal: holes stay holes, estimates are marked, and a picture is as wide as it may be."""
+
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.terminal.curves import columns, drawn, mean, parts, pictures
+
+BEGIN = 1_700_000_000_000
+S = 1000
+
+
+def curve(signal: str, points: dict[int, int], full: int | None = None, **more: Any) -> dict[str, Any]:
+    """Points by the second after the start."""
+    return {
+        "signal": signal,
+        "unit": "",
+        "counts": False,
+        "estimated": False,
+        "full": full,
+        "times_ms": [BEGIN + at * S for at in points],
+        "values": list(points.values()),
+        **more,
+    }
+
+
+def told(*curves: dict[str, Any], ended_s: int = 100) -> dict[str, Any]:
+    return {"started_ms": BEGIN, "ended_ms": BEGIN + ended_s * S, "curves": list(curves)}
+
+
+def test_a_hole_is_a_hole_and_a_zero_is_a_line() -> None:
+    busy = curve("gpu_busy", {10: 1000, 20: 1000, 30: 0, 80: 500, 90: 500, 100: 500}, 1000)
+    found = columns(parts(busy, BEGIN), BEGIN, BEGIN + 100 * S, 10)
+
+    assert [1000, 1000, 0, None, None, None, None, 500, 500, 500] == found
+    assert ["██        ", "██▁    ███"] == drawn(found, 1000)
+
+
+def test_a_counter_is_drawn_for_each_second_and_not_over_a_hole() -> None:
+    cpu = curve("cpu", {10: 20_000, 20: 10_000, 30: 0, 80: 50_000, 90: 5000}, counts=True)
+
+    found = columns(parts(cpu, BEGIN), BEGIN, BEGIN + 100 * S, 10)
+    assert [2000, 1000, 0, None, None, None, None, None, 500, None] == found
+    assert 875 == mean(parts(cpu, BEGIN))
+
+
+def test_an_estimate_is_marked_in_its_name_its_figures_and_its_picture() -> None:
+    half = dict.fromkeys(range(10, 101, 10), 500)
+    lines = pictures(
+        told(curve("gpu_busy_estimated", half, 1000, estimated=True), curve("gpu_busy", half, 1000)), 80, 0
+    )
+
+    exact, about = "\n".join(lines[:2]), "\n".join(lines[2:4])
+    assert exact.startswith("GPU   │")
+    assert "mean 50 %, peak 50 %" in exact
+    assert about.startswith("GPU ~ │")
+    assert "mean ~50 %, peak ~50 %" in about
+    assert "(estimated)" in about
+    assert "█" not in about
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_picture_is_as_wide_as_the_terminal_and_has_one_axis(width: int) -> None:
+    points = dict.fromkeys(range(10, 101, 10), 400)
+    lines = pictures(told(curve("gpu_busy", points, 1000), curve("memory", points, 800)), width, 0)
+
+    assert width - 8 <= max(map(len, lines)) <= width
+    bars = {tuple(place for place, char in enumerate(line) if char in "│└┘") for line in lines[:-1]}
+    assert 1 == len(bars)
+    assert "800 MiB asked" in lines[2]
+
+
+def test_without_a_terminal_there_are_figures_alone() -> None:
+    lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, 40_960)), 0, 0)
+
+    assert ["GPU memory  mean 2 GiB, peak 3 GiB, 40 GiB"] == lines
+
+
+def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> None:
+    lines = pictures(told(curve("cpu", {10: 40_000, 20: 10_000}, 1000, counts=True)), 80, 0)
+
+    assert "4 cores" in lines[0]
+    assert "asked" not in lines[0]
+
+
+def test_nothing_is_drawn_of_what_nobody_saw() -> None:
+    assert [] == pictures(told(curve("cpu", {})), 80, 0)
