@@ -17,6 +17,7 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import Container, Phase, Recipe, Report, StopRequest
+from gpuyard.engines.node import terminal
 from gpuyard.model import Capability, Outcome
 from rigs.images.rig import BUSYBOX, Images, Registry
 from rigs.others import OTHER, THIRD, act, refused
@@ -386,17 +387,126 @@ def test_the_tasks_of_a_gang_run_in_containers_of_their_own(box: Box) -> None:
 def test_a_user_without_further_ids_runs_images_too(box: Box) -> None:
     nobody = pwd.getpwnam("nobody")
     box.work.chmod(0o777)
+    with settings_for_all(box):
+        report, said = box.shell("id -u; touch theirs", uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
+
+    assert (Outcome.COMPLETED, "0\n") == (report.outcome, said), said
+    assert nobody.pw_uid == (box.work / "theirs").stat().st_uid
+
+
+class Visit:
+    """A client of the keeper of a job's terminals, as the server passes it on."""
+
+    def __init__(self, box: Box, key: str, **asked: Any) -> None:
+        limit = time.monotonic() + 20
+        while (link := box.rig.engine.terminal(key, own=False)) is None:
+            assert time.monotonic() < limit, look(box.rig, key)
+            time.sleep(0.02)
+        self.link = link
+        link.settimeout(20)
+        self.send(terminal.HELLO, json.dumps(asked).encode())
+
+    def send(self, kind: bytes, content: bytes = b"") -> None:
+        self.link.sendall(terminal.frame(kind, content))
+
+    def frames(self) -> Iterator[tuple[bytes, bytes]]:
+        with self.link, self.link.makefile("rb") as file:
+            while head := file.read(terminal.HEAD.size):
+                kind, size = terminal.HEAD.unpack(head)
+                yield kind, file.read(size)
+
+    def end(self) -> tuple[str, Any]:
+        """What it showed, and how it ended."""
+        shown, how = b"", None
+        for kind, content in self.frames():
+            shown += content if kind == terminal.DATA else b""
+            if kind in (terminal.EXIT, terminal.ERROR):
+                how = json.loads(content) if kind == terminal.EXIT else content.decode()
+        return shown.decode().replace("\r", ""), how
+
+
+INSIDE = """id -u; pwd; tty; ls /bin; ls /dev | grep nvidia; echo "$WORD $TERM"; ps -o comm | grep -c sleep
+stty size; : >beside; : >/dev/shm/own; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status; exit 7"""
+
+
+def assert_a_shell_is_inside(box: Box, owner: int, inside: int, **who: Any) -> None:
+    """A shell beside a job is in its container: its files, its processes, its user, its GPUs; and no further."""
+    key = box.start(
+        Container(box.images.plain),
+        argv=("sh", "-c", "echo there >/dev/shm/mine; echo up; exec sleep 1000"),
+        gpus=(2,),
+        env={"WORD": "of the job", "PATH": "/bin"},
+        **who,
+    )
+    box.until_written(key, "up")
+    asked = {
+        "do": "shell",
+        "argv": ["busybox", "sh", "-c", INSIDE],
+        "env": {"TERM": "vt100"},
+        "rows": 30,
+        "columns": 90,
+    }
+    shown, how = Visit(box, key, **asked).end()
+    lines = shown.splitlines()
+    assert {"code": 7} == how, shown
+    assert [str(inside), str(box.work)] == lines[:2]
+    assert lines[2].startswith("/dev/pts/")
+    assert ["busybox", "nvidia2", "of the job vt100", "1", "30 90"] == lines[3:8]
+    assert "NoNewPrivs:\t1" in lines
+    assert owner == (box.work / "beside").stat().st_uid
+    assert not Path("/dev/shm/own").exists()
+
+    shown, how = Visit(box, key, do="read", path="/dev/shm/mine").end()
+    assert ("there\n", 0) == (shown, how["code"])
+    write = Visit(box, key, do="write", path="/dev/shm/taken")
+    frames = write.frames()
+    assert terminal.HELLO == next(frames)[0]
+    write.send(terminal.FILE, json.dumps({"path": "x", "mode": 0o644, "folder": False, "size": 4}).encode())
+    write.send(terminal.DATA, b"put\n")
+    write.send(terminal.END)
+    assert 1 == json.loads(next(frames)[1])["files"]
+    write.link.close()
+    assert ("put\n", {"code": 0}) == Visit(
+        box, key, do="shell", argv=["busybox", "cat", "/dev/shm/taken"]
+    ).end()
+    shown, how = Visit(box, key, do="shell", argv=["nothing-there"]).end()
+    assert ("yard: cannot run nothing-there: No such file or directory\n", {"code": 127}) == (shown, how)
+
+    stays = Visit(box, key, do="shell", argv=["busybox", "sh"])
+    stays.send(terminal.DATA, b"echo $((40 + 2)); sleep 900\n")
+    shown = ""
+    frames = stays.frames()
+    while "42\r\n" not in shown:
+        kind, content = next(frames)
+        shown += content.decode() if kind == terminal.DATA else ""
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 500)])
+    assert Outcome.CANCELLED == ended(box.rig, key).outcome
+    stays.link.close()
+
+
+def test_a_shell_and_copies_of_a_job_in_an_image_are_inside_its_container(box: Box) -> None:
+    uid = box.images.account.pw_uid
+    assert_a_shell_is_inside(box, uid, uid)
+
+
+def test_a_shell_of_a_user_without_further_ids_is_inside_its_container(box: Box) -> None:
+    nobody = pwd.getpwnam("nobody")
+    box.work.chmod(0o777)
+    with settings_for_all(box):
+        assert_a_shell_is_inside(box, nobody.pw_uid, 0, uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
+
+
+@contextmanager
+def settings_for_all(box: Box) -> Iterator[None]:
+    """Every user calls the registries what the user of the images calls them."""
     settings = Path(box.images.home, ".config", "containers", "registries.conf").read_text()
     system = Path("/etc/containers/registries.conf.d/yard-test.conf")
     system.parent.mkdir(parents=True, exist_ok=True)
     system.write_text(settings)
     try:
-        report, said = box.shell("id -u; touch theirs", uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
+        yield
     finally:
         system.unlink()
-
-    assert (Outcome.COMPLETED, "0\n") == (report.outcome, said), said
-    assert nobody.pw_uid == (box.work / "theirs").stat().st_uid
 
 
 def wait_for(what: Any, s: float = 20.0) -> None:

@@ -79,7 +79,7 @@ def plainly(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
 
 
 @contextmanager
-def kept(folder: Path, *argv: str, no_shells: str = "") -> Iterator[terminal.Kept]:
+def kept(folder: Path, *argv: str, container: str = "") -> Iterator[terminal.Kept]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)
@@ -93,7 +93,7 @@ def kept(folder: Path, *argv: str, no_shells: str = "") -> Iterator[terminal.Kep
             os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
         own = terminal.Session(terminal.OWN, pty, log=log)
         keeper = terminal.keep(
-            plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, no_shells
+            plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container
         )
     finally:
         os.chdir(before)
@@ -186,9 +186,13 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
         Looker(tmp_path, seen=0).next()
 
 
-def test_a_job_in_an_image_has_its_terminal_and_no_shell_beside_it(tmp_path: Path) -> None:
-    with kept(tmp_path, "cat", no_shells="it runs in a container image"):
-        assert "it runs in a container image" == Looker(tmp_path, do="shell").end()
+def test_a_container_that_is_not_there_yet_is_said_to_a_shell_and_a_copy(tmp_path: Path) -> None:
+    with kept(tmp_path, "cat", container=str(tmp_path / "pid-0")):
+        says = "its container is not there: it has not started yet, or has ended"
+        assert says == Looker(tmp_path, do="shell").end()
+        assert says == Looker(tmp_path, do="read", path="/etc/hostname").end()
+        (tmp_path / "pid-0").write_text(str(os.getpid()))
+        assert "its container has ended" == Looker(tmp_path, do="shell").end()
         Looker(tmp_path, seen=0).next()
 
 

@@ -354,6 +354,11 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def first_process(folder: str, pid: int) -> str:
+    """The file that names the first process of the job's own container in a task."""
+    return "{}/{}/pid-0".format(folder, pid)
+
+
 def facts_of(folder: str, pid: int) -> Dict[str, Any]:
     """What a task has noted. The file is the job's own: it may hold anything, so only what makes sense is taken."""
     try:

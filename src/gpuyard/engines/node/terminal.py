@@ -90,6 +90,11 @@ def take(slave: int) -> None:
         os.close(high)
 
 
+def say(slave: int, text: str) -> None:
+    """Tell the person at a terminal what went wrong."""
+    os.write(slave, "yard: {}\r\n".format(text).encode("utf-8", "replace"))
+
+
 def listen() -> socket.socket:
     """The socket, in the current folder, for its owner alone."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -278,18 +283,20 @@ class Keeper:
         env: Dict[str, str],
         own: Optional[Session] = None,
         owner: Optional[Tuple[int, int]] = None,
-        no_shells: str = "",
+        container: str = "",
     ) -> None:
         """`control` is a pipe through which a line comes at the attempt's end, with its exit code, or nothing at all.
 
-        `owner`: user and group of the job's processes, where the keeper's are others. `no_shells`: why there are no
-        shells beside it.
+        `owner`: user and group of the job's processes, where the keeper's are others. `container`: the file that names
+        the first process of the container in which the job runs, and with it its clients.
         """
-        self.no_shells = no_shells
+        self.container = container
         self.listener, self.control, self.fork, self.env = listener, control, fork, env
         self.owner = owner
         self.sessions: Dict[str, Session] = {OWN: own} if own is not None else {}
         self.clients: Dict[int, Client] = {}
+        self.coming: Dict[int, Coming] = {}
+        """Shells on their way into a container, by the socket through which their terminals come."""
         self.shells = 0
         self.ending_at = float("inf")
         self.told = b""
@@ -330,6 +337,8 @@ class Keeper:
             )
             if wanted:
                 poll.register(session.master, wanted)
+        for fd in self.coming:
+            poll.register(fd, select.POLLIN)
         for fd, client in self.clients.items():
             room = client.session is None or len(client.session.unread) < _INPUT_BYTES_MAX
             poll.register(fd, (select.POLLIN if room else 0) | (select.POLLOUT if client.unsent else 0))
@@ -345,6 +354,8 @@ class Keeper:
                 session.type()
                 if id(session) not in full:
                     self._show(session)
+        for fd in [fd for fd in happened if fd in self.coming]:
+            self._come(self.coming.pop(fd))
         if self.listener.fileno() in happened:
             self._accept()
         for fd in [fd for fd in happened if fd in self.clients]:
@@ -399,6 +410,8 @@ class Keeper:
                 return
             if pid == 0:
                 return
+            for coming in [each for each in self.coming.values() if each.pid == pid]:
+                self._come(self.coming.pop(coming.ours.fileno()))
             for session in list(self.sessions.values()):
                 if session.pid == pid:
                     session.pid = 0
@@ -478,7 +491,8 @@ class Keeper:
         if kind == HELLO and session is None and not client.closing:
             self._begin(client, json.loads(content.decode()))
         elif session is None:
-            return
+            for coming in [each for each in self.coming.values() if each.client is client]:
+                coming.early.append((kind, content))
         elif kind == DATA:
             session.unread += content
             session.type()
@@ -513,7 +527,7 @@ class Keeper:
 
     def _hand_over(self, client: Client, asked: Dict[str, Any]) -> None:
         """Give the connection to a process of the job's own, which reaches what the job's user reaches, and no more."""
-        from . import visitors
+        from . import inside, visitors
 
         link, env = client.connection, self.env
 
@@ -521,7 +535,18 @@ class Keeper:
             link.setblocking(True)
             link.sendall(frame(ERROR, text.encode("utf-8", "replace")))
 
-        self.fork(lambda: visitors.serve(link, asked, env, complain), complain)
+        def work() -> None:
+            seen = env
+            # The network of a container is that of its node.
+            if self.container and asked["do"] != "forward":
+                try:
+                    seen = inside.enter(self.container)
+                except inside.NotThere as why:
+                    complain(str(why))
+                    os._exit(1)
+            visitors.serve(link, asked, seen, complain)
+
+        self.fork(work, complain)
         del self.clients[link.fileno()]
         link.close()
 
@@ -543,22 +568,29 @@ class Keeper:
         self._flush(client)
 
     def _shell(self, client: Client, asked: Dict[str, Any]) -> None:
-        if self.no_shells or len(self.sessions) >= _SESSIONS_MAX:
-            self._refuse(client, self.no_shells or "there are {} terminals already".format(_SESSIONS_MAX))
+        if len(self.sessions) + len(self.coming) >= _SESSIONS_MAX:
+            self._refuse(client, "there are {} terminals already".format(_SESSIONS_MAX))
             return
-        argv = [str(word) for word in asked.get("argv") or ()] or [self.env.get("SHELL") or "/bin/sh"]
-        env = dict(self.env)
-        for name, value in dict(asked.get("env") or {}).items():
-            env[str(name)] = str(value)
+        self.shells += 1
+        name = "shell-{}".format(self.shells)
+        words = [str(word) for word in asked.get("argv") or ()]
+        told = {str(name): str(value) for name, value in dict(asked.get("env") or {}).items()}
+        if self.container:
+            from . import inside
+
+            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked))
+            self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
+            return
+        argv = words or [self.env.get("SHELL") or "/bin/sh"]
         pty = open_pty(self.owner)
 
         def complain(text: str) -> None:
-            os.write(pty[1], "yard: {}\r\n".format(text).encode("utf-8", "replace"))
+            say(pty[1], text)
 
         def work() -> None:
             take(pty[1])
             try:
-                os.execvpe(argv[0], argv, env)
+                os.execvpe(argv[0], argv, dict(self.env, **told))
             except OSError as error:
                 complain("cannot run {}: {}".format(argv[0], error.strerror))
                 os._exit(127)
@@ -569,10 +601,36 @@ class Keeper:
             for fd in pty:
                 os.close(fd)
             raise
-        self.shells += 1
-        name = "shell-{}".format(self.shells)
         self.sessions[name] = Session(name, pty, pid)
         self._attach(client, asked, name)
+
+    def _come(self, coming: "Coming") -> None:
+        """A shell has entered the container, or could not."""
+        from . import inside
+
+        client, name = coming.client, coming.name
+        pty, why = inside.received(coming.ours)
+        if pty is not None:
+            self.sessions[name] = Session(name, pty, coming.pid)
+        if client.connection.fileno() < 0:
+            return
+        if pty is not None:
+            self._attach(client, coming.asked, name)
+            for kind, content in coming.early:
+                self._heed(client, kind, content)
+        else:
+            self._refuse(client, why)
+
+
+class Coming:
+    """A shell on its way into a container, and the client that wants it."""
+
+    def __init__(
+        self, ours: socket.socket, client: Client, asked: Dict[str, Any], name: str, pid: int
+    ) -> None:
+        self.ours, self.client, self.asked, self.name, self.pid = ours, client, asked, name, pid
+        self.early: List[Tuple[bytes, bytes]] = []
+        """What the client has sent meanwhile."""
 
 
 def _kill(pid: int, number: int) -> None:
@@ -609,7 +667,7 @@ def keep(
     env: Dict[str, str],
     owner: Optional[Tuple[int, int]],
     own: Optional[Session],
-    no_shells: str = "",
+    container: str = "",
 ) -> Kept:
     """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
     listener = listen()
@@ -619,7 +677,7 @@ def keep(
         code = 1
         try:
             os.close(tell)
-            Keeper(listener, control, fork, env, own, owner, no_shells).run()
+            Keeper(listener, control, fork, env, own, owner, container).run()
             code = 0
         finally:
             os._exit(code)

@@ -231,10 +231,12 @@ class Supervisor:
         def beside(work: Callable[[], None], complain: Callable[[str], None]) -> int:
             return fork_beside(plan, group, work, complain)
 
-        boxed = (
-            "it runs in a container image, which a shell beside it would not see" if plan.get("image") else ""
-        )
-        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own, boxed)
+        container = ""
+        if plan.get("image"):
+            from gpuyard.engines.node import image  # noqa: PLC0415 (most jobs run in none)
+
+            container = image.first_process(plan["image"]["folder"], self.tasks[0].pid)
+        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own, container)
 
     def _told(self) -> bool:
         return bool(self.verdict)
