@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config import access, aliases, fleet, tenants
+from gpuyard.config import access, aliases, fleet, log_sinks, tenants
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.config.schema import YardFile
@@ -39,6 +39,7 @@ def build(
     aliases.check_aliases(file, findings)
     _check_fairness(file, findings)
     _check_policies(file, findings)
+    log_sinks.check_logs(file.logs, findings)
     findings.raise_if_any()
     paths = [tenant.path for tenant in tenants.build_tenants(file)]
     _check_whose(file, paths, findings)
@@ -54,6 +55,7 @@ def build(
         clusters=fleet.build_clusters(file, own or {}),
         prices=dict(file.prices or {}),
         access=access.build_access(file.auth),
+        sinks=log_sinks.build_logs(file.logs),
         notes=notes,
     )
 

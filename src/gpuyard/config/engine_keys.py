@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from gpuyard.config.document import Document, Mapping, Node, Nothing, Scalar, plain_of
 from gpuyard.config.problems import Path, Problem, described, inside
-from gpuyard.config.slurm_cluster import SlurmKeys
+from gpuyard.config.slurm.cluster import SlurmKeys
 from gpuyard.config.values import Engine
 from gpuyard.engines.registry import EngineKind, kind_of
 from gpuyard.errors import quoted, remedy

@@ -8,7 +8,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
-from gpuyard.config.slurm_cluster import SlurmKeys, build_slurm, check_slurm
+from gpuyard.config.slurm.cluster import SlurmKeys, build_slurm, check_slurm
 from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Fence, Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool

@@ -76,6 +76,8 @@ def described(path: Path) -> str:
             return described(("clusters", name, key, *rest))
         case (str(section), name) if section in _KINDS:
             return f"{_KINDS[section]} {quoted(str(name))}"
+        case ("logs", "sinks", int()):
+            return "a receiver of logs"
         case (*above, int()):
             return described(tuple(above))
         case (key,):

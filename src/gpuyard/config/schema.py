@@ -24,7 +24,8 @@ from gpuyard.config.fields import positive as _positive
 from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
-from gpuyard.config.slurm_cluster import SlurmKeys
+from gpuyard.config.log_sinks import LogsEntry
+from gpuyard.config.slurm.cluster import SlurmKeys
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine, Fence
 from gpuyard.durations import DURATION_PATTERN, duration_text
 from gpuyard.engines.registry import OWN, kind_of, kinds
@@ -385,4 +386,7 @@ class YardFile(_Entry):
     )
     auth: Annotated[AuthEntry, _OrNothing()] | None = _key(
         "Who may do what, for `yard up --auth`. Left out: only tokens and the machine's own users."
+    )
+    logs: Annotated[LogsEntry, _OrNothing()] | None = _key(
+        "Where what jobs write is sent besides `yard logs`. Left out: nowhere."
     )

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ValidationError
 
 from gpuyard.config.access import AuthEntry, GroupEntry, LimitsEntry, OidcEntry, UserEntry
 from gpuyard.config.document import Document
+from gpuyard.config.log_sinks import KINDS, LogsEntry, SinkEntry
 from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside
 from gpuyard.config.schema import (
     BudgetEntry,
@@ -19,7 +20,7 @@ from gpuyard.config.schema import (
     TenantEntry,
     YardFile,
 )
-from gpuyard.config.slurm_cluster import RestEntry, SlurmKeys
+from gpuyard.config.slurm.cluster import RestEntry, SlurmKeys
 from gpuyard.errors import quoted, remedy
 from gpuyard.model.settings import TOTAL
 
@@ -95,6 +96,12 @@ def _model_at(path: Path) -> type[BaseModel]:
             return FairnessEntry
         case ("retention",):
             return RetentionEntry
+        case ("logs",):
+            return LogsEntry
+        case ("logs", "sinks", _):
+            return SinkEntry
+        case ("logs", "sinks", _, str(kind)) if kind in KINDS:
+            return KINDS[kind]
         case ("auth",):
             return AuthEntry
         case ("auth", "users", _):

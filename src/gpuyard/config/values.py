@@ -9,6 +9,7 @@ from gpuyard.engines.registry import kind_of
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
+from gpuyard.shipping.contract import SinkSpec
 
 UID_MIN = 1000
 """A uid below this is one of the system's own users, not a person."""
@@ -190,6 +191,8 @@ class Config:
     """Micro-dollars an hour by GPU model, where the file has them."""
     access: Access | None = None
     """People, tokens and limits; None: the file says nothing of them."""
+    sinks: tuple[SinkSpec, ...] = ()
+    """Receivers of what jobs write."""
     notes: tuple[str, ...] = ()
     """What people should know about the form of the file, in sentences."""
 

@@ -36,6 +36,7 @@ from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
+from gpuyard.shipping.contract import SinkSpec
 
 TIMEOUT_S = 20.0
 """A command of Slurm that has not answered by then is taken for one that came to no answer."""
@@ -120,6 +121,8 @@ class Fleet:
     """Micro-dollars an hour by GPU model, where the configuration has them."""
     access: Access | None = None
     """What each person may do, where the configuration says so."""
+    sinks: tuple[SinkSpec, ...] = ()
+    """Receivers of what jobs write."""
 
     @property
     def allow_root(self) -> bool:
@@ -169,6 +172,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         notes=config.notes,
         prices={**config.prices, **of_pools},
         access=config.access,
+        sinks=config.sinks,
     )
 
 

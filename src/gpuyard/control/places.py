@@ -6,6 +6,7 @@
       yard.sock      the API on a Unix socket; the kernel knows which user connects
       yard.log       of a server in the background
       yard.series.db what GPUs and jobs did over time; it may be removed
+      shipping/      how far logs were sent to each receiver
       token          for the API over TCP: acts as the owner of this file
       engine/        the local engine's own
 
@@ -134,6 +135,11 @@ class DataDir:
     def engine_of(self, cluster: str) -> Path:
         """The folder of an engine of another package."""
         return self.root / "engines" / cluster
+
+    @property
+    def shipping(self) -> Path:
+        """How far logs were sent to receivers. Whichever server leads goes on from it."""
+        return self.root / "shipping"
 
     @property
     def config(self) -> Path:

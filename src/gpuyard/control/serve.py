@@ -50,6 +50,7 @@ from gpuyard.engines.contract import Engine, EngineError, IsObserved, Phase
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.errors import BadInput, YardError
+from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
 
 _log = logging.getLogger(__name__)
@@ -198,7 +199,26 @@ class Yard:
         here = [engine for engine in self.engines.values() if isinstance(engine, LocalEngine)]
         self.watch = Watch(str(self.instance.series), here, self.now_ms, self.reserve.has_room)
         self._undo.append(self.watch.close)
+        self._open_shippers()
         self._closing = threading.Event()
+
+    def _open_shippers(self) -> None:
+        """One for each receiver of logs; without any, nothing of it is loaded."""
+        self.shippers: tuple[Sends, ...] = ()
+        if not self.fleet.sinks:
+            return
+        from gpuyard.control.upkeep.shipping import Shipper  # noqa: PLC0415
+
+        def leads() -> bool:
+            return self.leader.standing.leads
+
+        self.shippers = tuple(
+            [
+                Shipper(spec, self.data.shipping, self.replica, self.engine, self.now_ms, leads)
+                for spec in self.fleet.sinks
+            ]
+        )
+        self._undo += [shipper.close for shipper in self.shippers]
 
     def _open_engines(self) -> None:
         try:
@@ -264,7 +284,13 @@ class Yard:
             for note in of_engine
             if note != EMULATED or not any(["emulated" in said for said in self.fleet.notes])
         ]
-        return (*port, *self.fleet.notes, *own, *auth, *told)
+        # Anybody may ask whether the server is ready; what the receiver said is for the server's own log.
+        waits = [
+            f"logs for {each.spec.name} wait: it does not take them now; the server's log says why"
+            for each in self.shippers
+            if each.trouble
+        ]
+        return (*port, *self.fleet.notes, *own, *auth, *told, *waits)
 
     def said(self, record: JobRecord) -> str:
         """Why a job waits in the words of the scheduler that decides about it; empty: none does, or it does not say."""
@@ -286,6 +312,8 @@ class Yard:
         self.keeper.start()
         self.projections.start()
         self.watch.start()
+        for shipper in self.shippers:
+            shipper.start()
         if self.options.shared:
             # Alone, this server puts every version in force itself.
             self.doors.start()

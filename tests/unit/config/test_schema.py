@@ -89,6 +89,9 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     bare["gpu_models"] = {"P40": {"memory": "24G", "price": 1}}
     oidc = {"issuer": "https://id.example.org", "client_id": "yard", "groups": {"ml": {}}}
     bare["auth"] = {"users": {"ana": {}}, "oidc": oidc, "limits": {}}
+    address = {"url": "http://127.0.0.1"}
+    kinds = {"loki": address, "elasticsearch": address, "otlp": address, "syslog": {"to": "udp://127.0.0.1"}}
+    bare["logs"] = {"sinks": [{kind: dict(keys)} for kind, keys in kinds.items()]}
     rest = {"url": "http://127.0.0.1:6820", "token_file": "/etc/gpuyard/slurm.jwt"}
     bare["clusters"]["slurm"] = {"engine": "slurm", "slurm": {"shared_folder": "/shared", "rest": rest}}
     full = json.loads(json.dumps(bare))
@@ -109,6 +112,10 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "OidcEntry": full["auth"]["oidc"],
         "GroupEntry": full["auth"]["oidc"]["groups"]["ml"],
         "LimitsEntry": full["auth"]["limits"],
+        "LokiKeys": full["logs"]["sinks"][0]["loki"],
+        "ElasticsearchKeys": full["logs"]["sinks"][1]["elasticsearch"],
+        "OtlpKeys": full["logs"]["sinks"][2]["otlp"],
+        "SyslogKeys": full["logs"]["sinks"][3]["syslog"],
     }
     written = 0
     for name, key, field in fields(schema):
@@ -116,7 +123,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 55 == written
+    assert 62 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 
@@ -128,8 +135,8 @@ def test_the_documentation_has_every_key_and_its_default(schema: dict[str, Any])
     for name, key, field in fields(schema):
         default = field.get("default")
         shown = json.dumps(default) if isinstance(default, bool) else str(default).replace("'", "")
-        # `limit` and `memory` are keys of several objects, whose rows this does not tell apart.
-        if default is not None and key not in ("limit", "memory"):
+        # `limit`, `memory` and `user` are keys of several objects, whose rows this does not tell apart.
+        if default is not None and key not in ("limit", "memory", "user"):
             assert shown in keys[key].split("|")[3], f"{name}.{key}"
 
 

@@ -121,7 +121,7 @@ def _health(yard: Yard) -> Handlers:
 
         def made() -> bytes:
             _ready, how = yard.readiness()
-            return metrics_text(yard.replica, yard.watch, how, sight).encode()
+            return metrics_text(yard.replica, yard.watch, how, sight, yard.shippers).encode()
 
         return Response(await in_thread(made), media_type=MEDIA_TYPE)
 

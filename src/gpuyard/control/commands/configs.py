@@ -273,6 +273,8 @@ def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     else:
         for one, other in zip(here.clusters, there.clusters, strict=True):
             found += [f"cluster {one.name}: {text}" for text in _cluster_differences(one, other)]
+    if here.sinks != there.sinks:
+        found.append("the receivers of logs are others in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
 
 

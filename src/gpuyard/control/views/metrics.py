@@ -4,7 +4,7 @@ What people may see of jobs they see here: rows of jobs and tenants go through t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard import __version__
@@ -16,13 +16,20 @@ from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core import State
 from gpuyard.core.quota.tenants import ROOT
 from gpuyard.model.units import MILLI
+from gpuyard.shipping.contract import Sends
 from gpuyard.telemetry.exposition import PREFIX, Row, family, labels, signals, written
 
 TENANTS_MAX = 2000
 """Rows of tenants: a tree may have any number, a Prometheus should not."""
 
 
-def metrics_text(replica: Replica, watch: Watch, ready: Mapping[str, Any], sight: Sight) -> str:
+def metrics_text(
+    replica: Replica,
+    watch: Watch,
+    ready: Mapping[str, Any],
+    sight: Sight,
+    shippers: Sequence[Sends] = (),
+) -> str:
     """The whole answer. `ready` is what the server says of itself (`Yard.readiness`)."""
     samples, cards = watch.latest(), watch.cards()
     with replica.lock:
@@ -38,6 +45,7 @@ def metrics_text(replica: Replica, watch: Watch, ready: Mapping[str, Any], sight
         *own,
         *_family("job_info", "A job that runs, to be joined by its id.", info),
         *_watch(watch),
+        *_sinks(shippers),
         *signals(samples, cards, jobs),
     ]
     return written(lines)
@@ -155,4 +163,44 @@ def _watch(watch: Watch) -> list[str]:
     return [
         *_family("watch_cpu_seconds_total", "CPU time of the collector.", [("", watch.spent_s)], "counter"),
         *_family("values_refused_total", "Values of signals that could not be.", refused, "counter"),
+    ]
+
+
+def _sinks(shippers: Sequence[Sends]) -> list[str]:
+    """How far logs have come to each receiver."""
+    each = [(labels(sink=one.spec.name, kind=one.spec.kind), one) for one in shippers]
+    lines: list[Row] = [
+        (labels(sink=one.spec.name, kind=one.spec.kind, result=result), count)
+        for one in shippers
+        for result, count in (("sent", one.sent), ("refused", one.refused))
+    ]
+    return [
+        *_family(
+            "log_sink_up",
+            "Whether a receiver of logs takes lines.",
+            [(at, int(not one.trouble)) for at, one in each],
+        ),
+        *_family("log_sink_lines_total", "Lines that a receiver took, or did not want.", lines, "counter"),
+        *_family(
+            "log_sink_lag_seconds",
+            "For how long there has been a line that a receiver has not taken.",
+            [(at, one.lag_s) for at, one in each],
+        ),
+        *_family(
+            "log_sink_streams",
+            "Logs that are not sent to their end.",
+            [(at, one.streams) for at, one in each],
+        ),
+        *_family(
+            "log_sink_left_out_bytes_total",
+            "What long logs had lost (log_limit) before a receiver could take it.",
+            [(at, one.left_out_bytes) for at, one in each],
+            "counter",
+        ),
+        *_family(
+            "log_sink_logs_lost_total",
+            "Logs that were removed, or given up, before a receiver took them to their end.",
+            [(at, one.lost) for at, one in each],
+            "counter",
+        ),
     ]

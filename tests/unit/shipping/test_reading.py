@@ -1,0 +1,158 @@
+"""Batches of lines from many logs."""
+
+from collections.abc import Callable
+
+from gpuyard.shipping.cursors import Cursors, Stream
+from gpuyard.shipping.reading import BATCH_LINES, SETTLE_MS, SLOW_S, SLOW_TIMES, Batch, Gatherer
+
+
+class Logs:
+    """Logs in memory; one may hang."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.tail: dict[str, int] = {}
+        self.hangs: Callable[[], None] | None = None
+        self.reads = 0
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        self.reads += 1
+        if key == "hung" and self.hangs is not None:
+            self.hangs()
+        return self.content.get(key, b"")[offset : offset + limit] if stream == "stdout" else b""
+
+    def log_from(self, key: str, _stream: str, offset: int) -> int:
+        return max(offset, self.tail.get(key, 0))
+
+
+class World:
+    """A gatherer with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.logs = Logs()
+        self.now_s = 1000.0
+        self.gatherer = Gatherer(
+            self.logs, 100, lambda: int(1000 * self.now_s), (OSError,), lambda: 5, lambda: self.now_s
+        )
+
+    def take(self, *streams: Stream, s: float = 10.0) -> Batch:
+        """What is gathered and taken after a pause."""
+        self.now_s += s
+        batch = self.gatherer.gather(streams)
+        for stream in streams:
+            if place := batch.staged.get((stream.key, stream.stream)):
+                stream.offset, stream.part, stream.head = place.offset, place.part, place.head
+        return batch
+
+
+def _stream(key: str, user: str = "ana") -> Stream:
+    return Stream(key, "stdout", 1, 1, {"user": user, "job": "1"})
+
+
+def test_a_partial_line_waits_for_its_end_and_then_for_that_of_the_job():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"one\ntw"
+    assert ["one"] == [line.text for line in world.take(stream).lines]
+    world.logs.content["a"] += b"o\nthr"
+    assert ["two"] == [line.text for line in world.take(stream).lines]
+    assert [] == world.take(stream).lines
+    stream.ended_ms = int(1000 * world.now_s)
+    assert [] == world.take(stream, s=SETTLE_MS / 2000).lines
+    stream.next_s = 0.0
+    batch = world.take(stream, s=SETTLE_MS / 1000)
+    assert ["thr"] == [line.text for line in batch.lines]
+    assert batch.staged["a", "stdout"].finished
+
+
+def test_what_was_not_taken_is_gathered_again_under_the_same_id():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"one\ntwo\n"
+    world.now_s += 10
+    ids = [line.id for line in world.gatherer.gather([stream]).lines]
+    assert ["a-stdout-0", "a-stdout-4"] == ids
+    assert ids == [line.id for line in world.take(stream).lines]
+    assert [] == world.take(stream).lines
+
+
+def test_no_two_lines_have_one_time():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"same\nsame\nsame\n"
+    times = [line.at_ns for line in world.take(stream).lines]
+    assert 3 == len(set(times))
+    assert sorted(times) == times
+
+
+def test_a_truncated_log_and_a_new_one_are_read_from_their_beginning():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"first\nsecond\n"
+    world.take(stream)
+    world.logs.content["a"] = b"first\n"
+    batch = world.take(stream)
+    assert (["first"], 1) == ([line.text for line in batch.lines], batch.restarted)
+    world.logs.content["a"] = b"another one that is longer\n"
+    assert ["another one that is longer"] == [line.text for line in world.take(stream).lines]
+    # One that cannot be read now may come back as it was.
+    kept = world.logs.content.pop("a")
+    assert [] == world.take(stream).lines
+    world.logs.content["a"] = kept + b"more\n"
+    assert ["more"] == [line.text for line in world.take(stream).lines]
+
+
+def test_the_middle_of_a_long_log_that_is_gone_is_counted_and_told():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"begin\n" + 2**20 * b"x" + b"\nend\n"
+    world.logs.tail["a"] = 7 + 2**20
+    batch = world.take(stream)
+    assert 7 + 2**20 == batch.left_out_bytes
+    assert ["[yard: 1.0 MiB are left out here: log_limit was reached]", "end"] == [
+        line.text for line in batch.lines
+    ]
+
+
+def test_a_file_system_that_hangs_costs_other_users_one_wait_in_a_while():
+    world = World()
+
+    def wait() -> None:
+        world.now_s += 10
+        raise OSError("no answer")
+
+    world.logs.hangs = wait
+    world.logs.content["b"] = b"fine\n"
+    streams = [_stream("hung", "eve"), _stream("hung", "eve"), _stream("b")]
+    began_s = world.now_s
+    batch = world.take(*streams, s=0.0)
+    assert (["fine"], began_s + 10) == ([line.text for line in batch.lines], world.now_s)
+    before_s = world.now_s
+    for _ in range(10):
+        world.take(*streams, s=1.0)
+    assert before_s + 10 == world.now_s, "while it is put aside nobody waits for it"
+    assert SLOW_TIMES * SLOW_S > 10
+
+
+def test_a_batch_has_a_size_and_every_log_its_turn():
+    world = World()
+    world.logs.content["a"] = b"\n" * (3 * BATCH_LINES)
+    stream = _stream("a")
+    sizes = [len(world.take(stream).lines) for _ in range(4)]
+    assert [BATCH_LINES, BATCH_LINES, BATCH_LINES, 0] == sizes
+
+
+def test_cursors_outlive_the_server_and_a_damaged_file_is_set_aside(tmp_path):
+    path = tmp_path / "loki.db"
+    cursors = Cursors(str(path))
+    assert cursors.load("y") is None
+    streams = [_stream("a"), _stream("b")]
+    cursors.save("y", 17, streams, [])
+    streams[0].offset, streams[0].part, streams[0].head = 40, 2, b"begin"
+    cursors.save("y", 18, streams[:1], streams[1:])
+    again = Cursors(str(path))
+    assert (18, streams[:1]) == again.load("y")
+    assert again.load("another yard") is None
+    assert 0o600 == path.stat().st_mode & 0o777
+    for each in (cursors, again):
+        each.close()
+    path.write_bytes(b"no database at all, and long enough to be read as one" * 100)
+    mended = Cursors(str(path))
+    assert mended.load("y") is None
+    mended.close()
+    assert path.with_name("loki.db.damaged").exists()
