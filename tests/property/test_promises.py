@@ -55,7 +55,7 @@ def promised_and_started(policy: PolicySpec, fleet: list[Node], jobs: list[Arriv
         yard.now_ms = until_ms
 
     for gap_ms, ask, limit_ms, percent in jobs:
-        if next(layouts(yard.replica, ask), None) is None:
+        if next(layouts(yard.books, ask), None) is None:
             continue
         pass_time(yard.now_ms + gap_ms)
         run_ms[yard.submit(ask, limit_ms=limit_ms)] = max(1, limit_ms * percent // 100)

@@ -439,17 +439,32 @@ class Holder:
     milli: int
     limit_ms: int
     user: str = ""
+    down_milli: int = 0
+    """The part of it that is on nodes that are down."""
 
     def within(self, path: str, model: str | None) -> bool:
         """Whether it counts against a tenant, in one model or in total."""
         return path in chain(self.leaf) and model in (None, self.model)
 
 
+def granted_milli(grant: Grant) -> int:
+    """Milli-GPU of one grant, as quotas count them."""
+    if grant.slices:
+        return sum(charged_milli(piece.profile) for piece in grant.slices)
+    return grant.gpus.bit_count() * grant.milli
+
+
 def holders(books: Books) -> dict[int, Holder]:
     """All who hold GPUs."""
     return {
         live.job.id: Holder(
-            live.job.id, live.leaf, live.attempt.model, live.milli, live.limit_ms, live.job.spec.user
+            live.job.id,
+            live.leaf,
+            live.attempt.model,
+            live.milli,
+            live.limit_ms,
+            live.job.spec.user,
+            sum(granted_milli(grant) for grant in live.attempt.grants if grant.node in books.down),
         )
         for live in books.running()
         if live.attempt is not None
@@ -522,7 +537,8 @@ class Quotas:
         after = self.books.spent(path, tenant.budget.window_ms) + committed + live.milli * live.limit_ms
         return after > tenant.budget.gpu_ms * MILLI
 
-    # A tenant claims what it uses, or what it holds back if that is more; a parent what its children claim.
+    # A tenant claims what it uses, or what it holds back if that is more; a parent what its children claim. Claims are
+    # upon nodes that are up: what is used on the others takes nothing from anybody.
 
     def held_back(self, path: str, model: str | None) -> int:
         """The guarantee that is not lent."""
@@ -533,7 +549,7 @@ class Quotas:
     def claimed(self, path: str, model: str | None, extra: Holder | None = None) -> int:
         """What a tenant's subtree keeps from others, one more holder counted."""
         held = [*self.held, extra] if extra else self.held
-        own = sum(h.milli for h in held if h.leaf == path and model in (None, h.model))
+        own = sum(h.milli - h.down_milli for h in held if h.leaf == path and model in (None, h.model))
         members = [p for p in self.books.paths if p and p.rpartition("/")[0] == path]
         return own + sum(
             max(self.held_back(member, model), self.claimed(member, model, extra)) for member in members

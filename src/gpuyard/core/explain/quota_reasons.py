@@ -206,16 +206,16 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         if not tenants.eats_held_back(record.leaf, column, milli, capacity):
             continue
         unit = f" {model_name(state, model)}" if column else ""
+        use = _use_up(state, column)
         idle = [
             (held - used, n)
             for n in range(len(tenants.path))
-            for held, used in [(tenants.held_back[n][column], tenants.used[n][column])]
+            for held, used in [(tenants.held_back[n][column], use[n])]
             if n not in mine and held > used
         ]
         idle.sort(key=lambda each: (-each[0], each[1]))
         holders = [
-            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, "
-            f"uses {gpus_text(tenants.used[n][column])})"
+            f"{tenant_name(state, n)} ({gpus_text(tenants.held_back[n][column])}, uses {gpus_text(use[n])})"
             for _idle, n in idle
         ]
         text = (
@@ -225,7 +225,7 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
         if holders:
             text += f"{_HELD_BY}{names_text(holders)}"
         lifted_by = (Remedy(Cure.LESS_USE), Remedy(Cure.MORE_GPUS), Remedy(Cure.HIGHER_LEND))
-        lift = _lend(state, record, column, capacity, [n for _idle, n in idle])
+        lift = _lend(state, record, column, capacity, idle)
         reasons.append(Reason(ReasonCode.HELD_BACK, "guarantees", text, may_force, lifted_by, lift))
     return reasons
 
@@ -238,14 +238,26 @@ def without_names(reason: Reason) -> Reason:
     return replace(reason, text=f"{said}{held}other tenants" if held else said, lift=None)
 
 
-def _lend(state: State, record: JobRecord, column: int, capacity: int, idle: list[int]) -> LendMore:
+def _use_up(state: State, column: int) -> list[int]:
+    """What each tenant uses on nodes that are up."""
+    use = [row[column] for row in state.tenants.used]
+    for record in state.running.values():
+        if column in (0, 1 + record.model) and (stranded := state.stranded_milli(record)):
+            for number in state.tenants.chain[record.party]:
+                use[number] -= stranded
+    return use
+
+
+def _lend(
+    state: State, record: JobRecord, column: int, capacity: int, idle: list[tuple[int, int]]
+) -> LendMore:
     """The fewest tenants that would have to lend, those with most to spare first; if they are not enough, all."""
     tenants, lenders = state.tenants, []
     over = tenants.claimed[ROOT][column] + record.shape.gpu_milli - capacity
-    for number in idle:
+    for spare, number in idle:
         if over <= 0:
             break
-        over -= tenants.held_back[number][column] - tenants.used[number][column]
+        over -= spare
         lenders.append(number)
     if over > 0:
         lenders = [n for n in range(len(tenants.path)) if tenants.held_back[n][column]]

@@ -43,7 +43,7 @@ class Tenants:
         self.spend: list[Spend | None] = []
         self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
-        """Sum over children (for a leaf: its use) of the larger of what they claim and what they hold back."""
+        """On nodes that are up: the sum over children (a leaf: its use) of the larger of claim and held back."""
         self._idle_claims: list[list[int]] = []
         """The same with nothing in use."""
         self._running: list[int] = []
@@ -239,10 +239,15 @@ class Tenants:
 
     # -- what starts and ends ----------------------------------------------------------------------------------
 
-    def move(self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int) -> None:
-        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At the same time, the two cancel out."""
+    def move(
+        self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int, stranded: int = 0
+    ) -> None:
+        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At the same time, the two cancel out.
+
+        `stranded` of the milli-GPU are on nodes that are down.
+        """
         if sign < 0:
-            milli, rate = -milli, -rate
+            milli, rate, stranded = -milli, -rate, -stranded
         offset = rate * (at_ms - self.period_start_ms)
         if not self.at_once:
             self._enter(leaf, model, milli, sign, rate, -offset)
@@ -262,7 +267,7 @@ class Tenants:
             if keyed:
                 keys[number] = (usage[number] + total * period_ms << _SCALE) // weight[number]
         if self.holding:
-            self._claim(leaf, 1 + model, milli)
+            self.claim(leaf, model, milli - stranded)
 
     def _enter(self, leaf: int, model: int, milli: int, jobs: int, rate: int, accrued: int) -> None:
         """Count a change for a tenant and for all tenants above it."""
@@ -351,8 +356,13 @@ class Tenants:
             if spend is not None:
                 spend.spent_milli_ms += milli * max(0, at_ms - max(started_ms, spend.window_start_ms))
 
-    def _claim(self, leaf: int, column: int, milli: int) -> None:
-        for which in (0, column):
+    def claim(self, leaf: int, model: int, milli: int) -> None:
+        """A tenant uses more (or less) on nodes that are up.
+
+        Claims are held against the GPUs of those nodes. A node that comes back brings at least as many GPUs as its
+        attempts then claim, and an attempt that is lost on a node that is down changes no claim.
+        """
+        for which in (0, 1 + model):
             change = milli
             for number in self.chain[leaf]:
                 row, held = self.claimed[number], self.held_back[number][which]

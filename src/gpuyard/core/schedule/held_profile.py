@@ -110,15 +110,15 @@ class HeldProfile:
         for time_ms in self._times[1:]:
             while at < len(ends) and ends[at][0] == time_ms:
                 record = ends[at][2]
-                self._leave(now, record)
+                self._leave(now, record, state.stranded_milli(record))
                 at += 1
             for key, row in self._claims.items():
                 row.append(now[key])
 
-    def _leave(self, now: dict[tuple[int, int], int], record: JobRecord) -> None:
+    def _leave(self, now: dict[tuple[int, int], int], record: JobRecord, stranded_milli: int) -> None:
         held_back = self._tenants.held_back
         for which in (0, 1 + record.model):
-            change = -record.shape.gpu_milli
+            change = stranded_milli - record.shape.gpu_milli
             for number in self._tenants.chain[record.leaf]:
                 before, held = now[number, which], held_back[number][which]
                 now[number, which] = after = before + change

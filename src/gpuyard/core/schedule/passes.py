@@ -192,8 +192,8 @@ class Pass:
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
-        usage = victim.usage
-        tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign)
+        usage, stranded = victim.usage, self.state.stranded_milli(victim)
+        tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign, stranded)
         if tenants.budgeted:
             tenants.commit(victim.party, sign * milli * victim.limit_ms)
 

@@ -61,7 +61,8 @@ class RunningJobs:
         self._below: dict[int, dict[int, SortedEnds]] = {}
         """By tenant and GPU model: the ends of its jobs and of those below it, where somebody has asked."""
         self._leaves: dict[tuple[int, int], SortedEnds] | None = None
-        """By tenant and GPU model: the ends of its own jobs; None: nobody has asked."""
+        """By tenant and GPU model: the ends of its own jobs, with what they use on nodes that are up; None: nobody has
+        asked."""
         self._rows: dict[int, list[tuple[SortedEnds, End]]] = {}
         """The ends of each job, for the jobs that are in one of these lists."""
         self.groups: dict[tuple[int, str], Group] = {}
@@ -144,8 +145,9 @@ class RunningJobs:
             ends = self._leaves.get((record.leaf, model))
             if ends is None:
                 ends = self._leaves[record.leaf, model] = SortedEnds([])
-            ends.add(row)
-            rows.append((ends, row))
+            claim = (record.end_ms, record.id, record.shape.gpu_milli - state.stranded_milli(record))
+            ends.add(claim)
+            rows.append((ends, claim))
 
     def _sorted(self, rows: list[End]) -> SortedEnds:
         ends = SortedEnds(rows)
@@ -165,11 +167,12 @@ class RunningJobs:
         return found
 
     def ends_of_leaves(self, state: State) -> dict[tuple[int, int], SortedEnds]:
-        """The expected ends of the running jobs by tenant and GPU model."""
+        """The expected ends of the running jobs by tenant and GPU model, and what they then no longer claim."""
         if self._leaves is None:
             by_leaf: dict[tuple[int, int], list[End]] = {}
             for r in state.running.values():
-                by_leaf.setdefault((r.leaf, r.model), []).append((r.end_ms, r.id, r.shape.gpu_milli))
+                claim = r.shape.gpu_milli - state.stranded_milli(r)
+                by_leaf.setdefault((r.leaf, r.model), []).append((r.end_ms, r.id, claim))
             self._leaves = {key: self._sorted(rows) for key, rows in by_leaf.items()}
         return self._leaves
 

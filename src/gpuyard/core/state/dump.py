@@ -296,7 +296,8 @@ def _hold_again(state: State, record: JobRecord) -> None:
         nodes.attempts_on[grant.node][record.id] = (record.end_ms, grant)
         nodes.recount(grant.node)
     # Its part of the current period is in `accrued`: count it as if it had started with the period.
-    tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
+    since_ms, stranded = tenants.period_start_ms, state.stranded_milli(record)
+    tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
     if tenants.budgeted:
         tenants.commit(record.party, milli * record.limit_ms)
 

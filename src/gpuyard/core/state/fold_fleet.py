@@ -80,13 +80,13 @@ def engine_seen(state: State, event: EngineSeen) -> None:
 def node_down(state: State, event: NodeDown) -> None:
     """A node is down."""
     _check(state, event)
-    state.nodes.set_down(event.node, event.why or "down")
+    state.set_down(event.node, event.why or "down")
 
 
 def node_up(state: State, event: NodeUp) -> None:
     """A node is back."""
     _check(state, event)
-    state.nodes.set_down(event.node, "")
+    state.set_down(event.node, "")
 
 
 def node_cordoned(state: State, event: NodeCordoned) -> None:

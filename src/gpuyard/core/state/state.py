@@ -157,7 +157,8 @@ class State:
         # Its part of the current period is already in `accrued`: count it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
         record.usage = UsageDelta(record.party, record.model, milli, record.rate)
-        tenants.move(record.party, record.model, milli, record.rate, tenants.period_start_ms, 1)
+        since_ms, stranded = tenants.period_start_ms, self.stranded_milli(record)
+        tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
         if tenants.budgeted:
             tenants.commit(record.party, milli * record.limit_ms)
 
@@ -335,7 +336,8 @@ class State:
         nodes.lift(record.grants, record.id)
         nodes.room_generation += 1
         if tenants.at_once:
-            tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1)
+            stranded = self.stranded_milli(record) if tenants.holding else 0
+            tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, stranded)
             if tenants.budgeted:
                 tenants.commit(usage.leaf, -usage.milli * record.limit_ms)
                 tenants.spent(usage.leaf, usage.milli, record.started_ms, at_ms)
@@ -362,12 +364,12 @@ class State:
 
     def recharge(self, record: JobRecord, at_ms: int) -> None:
         """The GPUs of a running attempt have a new name: from now on it counts under that name, at its rate."""
-        tenants, before = self.tenants, record.usage
+        tenants, before, stranded = self.tenants, record.usage, self.stranded_milli(record)
         kind = self.nodes.kind_of[record.grants[0].node]
         rate = rate_on(record.shape, kind, self.weights[kind.model])
-        tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1)
+        tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1, stranded)
         record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate)
-        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1)
+        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1, stranded)
 
     def backdate(self, record: JobRecord, started_ms: int) -> None:
         """An attempt began earlier than it was told: it is charged from then on."""
@@ -376,6 +378,26 @@ class State:
         tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, started_ms, 1)
         record.started_ms = started_ms
         self.expect_end(record, started_ms + record.estimate_ms)
+
+    def stranded_milli(self, record: JobRecord) -> int:
+        """What a running job has on nodes that are down, where that matters: while any tenant holds GPUs back."""
+        nodes, shape = self.nodes, record.shape
+        if not (self.tenants.holding and nodes.closed_count):
+            return 0
+        tasks = sum([grant.tasks for grant in record.grants if nodes.down[grant.node]])
+        return shape.gpu_milli // shape.tasks * tasks
+
+    def set_down(self, number: int, why: str) -> None:
+        """Mark a node down (or up again with an empty `why`): what runs there is held against no node that is up."""
+        there = [self.running[job_id] for job_id in sorted(self.nodes.attempts_on[number])]
+        before = [self.stranded_milli(record) for record in there]
+        self.nodes.set_down(number, why)
+        if self.tenants.holding:
+            for record, milli in zip(there, before, strict=True):
+                usage = record.usage
+                self.tenants.claim(usage.leaf, usage.model, milli - self.stranded_milli(record))
+            if self.moved is not None:
+                self.moved += [record.id for record in there]
 
     def expect_end(self, record: JobRecord, end_ms: int) -> None:
         """Note a new expected end of a running attempt."""
