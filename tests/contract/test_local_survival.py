@@ -16,8 +16,7 @@ import pytest
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until_alive
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.engines.local.client import Spawner
-from gpuyard.engines.machine import processes
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node import processes, terminal
 from gpuyard.model import Outcome
 
 LONG = Program(run_ms=60_000)

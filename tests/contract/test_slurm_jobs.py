@@ -77,10 +77,10 @@ def test_a_gang_over_nodes_is_stopped_by_term_and_then_by_kill(slurm: SlurmRig) 
     assert 0 == slurm.alive("y-1-1")
 
 
-def warned(rig: SlurmRig, script: str, *, shell: bool) -> list[str]:
-    """What a job writes that is preempted, and so warned, once it has said that it is there."""
+def warned(rig: SlurmRig, script: str, *, shell: bool, by: int = signal.SIGUSR1) -> list[str]:
+    """What a job writes that is preempted, and so warned, once it has said that it is there; `by` 0: no warning."""
     recipe = Recipe(
-        script=script, warn_signal=signal.SIGUSR1, warn_ms=20_000, warn_shell=shell, batch=True, stdout="out",
+        script=script, warn_signal=by, warn_ms=20_000, warn_shell=shell, batch=True, stdout="out",
         cwd=str(rig.effects),
     )  # fmt: skip
     rig.keys.add("y-1-1")
@@ -105,6 +105,14 @@ def test_a_warning_for_steps_reaches_them_and_not_the_shell(slurm: SlurmRig) -> 
     step = f'exec 2>/dev/null; trap "echo saved; exit 0" USR1; echo >>{there}; while :; do sleep 0.05; done'
     script = f"#!/bin/sh\nsrun -n1 sh -c '{step}'\necho shell $?\n"
     assert ["saved", "shell 0"] == warned(slurm, script, shell=False)
+
+
+def test_training_that_outlives_its_shell_may_save_its_work(slurm: SlurmRig) -> None:
+    """A shell without a trap dies of TERM at once, and what it started has the grace for itself."""
+    train = (
+        f'trap "sleep 1; echo saved; exit 0" TERM; echo >>{slurm.effects}/y-1-1; while :; do sleep 0.05; done'
+    )
+    assert "saved" == warned(slurm, f"#!/bin/sh\nsh -c '{train}'\nexit 3\n", shell=False, by=0)[-1]
 
 
 def test_what_slurm_forgot_is_handed_in_again_and_runs_once(slurm: SlurmRig) -> None:

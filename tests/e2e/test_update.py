@@ -42,7 +42,7 @@ import sys, time
 try:
     from gpuyard.control.replica.replica import Replica
 except ImportError:  # an earlier release
-    from gpuyard.control.replica import Replica
+    from gpuyard.control.books import Books as Replica
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     now_ms = int(time.time() * 1000)
@@ -55,7 +55,7 @@ import json, sys
 try:
     from gpuyard.control.replica.replica import Replica, dump
 except ImportError:  # an earlier release
-    from gpuyard.control.replica import Replica, dump
+    from gpuyard.control.books import Books as Replica, dump
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     replica = Replica(store)

@@ -40,9 +40,9 @@ FAULTS = [
     ),
     Planted(
         "an interactive shell is told to stop in a way that it does not heed",
-        "engines/local/attempt/supervisor.py",
-        "                        os.killpg(task.pid, signal.SIGHUP)\n",
-        "                        pass\n",
+        "engines/node/crew.py",
+        "            signal_all(live, signal.SIGHUP, group=True)\n",
+        "            pass\n",
         "tests/contract/test_local_survival.py",
     ),
     Planted(

@@ -18,6 +18,7 @@ from gpuyard.engines.machine import files, nvml, processes
 from gpuyard.engines.machine.accounts import user_name
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.processes import Identity
+from gpuyard.engines.node.processes import descendants
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -46,7 +47,11 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.local.attempt.v1",
         "gpuyard.engines.node.dispositions",
+        "gpuyard.engines.node.crew",
         "gpuyard.engines.node.fence",
+        "gpuyard.engines.node.processes",
+        "gpuyard.engines.node.runner",
+        "gpuyard.engines.node.tasks",
     } == set(found[:-1])
     assert int(found[-1]) < 100
 
@@ -100,7 +105,7 @@ def test_an_identity_is_more_than_a_number() -> None:
 
 def test_parents_are_found_up_to_the_first() -> None:
     assert os.getppid() == processes.ancestors(os.getpid())[0]
-    assert os.getpid() in processes.descendants({os.getppid()})
+    assert os.getpid() in descendants({os.getppid()})
 
 
 def test_a_file_is_made_once(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
+from gpuyard.engines.node.processes import signal_all
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
@@ -165,7 +166,7 @@ class AttemptMonitor:
         seen_none = 0
         while True:
             left = processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key))
-            processes.signal_all(left, signal.SIGKILL)
+            signal_all(left, signal.SIGKILL)
             if group is not None:
                 with suppress(OSError):
                     group.kill()

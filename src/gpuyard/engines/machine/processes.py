@@ -5,9 +5,10 @@ Only the standard library, and little of it: supervisors import this.
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
+
+from gpuyard.engines.node.processes import all_pids, descendants, gone, stat_of
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -20,30 +21,10 @@ class Identity(NamedTuple):
     boot: str
 
 
-class Stat(NamedTuple):
-    """The part of /proc/PID/stat that we use."""
-
-    state: str
-    parent: int
-    ticks: int
-
-
 def boot_id() -> str:
     """Which boot of this machine this is."""
     with open(_BOOT_ID, encoding="ascii") as file:
         return file.read().strip()
-
-
-def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of a process; None if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name of the program stands in parentheses and may hold spaces and parentheses itself.
-    fields = line[line.rindex(b")") + 2 :].split()
-    return Stat(state=fields[0].decode(), parent=int(fields[1]), ticks=int(fields[19]))
 
 
 def myself(boot: str) -> Identity:
@@ -58,21 +39,7 @@ def lives(identity: Identity, boot: str) -> bool:
     if identity.boot != boot or identity.pid <= 0:
         return False
     stat = stat_of(identity.pid)
-    return stat is not None and stat.ticks == identity.ticks and not _gone(identity.pid, stat)
-
-
-def _gone(pid: int, stat: Stat) -> bool:
-    """Whether nothing of a process runs. If its first thread has ended, it looks like a zombie and may well run."""
-    return stat.state in "ZX" and not runs(pid)
-
-
-def runs(pid: int) -> bool:
-    """Whether any thread of a process runs: its first one may have ended long before the others."""
-    try:
-        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return any([(stat := stat_of(each)) is not None and stat.state not in "ZX" for each in threads])
+    return stat is not None and stat.ticks == identity.ticks and not gone(identity.pid, stat)
 
 
 def signal_to(identity: Identity, number: int, boot: str) -> bool:
@@ -93,27 +60,6 @@ def signal_to(identity: Identity, number: int, boot: str) -> bool:
     return True
 
 
-def all_pids() -> Iterator[int]:
-    """Every process number there is."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            yield int(name)
-
-
-def descendants(roots: set[int]) -> set[int]:
-    """Every process below `roots`, without them."""
-    parents = {pid: stat.parent for pid in all_pids() if (stat := stat_of(pid)) and not _gone(pid, stat)}
-    below: set[int] = set()
-    for pid in parents:
-        path = [pid]
-        while (above := parents.get(path[-1])) is not None and above not in path:
-            if above in roots or above in below:
-                below.update(path)
-                break
-            path.append(above)
-    return below - roots
-
-
 def ancestors(pid: int) -> list[int]:
     """The parents of a process up to the first."""
     line: list[int] = []
@@ -130,7 +76,7 @@ def carrying(variable: str, value: str) -> set[int]:
     for pid in all_pids():
         if wanted in _environment(pid):
             found.add(pid)
-    alive = {pid for pid in found if (stat := stat_of(pid)) and not _gone(pid, stat)}
+    alive = {pid for pid in found if (stat := stat_of(pid)) and not gone(pid, stat)}
     return (alive | descendants(alive)) if alive else alive
 
 
@@ -148,23 +94,6 @@ def _environment(pid: int) -> list[bytes]:
                 if found := file.read():
                     return found.split(b"\0")
     return []
-
-
-def described(pid: int) -> str:
-    """A process in a few words, for people: `4711 python (D)`."""
-    stat = stat_of(pid)
-    with suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        # The process chose its name, so it is made harmless for a terminal.
-        name = "".join([char if char.isprintable() else "?" for char in file.read().strip()])
-        return f"{pid} {name} ({stat.state if stat else '?'})"
-    return str(pid)
-
-
-def signal_all(pids: set[int], number: int) -> None:
-    """Send a signal to processes that were just seen; it is no error if one has gone since."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
 
 
 def user_of(pid: int) -> int | None:

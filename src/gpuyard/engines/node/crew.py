@@ -1,232 +1,106 @@
-"""The tasks of one node: forked up to a gate, released together, signalled, swept away at the end.
+"""The tasks of one node: started together, signalled, frozen, and swept away at the end with all that they left.
 
-Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
+Runs in supervisors and, copied, on the nodes of a cluster: only the standard library, little of it, and nothing newer
+than Python 3.6.
 """
 
-import ctypes
-import errno
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import dispositions
-from .files import SCRIPT, names
+from .processes import descendants, described, signal_all
+from .tasks import NOT_RUN, Entry, Failure, Start, Task, beside, heard
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_NOT_RUN, _NOT_FOUND = 126, 127
-_SWEEP_S = 0.01
-_PART_S = 6.0
-
-Failure = Tuple[int, str]
-"""Exit code and, in words, why."""
-
-_libc = ctypes.CDLL(None)
+_SWEEP_S, _SWEEP_S_MAX = 0.01, 0.5
+_RESISTS_S = 3.0
+"""How long after the first kill to report processes that do not end."""
+_NAMED_MAX = 3
+_PART_S_MAX = 6.0
+"""How long the keeper of its terminals may take after the end, for clients that are slow to fetch the rest."""
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every orphan below, so that none gets away."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def descendants() -> Set[int]:
-    """Every process below this one, zombies left out."""
-    parents = {}
-    for name in names("/proc"):
-        if name.isdigit():
-            try:
-                with open("/proc/{}/stat".format(name), "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if fields[0] not in (b"Z", b"X"):
-                parents[int(name)] = int(fields[1])
-    me = os.getpid()
-    below: Set[int] = set()
-    for pid in parents:
-        path = [pid]
-        while path[-1] in parents and path[-1] not in below and parents[path[-1]] not in path:
-            above = parents[path[-1]]
-            if above == me or above in below:
-                below.update(path)
-                break
-            path.append(above)
-    return below
-
-
-def kill(pid: int, number: int, group: bool = False) -> None:
-    """Send a signal; it is no error if the process has gone."""
-    try:
-        (os.killpg if group else os.kill)(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def own_gpus() -> List[int]:
-    """Indices of the GPUs that Slurm gave on this node."""
-    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
-        words = os.environ.get(name, "").split(",")
-        if words != [""] and all([word.isdigit() for word in words]):
-            return [int(word) for word in words]
-    return []
+def _nothing() -> None:
+    return
 
 
 class Crew:
-    """The tasks of one node, each the head of its own session, all or none."""
+    """The tasks of one node, all or none."""
 
-    def __init__(self, plan: Dict[str, Any], node: str, port: int) -> None:
-        self.plan, self.node, self.port = plan, node, port
-        self.status: Dict[int, Optional[int]] = {}
-        """By pid, how it ended, as `waitpid` says; None: it lives."""
-        self.ranks: Dict[int, int] = {}
+    def __init__(self, entry: Entry, group: Any = None, tell: Callable[[], None] = _nothing) -> None:
+        """`group`: the kernel's own group of all its processes, where it has one; `tell`: called when `resists` has
+        changed.
+        """
+        self.entry, self.plan, self.group, self.tell = entry, entry.plan, group, tell
+        self.tasks: List[Task] = []
         self.failed: Optional[Failure] = None
-        self.mouths: List[int] = []
-        self.gate = (-1, -1)
-        self.pty: Optional[Tuple[int, int]] = None
-        """The terminal of its first task, and the file that keeps what is shown there."""
-        self.log = -1
+        """How the first task ended that ended badly."""
+        self.looker = 0
+        """A child that is none of the job's processes, and may hang; 0: there is none."""
         self.keeper: Any = None
         """The process that keeps its terminals, if there are any."""
+        self.pty: Any = None
+        """The terminal of its first task, and the file that keeps what is shown there."""
+        self.log = -1
+        self.killed_at: Optional[float] = None
+        """When it was first killed."""
+        self.resists = ""
+        """The processes that have not ended since then, in words."""
+        self.told_all = False
+        """Whether processes that outlived the tasks were sent TERM, too: they may be in groups of their own."""
+        self.waits = False
+        """Whether its tasks are at the gate."""
+        self._start: Optional[Start] = None
+
+    # ---- its start
 
     def give_terminal(self, log: int) -> None:
-        """Let its task have a terminal."""
+        """Let its tasks have a terminal; what is shown there is kept in this file."""
         from . import terminal
 
-        self.pty, self.log = terminal.open_pty(), os.dup(log)
+        self.pty, self.log = terminal.open_pty(self.entry.owner()), log
+        self.entry.output = (self.pty[1], self.pty[1])
 
-    def keep(self) -> None:
-        """Start the keeper of its terminals: the job's own, if it has one, and those of shells beside it."""
-        from . import terminal
+    def start(self, heed: Callable[[], None] = _nothing) -> Optional[Failure]:
+        """Fork every task up to the gate; what went wrong, if something did.
 
-        own = terminal.Session(terminal.OWN, self.pty, log=self.log) if self.pty is not None else None
-        env = self._environment(0, self.plan["parts"][self.node]["first"])
-        self.keeper = terminal.keep(self._beside, env, None, own)
-
-    def _beside(self, work: Callable[[], None], complain: Callable[[str], None]) -> int:
-        """Fork a process that does some work as one of the job's own."""
-        above = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
+        A task may hang before its program runs, in its folder or its output. `heed` is called now and then until it has
+        said something: it may kill those in `tasks`.
+        """
+        self._start = Start(self.entry)
+        self.waits = True
         try:
-            _alone(above, self.plan)
-            dispositions.reset()
-            dispositions.unblock()
-            work()
+            for index, rank in enumerate(self.entry.ranks()):
+                self.tasks.append(self._start.fork(index, rank))
         except OSError as error:
-            complain("cannot enter folder {}: {}".format(self.plan["cwd"], error.strerror))
-        except BaseException as error:  # a child must never go on as a second keeper
-            complain(repr(error))
-        finally:
-            os._exit(_NOT_RUN)
-
-    def part(self) -> None:
-        """Wait for the keeper: it goes once its clients have seen the rest."""
-        until = time.monotonic() + _PART_S
-        while self.keeper is not None and self.reap() and time.monotonic() < until:
-            signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
-
-    def _below(self) -> Set[int]:
-        """Every process of the job; the keeper is none."""
-        return descendants() - ({self.keeper.pid} if self.keeper is not None else set())
-
-    def start(self, output: Tuple[int, int]) -> Optional[Failure]:
-        """Fork every task up to the gate; what went wrong, if something did."""
-        part = self.plan["parts"][self.node]
-        count = 1 if self.plan["batch"] else part["tasks"]
-        self.gate = os.pipe()
-        try:
-            for local in range(count):
-                self._fork(local, part["first"] + local, output)
-        except OSError as error:
-            return _NOT_RUN, "cannot start a task: {}".format(error.strerror)
-        for ears in self.mouths:
-            said = os.read(ears, 1000)
-            if said != b"r":
-                return _heard(said)
-        return None
-
-    def go(self) -> Optional[Failure]:
-        """Let all of them run; what went wrong, if something did."""
-        os.write(self.gate[1], b"g" * len(self.mouths))
+            return Failure(NOT_RUN, "cannot start task {}: {}".format(len(self.tasks), error.strerror))
         failure = None
-        for ears in self.mouths:
-            said = os.read(ears, 1000)
-            failure = failure or (_heard(said) if said else None)
-            os.close(ears)
-        self.mouths = []
+        for task in self.tasks:
+            failure = failure or heard(task, heed, whole=False)
         return failure
 
-    def _fork(self, local: int, rank: int, output: Tuple[int, int]) -> None:
-        ears, mouth = os.pipe()
-        above = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._become(local, rank, output, mouth, above)
-        os.close(mouth)
-        self.mouths.append(ears)
-        self.status[pid], self.ranks[pid] = None, rank
+    def go(self, heed: Callable[[], None] = _nothing) -> Optional[Failure]:
+        """Let all of them run; what went wrong, if something did."""
+        failure = None
+        self._leave_gate(len(self.tasks))
+        for task in self.tasks:
+            failure = failure or heard(task, heed, whole=True)
+            os.close(task.ears)
+        return failure
 
-    def _become(self, local: int, rank: int, output: Tuple[int, int], mouth: int, above: int) -> NoReturn:
-        doing, code, plan = "start", _NOT_RUN, self.plan
-        try:
-            os.close(self.gate[1])
-            doing = "enter folder " + plan["cwd"]
-            _alone(above, plan)
-            doing = "open standard input and output"
-            if self.pty is not None:
-                from . import terminal
+    def give_up(self) -> None:
+        """Let none of them run."""
+        if self.waits:
+            self._leave_gate(0)
+            for task in self.tasks:
+                os.close(task.ears)
 
-                terminal.take(self.pty[1])
-            else:
-                fds = [os.dup(fd) for fd in (os.open(os.devnull, os.O_RDONLY), output[0], output[1])]
-                for target, fd in enumerate(fds):
-                    os.dup2(fd, target)
-            dispositions.reset()
-            argv = plan["argv"]
-            if plan["script"]:
-                argv = [plan["run"] + "/" + SCRIPT] + argv
-            doing = "wait for the other tasks"
-            os.write(mouth, b"r")
-            if os.read(self.gate[0], 1) != b"g":
-                os._exit(code)
-            doing = "run " + argv[0]
-            dispositions.unblock()
-            os.execvpe(argv[0], argv, self._environment(local, rank))
-        except OSError as error:
-            if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
-                code = _NOT_FOUND
-            hint = (
-                " (is the program of its first line there?)" if plan["script"] and code == _NOT_FOUND else ""
-            )
-            os.write(mouth, "{} cannot {}{}: {}".format(code, doing, hint, error.strerror).encode()[:900])
-        except BaseException as error:  # a child must never go on as a second wrapper
-            os.write(mouth, "{} cannot {}: {!r}".format(code, doing, error).encode()[:900])
-        finally:
-            os._exit(code)
+    def _leave_gate(self, count: int) -> None:
+        assert self._start is not None, "tasks wait at a gate only after their start"
+        self._start.open(count)
+        self.waits = False
 
-    def _environment(self, local: int, rank: int) -> Dict[str, str]:
-        """The yard's variables over Slurm's over a clean base; GPUs as Slurm gave them."""
-        plan, part = self.plan, self.plan["parts"][self.node]
-        env = dict(plan["env"])
-        for name, value in os.environ.items():
-            if name.startswith(("SLURM", "CUDA_", "ROCR_", "ZE_", "GPU_")) and name not in plan["dropped"]:
-                env[name] = value
-        env.update(plan["yard"])
-        devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part["gpus"] else []
-        each, rest = divmod(len(devices), part["tasks"])
-        alone = plan["batch"] or bool(rest)
-        env["CUDA_VISIBLE_DEVICES"] = env["YARD_GPUS"] = ",".join(devices)
-        env["YARD_TASK_GPUS"] = ",".join(devices if alone else devices[local * each : (local + 1) * each])
-        env["YARD_NODE"] = self.node
-        if not plan["batch"]:
-            env.update(SLURM_PROCID=str(rank), SLURM_LOCALID=str(local), SLURM_NTASKS=str(plan["world"]))
-            env.update(SLURM_NPROCS=str(plan["world"]), SLURM_NODEID=str(plan["order"].index(self.node)))
-            if plan["world"] > 1:
-                env.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=str(plan["world"]))
-                env["NODE_RANK"] = env["SLURM_NODEID"]
-                env.update(MASTER_ADDR=plan["address"], MASTER_PORT=str(self.port))
-        return env
+    # ---- what became of it
 
     def reap(self) -> bool:
         """Take in every child that ended, adopted ones too; whether any child is left."""
@@ -237,98 +111,168 @@ class Crew:
                 return False
             if pid == 0:
                 return True
+            if pid == self.looker:
+                self.looker = 0
             if self.keeper is not None and pid == self.keeper.pid:
                 os.close(self.keeper.control)
                 self.keeper = None
-            if pid in self.status:
-                self.status[pid] = status
-                if status and self.failed is None:
-                    self.failed = _failure(status, self.ranks[pid] if self.plan["world"] > 1 else None)
+            for task in self.tasks:
+                if task.pid == pid:
+                    task.status = status
+                    if status and self.failed is None:
+                        self.failed = self._failure(task)
+
+    def _failure(self, task: Task) -> Failure:
+        several = self.plan.get("world", len(self.tasks)) > 1
+        failure = task.failure(several)
+        why = self.facts(self.tasks.index(task)).get("why")
+        prefix = "task {} ".format(task.rank) if several else ""
+        return failure._replace(why=prefix + str(why)) if why else failure
+
+    def facts(self, index: int) -> Dict[str, Any]:
+        """What a task has noted of its containers; nothing where it runs in no image."""
+        if not self.plan.get("image") or index >= len(self.tasks):
+            return {}
+        from . import image  # most jobs run in none
+
+        return image.facts_of(self.plan["image"]["folder"], self.tasks[index].pid)
 
     def alive(self) -> bool:
         """Whether any task still runs."""
-        return any([status is None for status in self.status.values()])
+        return any([task.status is None for task in self.tasks])
+
+    def lingers(self) -> bool:
+        """Whether processes of a job that is being stopped are left, though its tasks have ended.
+
+        A shell without a trap dies of TERM at once, and the training that it started is saving its work.
+        """
+        left = self.below() - {self.looker}
+        if left and not self.told_all:
+            self.told_all = True
+            signal_all(left, signal.SIGTERM)
+        return bool(left)
+
+    def below(self) -> Set[int]:
+        """Every process of the attempt: its keeper is none, and what the keeper has started is."""
+        found = descendants({os.getpid()})
+        return found if self.keeper is None else found - {self.keeper.pid}
+
+    # ---- what is done to its processes
 
     def signal(self, number: int) -> None:
-        """Signal every task and the first group of its session; KILL goes to everything below."""
-        for pid, status in self.status.items():
-            if status is None:
-                kill(pid, number, group=True)
-                if number == signal.SIGTERM and self.pty is not None:
-                    # An interactive shell heeds no TERM, and goes when its terminal does.
-                    kill(pid, signal.SIGHUP, group=True)
+        """Signal every task and the first group of its session."""
         if number == signal.SIGTERM and self.keeper is not None:
             self.keeper.hang_up()
-        if number == signal.SIGKILL:
-            for pid in self._below():
-                kill(pid, number)
+        live = [task.pid for task in self.tasks if task.status is None]
+        signal_all(live, number, group=True)
+        if number == signal.SIGTERM and self.plan.get("terminal"):
+            # An interactive shell heeds no TERM, and goes when its terminal does.
+            signal_all(live, signal.SIGHUP, group=True)
 
     def warn(self, number: int) -> None:
-        """The job's warning: to its first process alone, to its steps, or to all, as in the local engine."""
-        alive = [pid for pid, status in self.status.items() if status is None]
+        """Send the warning to its target: the first process alone, or the steps, or all of them.
+
+        A signal without a trap ends a shell, so the shell is left alone when its steps are meant, as Slurm does.
+        """
         if self.plan.get("warn_shell"):
-            for pid in alive:
-                kill(pid, number)
+            signal_all([task.pid for task in self.tasks if task.status is None], number)
             return
-        steps = _starters()
-        for pid in steps:
-            # Slurm's own `srun` passes it on.
-            kill(pid, number)
-        if not steps:
+        steps = self.entry.starters(self.below)
+        if steps:
+            signal_all(steps, number)
+        else:
             self.signal(number)
 
+    def freeze(self) -> None:
+        """Stop every process where it is."""
+        if self.group is not None:
+            self.group.freeze(True)
+            return
+        seen: Set[int] = set()
+        new = self.below()
+        # Processes forked while the others were being stopped are found in the next round.
+        while new:
+            signal_all(new, signal.SIGSTOP)
+            seen |= new
+            new = self.below() - seen
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        if self.group is not None:
+            self.group.freeze(False)
+        else:
+            signal_all(self.below(), signal.SIGCONT)
+
+    def kill(self) -> float:
+        """Kill every process; how long to wait before the next kill, for one that is being forked may be missed."""
+        if self.group is not None:
+            self.group.kill()
+        self.signal(signal.SIGKILL)
+        if self.group is None:
+            signal_all(self.below(), signal.SIGKILL)
+        return self._insist()
+
+    def _insist(self) -> float:
+        """How long to wait before the next kill. Processes that survive it are reported: the job keeps its GPUs."""
+        now = time.monotonic()
+        self.killed_at = now if self.killed_at is None else self.killed_at
+        for_s = now - self.killed_at
+        if for_s >= _RESISTS_S:
+            left = sorted(
+                (self.below() - {self.looker}) | set(self.group.pids() if self.group is not None else ())
+            )
+            named = ", ".join([described(pid) for pid in left[:_NAMED_MAX]])
+            more = " and {} more".format(len(left) - _NAMED_MAX) if len(left) > _NAMED_MAX else ""
+            resists = "killed, and has not ended: process {}{}".format(named, more) if left else ""
+            if resists != self.resists:
+                self.resists = resists
+                self.tell()
+        return min(_SWEEP_S_MAX, max(_SWEEP_S, for_s / 4))
+
     def sweep(self) -> None:
-        """Kill what the job left behind: orphans become children of this process, so without a child none is left."""
+        """Kill what the job left behind. Orphans become children of this process: without a child, none is left."""
+        self.give_up()
+        if self.group is not None and not self.group.empty():
+            self.group.kill()
         while self.reap():
-            below = self._below()
-            if self.keeper is not None and not below:
-                # It waits for the end.
+            if self.group is not None:
+                self.group.kill()
+            below = self.below()
+            signal_all(below, signal.SIGKILL)
+            others = self.looker or self.keeper is not None
+            if others and below <= {self.looker} and (self.group is None or self.group.empty()):
+                # These are none of the job's processes; a look may hang indefinitely, and a keeper waits for the end.
                 return
-            for pid in below:
-                kill(pid, signal.SIGKILL)
-            signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S)
+            signal.sigtimedwait((signal.SIGCHLD,), self._insist())
 
+    # ---- its terminals
 
-def _alone(above: int, plan: Dict[str, Any]) -> None:
-    """Begin a session in the job's folder, for as long as the process above lives."""
-    os.setsid()
-    _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != above:
-        os._exit(_NOT_RUN)
-    # A plan that an older yard wrote says nothing of it.
-    os.umask(plan.get("umask", 0o022))
-    os.chdir(plan["cwd"])
+    def keep(self) -> None:
+        """Start the keeper of its terminals: the job's own, if it has one, and those of shells beside it."""
+        from . import terminal
 
+        entry = self.entry
 
-def _starters() -> List[int]:
-    """Processes of the job that are `srun`; its helper, which it starts itself, is left out."""
-    found = []
-    for pid in sorted(descendants()):
-        try:
-            with open("/proc/{}/comm".format(pid), "rb") as file:
-                name = file.read().strip()
-            with open("/proc/{}/stat".format(pid), "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-        except OSError:
-            continue
-        if name == b"srun":
-            found.append((pid, parent))
-    numbers = {pid for pid, _ in found}
-    return [pid for pid, parent in found if parent not in numbers]
+        def fork(work: Callable[[], None], complain: Callable[[str], None]) -> int:
+            return beside(entry, work, complain)
 
+        own = terminal.Session(terminal.OWN, self.pty, log=self.log) if self.pty is not None else None
+        container = ""
+        if self.plan.get("image"):
+            from . import image  # most jobs run in none
 
-def _heard(said: bytes) -> Failure:
-    code, _, why = said.decode(errors="replace").partition(" ")
-    return (int(code), why) if why else (_NOT_RUN, "killed before its program ran")
+            container = image.first_process(self.plan["image"]["folder"], self.tasks[0].pid)
+        self.keeper = terminal.keep(fork, entry.environment(0), entry.owner(), own, container)
 
+    def part(self, exit_code: int) -> None:
+        """Tell the keeper how it ended."""
+        if self.keeper is not None:
+            self.keeper.end(exit_code)
 
-def _failure(status: int, rank: Optional[int]) -> Failure:
-    task = "" if rank is None else "task {} ".format(rank)
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = "signal {}".format(number)
-        return 128 + number, "{}killed by {}".format(task, name)
-    return os.WEXITSTATUS(status), "{}exit code {}".format(task, os.WEXITSTATUS(status))
+    def await_keeper(self) -> None:
+        """Wait for the keeper: it goes once its clients have seen the rest."""
+        until = time.monotonic() + _PART_S_MAX
+        while self.keeper is not None and self.reap() and time.monotonic() < until:
+            signal.sigtimedwait((signal.SIGCHLD,), _SWEEP_S_MAX)
+        if self.keeper is not None:
+            signal_all([self.keeper.pid], signal.SIGKILL)

@@ -5,7 +5,6 @@ Both sides use this file, so it keeps to what Python 3.6 and its standard librar
 
 import json
 import os
-import time
 from typing import Any, Dict, List, Optional
 
 LAUNCH, HALT, RUN, PLAN = "launch.json", "halt.json", "run", "plan.json"
@@ -24,11 +23,6 @@ TOLD = "TOLD"
 BEAT_S = 5.0
 LEASE_S = 60.0
 """A head that could not give a sign of life for this long has ended its tasks, and so have nodes that saw none."""
-
-
-def now_ms() -> int:
-    """The time of this node's clock."""
-    return int(time.time() * 1000)
 
 
 def read(path: str) -> Optional[Dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""One attempt inside a Slurm job: claim, tasks, time limit, stop, leftovers, true exit code.
+"""One attempt inside a Slurm job, as the shared folder tells it: wishes, news, signs of life, the end.
 
 A copy of this folder lies in the yard's shared folder, and the nodes' own Python runs it as the job's user: only the
 standard library, nothing newer than Python 3.6. Wishes reach it as files in the attempt's folder; news goes out as
@@ -7,98 +7,86 @@ files in the folder `run` below it. Of several nodes the first is the head, whic
 
 import os
 import signal
-import stat
 import sys
 import time
 from typing import Any, Dict, Optional, Tuple, Union
 
 from . import files
-from .crew import Crew, Failure, adopt_orphans, own_gpus
+from .allotted import Allotted, own_gpus
+from .crew import Crew
+from .processes import adopt_orphans
+from .runner import Runner, insist, now_ms
 from .spread import POLL_S as _POLL_NODE_S
 from .spread import SIGNALS, Remote, on_node
+from .tasks import Failure, open_output, write_script
 from .terminal import WISH
 
-_POLL_S, _RETRY_S = 1.0, 1.0
+_POLL_S = 1.0
 _TERM_RACE_S, _END_RACE_S = 0.5, 0.015
 _LINGER_S, _LOOK_S = 0.5, 0.005
 _GAP_S = 2.0
-_NEVER = float("inf")
+_KILLED, _TERMINATED = 128 + signal.SIGKILL, 128 + signal.SIGTERM
 
 
-class Head:
-    """The attempt while it runs."""
+class Head(Runner):
+    """The attempt while it runs in a job of Slurm."""
+
+    hands: Union[Remote, Crew]
 
     def __init__(self, plan: Dict[str, Any], node: str) -> None:
-        self.plan, self.node = plan, node
+        self.node = node
         port = _free_port() if plan["world"] > 1 else 0
         apart = len(plan["order"]) > 1 and not plan["batch"]
-        self.hands: Union[Remote, Crew] = Remote(plan, port) if apart else Crew(plan, node, port)
-        self.started_ms = 0
-        self.verdict = self.why = ""
-        """How its end is reported, once something other than the job has decided it."""
-        self.stopping = self.running = self.warned = False
-        self.frozen_at: Optional[float] = None
-        self.limit_at = self.warn_at = self.term_at = self.kill_at = _NEVER
+        Runner.__init__(self, plan, Remote(plan, port) if apart else Crew(Allotted(plan, node, port)))
         self.beat_at, self.beaten_at = 0.0, time.monotonic()
 
-    def run(self) -> int:
-        """Run to the end; gives the exit code for Slurm."""
-        failure = None
-        try:
-            failure = self._start()
-            while self.hands.alive():
-                self._wait()
-                self.hands.reap()
-                self._notice()
-                self._keep_time()
-                self._beat()
-        except Exception as error:  # whatever it is, the job must not outlive its wrapper unseen
-            self.verdict, self.why = "NODE_FAIL", "its wrapper failed: {!r}".format(error)
-            self.hands.signal(signal.SIGKILL)
-        self.hands.sweep()
-        self._heed_late_word()
-        return self._end(failure)
-
-    def _start(self) -> Optional[Failure]:
+    def start(self) -> Optional[Failure]:
+        """Start the tasks; why they do not run, if so."""
         plan = self.plan
-        self._beat()
-        self.started_ms = files.now_ms()
-        self._obey()
+        self.see_to()
+        self.started_ms = now_ms()
+        self.obey()
         if self.verdict:
             self.started_ms, self.why = 0, "stopped before it ran"
             return None
+        self.set_limit()
         try:
             if plan["script"]:
-                _write_script(plan["script"])
-            output = self._output()
-            if plan.get("terminal") and isinstance(self.hands, Crew):
-                self.hands.give_terminal(output[0])
-            failure = self.hands.start(output)
+                write_script(files.SCRIPT, plan["script"])
+            failure = self._start_hands(self._output())
         except OSError as error:
-            failure = (
-                126,
-                "cannot open standard input and output {}: {}".format(error.filename, error.strerror),
-            )
-        self._obey()
+            why = "cannot open standard input and output {}: {}".format(error.filename, error.strerror)
+            failure = Failure(126, why)
+        self.obey()
         if isinstance(self.hands, Remote):
             # Nothing ran before all nodes were there, so the start is now.
-            self.started_ms = files.now_ms()
+            self.started_ms = now_ms()
+            self.set_limit()
         if failure is None and not self.verdict:
             failure = self.hands.go()
             self.running = True
             if failure is None and plan.get("terminal"):
                 self._keep()
-        now = time.monotonic()
-        if plan["limit_ms"] > 0:
-            self.limit_at = now + plan["limit_ms"] / 1000
-            if plan["warn_signal"] and plan["warn_ms"] > 0:
-                self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
         if failure is not None or self.verdict:
             # Those at the gate have nothing to save.
-            self.kill_at = now
+            self.kill_at = time.monotonic()
         gpus = self.hands.gpus() if isinstance(self.hands, Remote) else {self.node: own_gpus()}
         files.write(files.NEWS, {"started_ms": self.started_ms, "gpus": gpus})
         return failure
+
+    def _start_hands(self, output: Tuple[int, int]) -> Optional[Failure]:
+        if isinstance(self.hands, Remote):
+            return self.hands.start(output, self.see_to)
+        self.hands.entry.output = output
+        if self.plan.get("terminal"):
+            self.hands.give_terminal(os.dup(output[0]))
+        return self.hands.start(self._heed)
+
+    def _heed(self) -> None:
+        """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""
+        self.obey()
+        self.keep_time()
+        self.see_to()
 
     def _keep(self) -> None:
         """Start the keeper of its terminals, unless it is there, or the job is spread over several nodes."""
@@ -108,32 +96,31 @@ class Head:
     def _output(self) -> Tuple[int, int]:
         """Standard output and standard error: the recipe's files, or one of our own."""
         plan = self.plan
-        out = _opened(
-            plan["cwd"], plan["stdout"] or plan["run"] + "/stdout", plan["append"] or not plan["stdout"]
-        )
+        path, append = plan["stdout"] or plan["run"] + "/stdout", plan["append"] or not plan["stdout"]
+        out = open_output(plan["cwd"], path, append)
         if not plan["stderr"] or plan["stderr"] == plan["stdout"]:
             return out, out
-        return out, _opened(plan["cwd"], plan["stderr"], plan["append"])
+        return out, open_output(plan["cwd"], plan["stderr"], plan["append"])
 
     # ---- waiting, and what one wakes up for
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for something to happen, and no longer than until the next deadline."""
         until = min(self.kill_at, self.limit_at, self.warn_at, self.term_at)
         began = time.monotonic()
         wait_s = min(max(0.0, until - began), _POLL_NODE_S if isinstance(self.hands, Remote) else _POLL_S)
         info = signal.sigtimedwait(SIGNALS, wait_s)
         now = time.monotonic()
+        suspended_at: Optional[float] = None
         if info is not None and info.si_signo == signal.SIGTSTP:
             # Slurm suspends with this one first, and stops everything a moment later.
-            self.frozen_at = now
+            suspended_at = now
             signal.sigtimedwait((signal.SIGCONT,), _GAP_S * 5)
             now = time.monotonic()
-        lost_s = now - (self.frozen_at if self.frozen_at is not None else began + wait_s)
-        if self.frozen_at is not None or lost_s > _GAP_S:
+        lost_s = now - (suspended_at if suspended_at is not None else began + wait_s)
+        if suspended_at is not None or lost_s > _GAP_S:
             # The time limit waits while nothing runs.
-            self.limit_at += lost_s
-            self.warn_at += lost_s
-            self.frozen_at = None
+            self.lose(lost_s)
         if info is not None and info.si_signo == signal.SIGTERM:
             self._told()
 
@@ -144,24 +131,23 @@ class Head:
             self.term_at = time.monotonic()
             self.kill_at = self.term_at + self.plan["grace_ms"] / 1000
 
-    def _notice(self) -> None:
-        """Do what the files ask for, and end all with the first task that failed."""
-        self._obey()
+    def notice(self) -> None:
+        """End all with the first task that failed, unless that was Slurm's doing."""
         failed = self.hands.failed
-        if failed is None or self.stopping or self.verdict:
-            return
-        if failed[0] == 128 + signal.SIGTERM and signal.sigtimedwait((signal.SIGTERM,), _TERM_RACE_S):
+        ended = failed is not None and failed.exit_code == _TERMINATED
+        if (
+            ended
+            and not (self.stopping or self.verdict)
+            and signal.sigtimedwait((signal.SIGTERM,), _TERM_RACE_S)
+        ):
             # Slurm signals tasks and wrapper at once, and the task was quicker.
             self.hands.failed = None
             self._told()
             self.hands.failed = failed
-            return
-        self.stopping = True
-        if self.hands.alive():
-            self.term_at = time.monotonic()
-            self.kill_at = min(self.kill_at, self.term_at + self.plan["grace_ms"] / 1000)
+        Runner.notice(self)
 
-    def _obey(self) -> None:
+    def obey(self) -> None:
+        """Do what the files ask for."""
         above = files.names("..")
         if files.DEAD in above:
             self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
@@ -169,49 +155,10 @@ class Head:
         if WISH in above and self.running:
             self._keep()
         halt = files.read("../" + files.HALT) if files.HALT in above else None
-        if halt is None:
-            return
-        now = time.monotonic()
-        if self.running:
-            # A job that ended by itself before the stop keeps its own end.
-            self.hands.reap()
-        if self.verdict or self.stopping or self.hands.failed is not None or self._over():
-            self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
-            return
-        self.verdict = halt["outcome"]
-        self.kill_at = now + halt["grace_ms"] / 1000
-        self.term_at = now
-        if self.plan["warn_signal"] and not self.warned:
-            self.hands.warn(self.plan["warn_signal"])
-            if self.verdict == "PREEMPTED":
-                # It asked for this much warning; half of the grace is left for what TERM makes it do.
-                self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
+        if halt is not None:
+            self.halt(halt)
 
-    def _over(self) -> bool:
-        return self.running and not self.hands.alive()
-
-    def _keep_time(self) -> None:
-        now = time.monotonic()
-        if now >= self.warn_at:
-            self.warn_at = _NEVER
-            self.warned = True
-            self.hands.warn(self.plan["warn_signal"])
-        if now >= self.limit_at:
-            self.limit_at = _NEVER
-            if not self.verdict and self.hands.failed is None:
-                self.verdict = "TIMEOUT"
-                self.why = "time limit of {:g} s reached".format(self.plan["limit_ms"] / 1000)
-                self.term_at = now
-                self.kill_at = min(self.kill_at, now + self.plan["grace_ms"] / 1000)
-        if now >= self.term_at:
-            self.term_at = _NEVER
-            self.hands.signal(signal.SIGTERM)
-        if now >= self.kill_at:
-            # Again and again until all are gone: a process that is being forked now may be missed once.
-            self.kill_at = now + 0.25
-            self.hands.signal(signal.SIGKILL)
-
-    def _beat(self) -> None:
+    def see_to(self) -> None:
         """Give a sign of life; without one for too long others may think it dead, so it has to end."""
         now = time.monotonic()
         if now < self.beat_at:
@@ -225,59 +172,50 @@ class Head:
 
     # ---- the end
 
-    def _heed_late_word(self) -> None:
+    def last_word(self) -> None:
         """Slurm signals one process after another: a job may end of it, even well, before the signal comes here."""
         told = self.verdict or files.HALT in files.names("..")
         if self.running and not told and signal.sigtimedwait((signal.SIGTERM,), _END_RACE_S):
             self.verdict = files.TOLD
 
+    def judge(self, failed: Failure) -> Failure:
+        """Whether it was Slurm: a job that it has not let run waits again, and of one that it ended it knows why."""
+        if self._never_ran(failed):
+            # Not the job's fault: it waits again, and its nodes are left out for a while.
+            self.verdict, self.started_ms = "NODE_FAIL", 0
+        elif self._was_it_slurm(failed):
+            self.verdict = files.TOLD
+        self.why = failed.why
+        return failed
+
     def _was_it_slurm(self, failed: Failure) -> bool:
         """Whether Slurm may have ended a task: for memory, or on other nodes because it has lost this one."""
         if not isinstance(self.hands, Remote):
-            return failed[0] == 128 + signal.SIGKILL
-        return self.hands.lost or failed[0] in (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+            return failed.exit_code == _KILLED
+        return self.hands.lost or failed.exit_code in (_KILLED, _TERMINATED)
 
     def _never_ran(self, failed: Failure) -> bool:
         """Whether not all nodes came to the gate, and Slurm had not said that it is to end."""
         lost = isinstance(self.hands, Remote) and self.hands.lost and not self.running
-        return lost and failed[0] != 128 + signal.SIGTERM
+        return lost and failed.exit_code != _TERMINATED
 
-    def _end(self, failure: Optional[Failure]) -> int:
-        failed = failure or self.hands.failed
-        outcome, why = ("COMPLETED", "") if failed is None else ("FAILED", failed[1])
-        if self.verdict:
-            outcome, why = self.verdict, self.why
-        elif failed is not None and self._never_ran(failed):
-            # Not the job's fault: it waits again, and its nodes are left out for a while.
-            outcome, self.started_ms = "NODE_FAIL", 0
-        elif failed is not None and self._was_it_slurm(failed):
-            outcome = files.TOLD
-        end: Dict[str, Any] = {
-            "outcome": outcome,
-            "exit_code": failed[0] if failed is not None else 0,
-            "why": why,
-            "started_ms": self.started_ms,
-            "ended_ms": max(files.now_ms(), self.started_ms),
-            "checkpoint_ms": _saved_ms(self.plan["checkpoint"]),
-            "slurm_id": int(os.environ["SLURM_JOB_ID"]),
-        }
-        if isinstance(self.hands, Crew) and self.hands.keeper is not None:
-            self.hands.keeper.end(end["exit_code"])
-        while True:
-            try:
-                files.write(files.END, end, once=True)
-                break
-            except FileNotFoundError:
-                # The folder was removed: there is no place left to write the end.
-                return 1
-            except OSError:
-                # Without the end on disk only this process knows it, so it stays.
-                time.sleep(_RETRY_S)
+    def finish(self, end: Dict[str, Any]) -> int:
+        """Write the end, and stay a moment; the exit code for Slurm."""
+        end["checkpoint_ms"] = _saved_ms(self.plan["checkpoint"])
+        end["slurm_id"] = int(os.environ["SLURM_JOB_ID"])
+        if isinstance(self.hands, Crew):
+            self.hands.part(end["exit_code"])
+        if not insist(lambda: files.write(files.END, end, once=True), _is_gone):
+            return 1
         files.touch(self.plan["knock"])
         if isinstance(self.hands, Crew):
-            self.hands.part()
+            self.hands.await_keeper()
         _linger()
-        return 0 if outcome == "COMPLETED" else (end["exit_code"] & 255 or 1)
+        return 0 if end["outcome"] == "COMPLETED" else (end["exit_code"] & 255 or 1)
+
+
+def _is_gone(error: OSError) -> bool:
+    return isinstance(error, FileNotFoundError)
 
 
 def _linger() -> None:
@@ -289,27 +227,6 @@ def _linger() -> None:
     until = time.monotonic() + _LINGER_S
     while files.PLAN in files.names(".") and time.monotonic() < until:
         time.sleep(_LOOK_S)
-
-
-def _opened(cwd: str, path: str, append: bool) -> int:
-    # Without O_NONBLOCK a named pipe without a reader would block the wrapper forever.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | (0 if append else os.O_TRUNC)
-    whole = os.path.join(cwd, path)
-    try:
-        fd = os.open(whole, flags, 0o644)
-    except FileNotFoundError:
-        # `--output=logs/%j.out` means that the folder is to be there.
-        os.makedirs(os.path.dirname(whole), exist_ok=True)
-        fd = os.open(whole, flags, 0o644)
-    os.set_blocking(fd, True)
-    return fd
-
-
-def _write_script(text: str) -> None:
-    fd = os.open(files.SCRIPT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700)
-    with os.fdopen(fd, "wb") as file:
-        file.write(text.encode("utf-8", "surrogateescape"))
-    os.chmod(files.SCRIPT, stat.S_IRUSR | stat.S_IXUSR)
 
 
 def _saved_ms(path: str) -> int:
@@ -354,7 +271,7 @@ def main() -> int:
         "slurm_id": int(os.environ["SLURM_JOB_ID"]),
         "node": node,
         "pid": os.getpid(),
-        "at_ms": files.now_ms(),
+        "at_ms": now_ms(),
     }
     if not files.write(files.CLAIM, claim, once=True):
         # Another run of the same key has it, or a stop came before this one.

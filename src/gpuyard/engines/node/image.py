@@ -18,7 +18,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import podman
-from .crew import descendants, kill
+from .processes import descendants, signal_all
 
 Image = Dict[str, Any]
 """What a plan says of images:
@@ -238,9 +238,9 @@ class Containers:
             heeded = int(fields["SigCgt"], 16) | int(fields["SigIgn"], 16)
         except (OSError, ValueError, KeyError):
             if signo not in _SPARING:
-                kill(podman_pid, signo)
+                signal_all([podman_pid], signo)
             return
-        kill(pid, signo if signo in _SPARING or heeded >> (signo - 1) & 1 else signal.SIGKILL)
+        signal_all([pid], signo if signo in _SPARING or heeded >> (signo - 1) & 1 else signal.SIGKILL)
 
     def _say_why(self, code: int, container: Dict[str, Any], number: int) -> None:
         """What is known of a container that did not even start, or is not the job's own."""
@@ -276,9 +276,7 @@ class Containers:
     def _sweep(self) -> None:
         """End what podman has left: monitors, its pause process, what a container has left behind."""
         while True:
-            below = descendants()
-            for pid in below:
-                kill(pid, signal.SIGKILL)
+            signal_all(descendants({os.getpid()}), signal.SIGKILL)
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

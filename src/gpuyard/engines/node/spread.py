@@ -8,10 +8,13 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import files
-from .crew import Crew, Failure, own_gpus
+from .allotted import Allotted, own_gpus
+from .crew import Crew
+from .runner import now_ms
+from .tasks import Failure
 
 SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT)
 """Blocked from before the claim on, and taken one at a time."""
@@ -36,8 +39,11 @@ class Remote:
         self.orders = 0
         self.kill_at = 0.0
 
-    def start(self, output: Tuple[int, int]) -> Optional[Failure]:
-        """A crew on every node, waiting at its gate; what went wrong, if something did."""
+    def start(self, output: Tuple[int, int], see_to: Callable[[], None]) -> Optional[Failure]:
+        """A crew on every node, waiting at its gate; what went wrong, if something did.
+
+        `see_to` is called now and then meanwhile.
+        """
         import subprocess
 
         env = {name: value for name, value in os.environ.items() if name not in self.plan["dropped"]}
@@ -59,7 +65,9 @@ class Remote:
                 )
             except OSError as error:
                 self.lost = True
-                return 126, "cannot run srun on node {}: {}".format(self.plan["order"][0], error.strerror)
+                return Failure(
+                    126, "cannot run srun on node {}: {}".format(self.plan["order"][0], error.strerror)
+                )
             self.sruns.append(child)
         until = time.monotonic() + _READY_S_MAX
         while time.monotonic() < until:
@@ -67,13 +75,15 @@ class Remote:
             if all([files.READY + node in here for node in self.plan["order"]]):
                 return None
             self.reap()
+            see_to()
             info = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM), 0.05)
             if info is not None and info.si_signo == signal.SIGTERM:
-                self.failed, self.lost = (128 + signal.SIGTERM, "Slurm ended it before it ran"), True
+                self.failed = Failure(128 + signal.SIGTERM, "Slurm ended it before it ran")
+                self.lost = True
             if self.failed or files.HALT in files.names(".."):
                 return self.failed
         self.lost = True
-        return 1, "not all nodes were ready within {:g} s".format(_READY_S_MAX)
+        return Failure(1, "not all nodes were ready within {:g} s".format(_READY_S_MAX))
 
     def go(self) -> Optional[Failure]:
         """Let all of them run."""
@@ -86,26 +96,35 @@ class Remote:
             if name.startswith(files.FAILED) and name.endswith(".json") and self.failed is None:
                 said = files.read(name)
                 if said is not None:
-                    self.failed = (said["exit_code"], said["why"])
+                    self.failed = Failure(said["exit_code"], said["why"])
         for each in self.sruns:
             if each.poll() and self.failed is None:
                 # No task has failed, so it was not the job: a node went, or Slurm ended the step.
-                self.failed, self.lost = (1, "srun ended with exit code {}".format(each.returncode)), True
+                self.failed = Failure(1, "srun ended with exit code {}".format(each.returncode))
+                self.lost = True
         return self.alive()
 
     def alive(self) -> bool:
         """Whether any node still has tasks."""
         return any([each.poll() is None for each in self.sruns])
 
+    def lingers(self) -> bool:
+        """What a node's tasks leave behind is swept away there, before its `srun` ends."""
+        return False
+
     def signal(self, number: int) -> None:
         """Have every node pass a signal on."""
-        if number == signal.SIGKILL:
-            self.kill_at = self.kill_at or time.monotonic() + _KILL_S
-            if time.monotonic() > self.kill_at:
-                # A node that does not answer: Slurm clears away what is left when this job has ended.
-                for each in self.sruns:
-                    each.kill()
         self._order(str(int(number)))
+
+    def kill(self) -> float:
+        """Have every node kill its part; how long to wait before that is done again."""
+        self.kill_at = self.kill_at or time.monotonic() + _KILL_S
+        if time.monotonic() > self.kill_at:
+            # A node that does not answer: Slurm clears away what is left when this job has ended.
+            for each in self.sruns:
+                each.kill()
+        self.signal(signal.SIGKILL)
+        return POLL_S
 
     def warn(self, number: int) -> None:
         """Have every node warn the tasks that are to be warned."""
@@ -117,6 +136,8 @@ class Remote:
 
     def sweep(self) -> None:
         """Nodes sweep for themselves before their `srun` ends."""
+        if self.alive():
+            self.kill()
 
     def gpus(self) -> Dict[str, List[int]]:
         """The GPUs of each node, as it reported them when it was ready."""
@@ -125,28 +146,28 @@ class Remote:
 
 def on_node(plan: Dict[str, Any], node: str) -> int:
     """The part of one node: its tasks at the gate, then running, passing on what the head orders."""
-    crew = Crew(plan, node, int(os.environ.get("YARD_PORT", "0")))
-    failure = crew.start((1, 2))
+    crew = Crew(Allotted(plan, node, int(os.environ.get("YARD_PORT", "0")), (1, 2)))
+    failure = crew.start()
     told = False
     done, dying = 0, failure is not None
     if failure is None:
         files.write(files.READY + node, {"gpus": own_gpus()})
     seen, seen_at, gone = -1.0, time.monotonic(), False
     turned_at = seen_at
-    while crew.alive() or crew.mouths:
+    while crew.alive() or crew.waits:
         now = time.monotonic()
         seen_at += max(0.0, now - turned_at - _TURN_S)
         turned_at = now
         here = files.names(".")
-        if files.GO in here and crew.mouths and not dying:
+        if files.GO in here and crew.waits and not dying:
             failure = crew.go()
         orders = sorted([int(each.split(".")[1]) for each in here if each.startswith(files.ORDER)])
         for number in [each for each in orders if each > done]:
             done = number
             for order in [each for each in here if each.startswith("{}{}.".format(files.ORDER, number))]:
                 words = order.split(".")
-                (crew.warn if words[3:] == [_WARNING] else crew.signal)(int(words[2]))
-            dying = dying or bool(crew.mouths)
+                _pass_on(crew, int(words[2]), words[3:] == [_WARNING])
+            dying = dying or crew.waits
         beat = files.changed(files.BEAT)
         if beat != seen:
             seen, seen_at = beat, time.monotonic()
@@ -154,16 +175,25 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
             files.END in here or files.DEAD in files.names("..") or time.monotonic() - seen_at > files.LEASE_S
         )
         if dying or failure is not None or gone:
-            crew.signal(signal.SIGKILL)
-            crew.mouths = []
+            crew.give_up()
+            crew.kill()
         crew.reap()
         failed = failure or crew.failed
         if failed is not None and not told:
             told = files.write(
                 files.FAILED + node + ".json",
-                {"exit_code": failed[0], "why": failed[1], "at_ms": files.now_ms()},
+                {"exit_code": failed.exit_code, "why": failed.why, "at_ms": now_ms()},
             )
-        if crew.alive() or crew.mouths:
+        if crew.alive() or crew.waits:
             signal.sigtimedwait(SIGNALS, POLL_S)
     crew.sweep()
     return 0 if crew.failed is None and failure is None else 1
+
+
+def _pass_on(crew: Crew, number: int, is_warning: bool) -> None:
+    if is_warning:
+        crew.warn(number)
+    elif number == signal.SIGKILL:
+        crew.kill()
+    else:
+        crew.signal(number)

@@ -78,7 +78,7 @@ def test_a_job_that_ended_of_slurms_signal_before_its_wrapper_had_it_was_ended_b
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     try:
-        wrapper._heed_late_word()
+        wrapper.last_word()
     finally:
         signal.sigtimedwait((signal.SIGTERM,), 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -123,13 +123,13 @@ class Frozen:
     """Tasks that run for four turns, in which the clock goes on by two minutes."""
 
     failed = None
-    mouths: tuple[int, ...] = ()
+    waits = False
 
     def __init__(self, *_: object) -> None:
         self.turns = 0
         self.signals: list[int] = []
 
-    def start(self, output: tuple[int, int]) -> None: ...
+    def start(self) -> None: ...
     def reap(self) -> None: ...
     def sweep(self) -> None: ...
     def signal(self, number: int) -> None:
@@ -149,6 +149,7 @@ def test_nodes_that_were_frozen_with_their_head_do_not_take_it_for_dead(
     crew = Frozen()
     clock = iter([0.0, 0.0, 0.1, 0.1, 120.0, 120.0, 120.2, *[120.3] * 9])
     monkeypatch.setattr(spread, "Crew", lambda *_: crew)
+    monkeypatch.setattr(spread, "Allotted", lambda *_: None)
     monkeypatch.setattr(spread.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(spread.signal, "sigtimedwait", lambda *_: None)
 
@@ -166,8 +167,8 @@ def test_a_gang_whose_nodes_did_not_all_come_has_not_failed(
     plan = {"world": 2, "order": ["n1", "n2"], "batch": False, "sruns": [["/no/such/srun"]], "dropped": []}
     plan |= {"program": "", "folder": str(tmp_path), "checkpoint": "", "knock": str(tmp_path / "knock")}
     wrapper = Head(plan, "n1")
-    failure = wrapper.hands.start((1, 2))
-    wrapper._end(failure)
+    wrapper.failure = wrapper.hands.start((1, 2), lambda: None)
+    wrapper.finish(wrapper.end())
     end = files.read(files.END) or {}
 
     assert ("NODE_FAIL", 0) == (end["outcome"], end["started_ms"])

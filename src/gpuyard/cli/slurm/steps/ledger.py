@@ -17,6 +17,7 @@ from gpuyard.cli.slurm.steps.asks import Ask, no_step
 from gpuyard.cli.slurm.steps.grants import Held, NodeGrant, RoomNode, grant, room_nodes
 from gpuyard.engines.local.attempt.room import LEDGER, ROOM
 from gpuyard.engines.machine import files, processes
+from gpuyard.engines.node.processes import all_pids, runs, signal_all
 
 _LOCK = "lock"
 
@@ -79,7 +80,7 @@ class Ledger:
         if processes.lives(processes.Identity(step["pid"], step["ticks"], step["boot"]), self._boot):
             return True
         left = _processes_of(self._folder, step["step"])
-        processes.signal_all(left, signal.SIGKILL)
+        signal_all(left, signal.SIGKILL)
         return bool(left)
 
 
@@ -103,11 +104,11 @@ def _processes_of(folder: str, step: int) -> set[int]:
     """Processes of this very step, by their environment."""
     wanted = {f"YARD_ATTEMPT_DIR={folder}".encode(), f"SLURM_STEP_ID={step}".encode()}
     found = set()
-    for pid in processes.all_pids():
+    for pid in all_pids():
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted <= set(file.read().split(b"\0")):
                 found.add(pid)
-    return {pid for pid in found if processes.runs(pid)}
+    return {pid for pid in found if runs(pid)}
 
 
 def pause(turn: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs one attempt from claim to end and outlives the server: time limit, stop, leftovers, true exit code.
+"""One attempt on this machine, from claim to end: it outlives the server, and keeps limits, fence and checkpoints.
 
 Commands reach it as files in the attempt's folder, announced by SIGUSR1; news goes out the same way. So nothing is lost
 if the server dies, and a server that comes back finds everything. Only the standard library, and little of it: there is
@@ -10,24 +10,18 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.attempt.devices import refuse
-from gpuyard.engines.local.attempt.tasks import (
-    Failure,
-    Task,
-    adopt_orphans,
-    become_looker,
-    enter_fence,
-    fork_beside,
-    launch,
-    own_output,
-)
+from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, processes
+from gpuyard.engines.node.crew import Crew
+from gpuyard.engines.node.processes import adopt_orphans
+from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
+from gpuyard.engines.node.tasks import Failure
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
@@ -36,17 +30,10 @@ CLAIMED, TAKEN = "claimed", "taken"
 """A supervisor's answer to `start`; anything else is why it could not."""
 
 _WAIT_S_MAX = 3600.0
-_SWEEP_S = 0.01
-_SWEEP_S_MAX = 0.5
-_RESISTS_S = 3.0
-"""How long after the first kill to report processes that do not end."""
-_NAMED_MAX = 3
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
 _LAST_LOOK_S_MAX = 1.0
-_KEEPER_S_MAX = 6.0
-"""How long the keeper of its terminals may take after the end, for clients that are slow to fetch the rest."""
-_RETRY_S = 1.0
+_LOOKING_S = 0.01
 
 
 def supervise(folder: str, starter: socket.socket) -> None:
@@ -69,7 +56,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
         adopt_orphans()
         slot = files.EndSlot(".")
         me = processes.myself(plan["boot"])
-        claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": _now_ms()}
+        claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": now_ms()}
         if not files.create(files.CLAIM, claim, durable=False):
             slot.drop()
             answer(TAKEN)
@@ -89,41 +76,20 @@ def supervise(folder: str, starter: socket.socket) -> None:
     supervisor.run()
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Supervisor:
+class Supervisor(Runner):
     """The attempt while it runs."""
 
+    hands: Crew
+
     def __init__(self, plan: dict[str, Any], slot: files.EndSlot, root: str) -> None:
-        self.plan = plan
+        self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
+        self.entry = Fenced(plan, self.group)
+        super().__init__(plan, Crew(self.entry, self.group, lambda: self._tell("STOPPING")))
         self.inside = peeking.Inside(root)
         self.slot = slot
-        self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
         self.v1: dict[str, str] = plan.get("v1") or {}
         """Its groups of cgroup v1, by controller."""
-        self.tasks: list[Task] = []
-        self.started_ms = 0
-        self.verdict = ""
-        """How its end is reported, once something other than the job has decided it."""
-        self.why = ""
-        self.failed: Task | None = None
-        """The first task that ended badly."""
-        self.killed_at: float | None = None
-        """When it was first killed."""
-        self.resists = ""
-        """The processes that have not ended since then."""
-        self.warned = False
-        """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
-        self.told_all = False
-        """Whether processes that outlived the tasks were sent TERM, too: they may be in groups of their own."""
-        self.frozen_at: float | None = None
-        self.limit_at = self.warn_at = self.term_at = self.kill_at = self.look_at = float("inf")
-        self.looker = 0
-        """The process that looks for a checkpoint now; 0: there is none."""
-        self.keeper: Any = None
-        """The process that keeps its terminals, if there are any."""
+        self.look_at = NEVER
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
@@ -140,68 +106,31 @@ class Supervisor:
         except OSError as error:
             self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
 
-    def run(self) -> None:
-        """From here to the end."""
-        failure = None
-        try:
-            failure = self._start()
-            while any([task.status is None for task in self.tasks]) or self._lingers():
-                self._wait()
-                self._reap()
-                self._obey()
-                self._keep_time()
-        except Exception as error:  # whatever it is, the job must not outlive its supervisor unseen
-            self.verdict, self.why = "NODE_FAIL", f"its supervisor failed: {error!r}"
-        self._sweep()
-        self._end(failure)
-        self._part()
-
-    def _lingers(self) -> bool:
-        """Whether processes of a job that is being stopped still use their grace, though its tasks have ended.
-
-        A shell without a trap dies of TERM at once, and the training that it started is saving its work.
-        """
-        if (
-            not self.verdict
-            or not self.tasks
-            or time.monotonic() >= self.kill_at
-            or self.kill_at == float("inf")
-        ):
-            return False
-        left = self._below() - {self.looker}
-        if left and not self.told_all:
-            self.told_all = True
-            processes.signal_all(left, signal.SIGTERM)
-        return bool(left)
-
-    def _start(self) -> Failure | None:
+    def start(self) -> Failure | None:
+        """Start the tasks; why they do not run, if so."""
         plan = self.plan
-        self.started_ms = _now_ms()
-        self._obey()
+        self.started_ms = now_ms()
+        self.obey()
         if self.verdict:
             self.started_ms, self.why = 0, self.why or "stopped before it ran"
             return None
-        now = time.monotonic()
         if plan.get("image"):
             # Loaded now, for behind the fence, and for the job's user, it may not be found.
             from gpuyard.engines.node import image  # noqa: PLC0415, F401 (most jobs run in none)
 
             # To pull an image may take long.
             self._tell("STARTING", "its image is made ready")
-        if plan["limit_ms"] > 0:
-            self.limit_at = now + plan["limit_ms"] / 1000
-            if plan["warn_signal"] and plan["warn_ms"] > 0:
-                self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
-        failure = enter_fence(plan, self.tasks, self._heed)
+        self.set_limit()
+        failure = enter_fence(plan, self.hands.tasks, self._heed)
         if self._told():
-            self._kill()
+            self.hands.kill()
             return None
         if failure is not None:
             self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {failure.why}"
             return None
         failure = self._launch()
         if failure is not None:
-            self._kill()
+            self.hands.kill()
         self._tell("RUNNING")
         if self._inside_ms() is None:
             self.look_at = time.monotonic() + _LOOK_S
@@ -209,34 +138,22 @@ class Supervisor:
         return None if self._told() else failure
 
     def _launch(self) -> Failure | None:
-        if not self.plan.get("terminal"):
-            return launch(self.plan, self.group, self.tasks, self._heed)
-        from gpuyard.engines.node import terminal  # noqa: PLC0415 (most jobs have none)
-
-        pty, log = terminal.open_pty(self._owner()), own_output(self.plan)
-        failure = launch(self.plan, self.group, self.tasks, self._heed, os.dup(pty[1]))
+        crew, log = self.hands, own_output(self.plan)
+        crew.entry.output = (log, log)
+        if self.plan.get("terminal"):
+            crew.give_terminal(log)
+        room.prepare(self.plan)
+        failure = crew.start(self._heed)
         if failure is None:
-            self._keep(terminal.Session(terminal.OWN, pty, log=log))
+            failure = crew.go(self._heed)
+            self.running = True
+        else:
+            crew.give_up()
+        if crew.pty is None:
+            os.close(log)
+        elif failure is None:
+            crew.keep()
         return failure
-
-    def _owner(self) -> tuple[int, int] | None:
-        return (self.plan["uid"], self.plan["gid"]) if self.plan["drop"] else None
-
-    def _keep(self, own: Any = None) -> None:
-        """Start the keeper of its terminals: the job's own, if it has one, and those of shells beside it."""
-        from gpuyard.engines.node import terminal  # noqa: PLC0415 (most jobs have none)
-
-        plan, group = self.plan, self.group
-
-        def beside(work: Callable[[], None], complain: Callable[[str], None]) -> int:
-            return fork_beside(plan, group, work, complain)
-
-        container = ""
-        if plan.get("image"):
-            from gpuyard.engines.node import image  # noqa: PLC0415 (most jobs run in none)
-
-            container = image.first_process(plan["image"]["folder"], self.tasks[0].pid)
-        self.keeper = terminal.keep(beside, plan["envs"][0], self._owner(), own, container)
 
     def _told(self) -> bool:
         return bool(self.verdict)
@@ -245,8 +162,8 @@ class Supervisor:
         """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""
         halt = files.read_small(files.HALT)
         if halt is not None:
-            self._halt(halt)
-        self._keep_time()
+            self.halt(halt)
+        self.keep_time()
 
     # ---- checkpoints
 
@@ -257,9 +174,11 @@ class Supervisor:
     def _look(self) -> None:
         """Let another process look for it. If that hangs, there is no further look."""
         self.look_at = time.monotonic() + _LOOK_S
-        if not self.looker:
+        if not self.hands.looker:
             with suppress(OSError):
-                self.looker = peeking.look_outside(self.plan["checkpoint"], lambda: become_looker(self.plan))
+                self.hands.looker = peeking.look_outside(
+                    self.plan["checkpoint"], lambda: become_looker(self.plan)
+                )
 
     def _checkpoint_ms(self) -> int:
         """When it last saved its work, at its end."""
@@ -268,20 +187,20 @@ class Supervisor:
             return found
         self._look()
         until = time.monotonic() + _LAST_LOOK_S_MAX
-        while self.looker and time.monotonic() < until:
-            signal.sigtimedwait(SIGNALS, _SWEEP_S)
-            self._reap()
-        if self.looker:
+        while self.hands.looker and time.monotonic() < until:
+            signal.sigtimedwait(SIGNALS, _LOOKING_S)
+            self.hands.reap()
+        if self.hands.looker:
             with suppress(ProcessLookupError):
-                os.kill(self.looker, signal.SIGKILL)
+                os.kill(self.hands.looker, signal.SIGKILL)
         return peeking.saved_ms()
 
     def _tell(self, phase: str, why: str = "") -> None:
         news = {
             "phase": phase,
             "started_ms": self.started_ms,
-            "pids": [task.pid for task in self.tasks],
-            "why": self.resists or why,
+            "pids": [task.pid for task in self.hands.tasks],
+            "why": self.hands.resists or why,
         }
         # On a full disk the news is missing; the claim alone says that it runs.
         with suppress(OSError):
@@ -289,262 +208,62 @@ class Supervisor:
 
     # ---- waiting, and what one wakes up for
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for something to happen, and no longer than until the next deadline."""
         until = self.kill_at
         if self.frozen_at is None:
             until = min(until, self.limit_at, self.warn_at, self.term_at, self.look_at)
         signal.sigtimedwait(SIGNALS, min(max(0.0, until - time.monotonic()), _WAIT_S_MAX))
 
-    def _reap(self) -> bool:
-        """Take in every child that ended, adopted ones too; whether any child is left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid == self.looker:
-                self.looker = 0
-            if self.keeper is not None and pid == self.keeper.pid:
-                os.close(self.keeper.control)
-                self.keeper = None
-            for task in self.tasks:
-                if task.pid == pid:
-                    task.status = status
-                    if status != 0 and self.failed is None:
-                        self._task_failed(task)
-
-    def _task_failed(self, task: Task) -> None:
-        """All or none: without one of its tasks the job is over, and the others are stopped."""
-        self.failed = task
-        others = [each for each in self.tasks if each.status is None]
-        if others and self.kill_at == float("inf"):
-            self._signal(signal.SIGTERM)
-            self.kill_at = time.monotonic() + self.plan["grace_ms"] / 1000
-        self._thaw()
-
-    def _obey(self) -> None:
+    def obey(self) -> None:
         """Do what the files in the folder ask for."""
         halt = files.read_small(files.HALT)
         if halt is not None:
-            self._halt(halt)
+            self.halt(halt)
             return
-        if self.keeper is None and self.tasks and os.path.exists(files.KEEPER):
+        if self.hands.keeper is None and self.running and os.path.exists(files.KEEPER):
             with suppress(OSError):
-                self._keep()
-        wanted = os.path.exists(files.FREEZE)
-        if wanted and self.frozen_at is None and self.tasks and not self.verdict and not self.failed:
-            self.frozen_at = time.monotonic()
-            self._freeze()
-            self._tell("SUSPENDED")
-        elif not wanted and self.frozen_at is not None:
-            self._thaw()
-            self._tell("RUNNING")
+                self.hands.keep()
+        wanted, frozen = os.path.exists(files.FREEZE), self.frozen_at is not None
+        if wanted and not frozen:
+            self.freeze()
+        elif not wanted and frozen:
+            self.thaw()
+        if frozen is not (self.frozen_at is not None):
+            self._tell("RUNNING" if frozen else "SUSPENDED")
 
-    def _halt(self, halt: dict[str, Any]) -> None:
-        now = time.monotonic()
-        running = not self.tasks or any([task.status is None for task in self.tasks])
-        # A job that ended by itself before the stop keeps its own end.
-        if self.verdict or self.failed is not None or not running:
-            if self.tasks:
-                self.kill_at = min(self.kill_at, now + halt["grace_ms"] / 1000)
-            return
-        self.verdict, self.why = halt["outcome"], halt.get("why", "")
-        self.kill_at = now + halt["grace_ms"] / 1000
-        self.term_at = now
-        if self.plan["warn_signal"] and not self.warned:
-            self._warn()
-            if self.verdict == "PREEMPTED":
-                # It asked for this much warning; half of the grace is left for what TERM makes it do.
-                self.term_at = now + min(self.plan["warn_ms"], halt["grace_ms"] // 2) / 1000
-        self._thaw()
-
-    def _keep_time(self) -> None:
-        now = time.monotonic()
-        if self.frozen_at is None:
-            if now >= self.warn_at:
-                self.warn_at = float("inf")
-                self._warn()
-            if now >= self.limit_at and not self.verdict and self.failed is None:
-                self.verdict, self.why = (
-                    "TIMEOUT",
-                    f"time limit of {self.plan['limit_ms'] / 1000:g} s reached",
-                )
-                self.term_at = now
-                self.kill_at = min(self.kill_at, now + self.plan["grace_ms"] / 1000)
-            if now >= self.limit_at:
-                self.limit_at = float("inf")
-            if now >= self.term_at:
-                self.term_at = float("inf")
-                self._signal(signal.SIGTERM)
-            if now >= self.look_at:
-                self._look()
-        if now >= self.kill_at:
-            # Again and again until all are gone: a process that is being forked now may be missed once.
-            self._kill()
-            self.kill_at = now + self._insist()
-
-    # ---- what is done to the job's processes
-
-    def _signal(self, number: int) -> None:
-        if number == signal.SIGTERM and self.keeper is not None:
-            self.keeper.hang_up()
-        for task in self.tasks:
-            if task.status is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(task.pid, number)
-                    if number == signal.SIGTERM and self.plan.get("terminal"):
-                        # An interactive shell heeds no TERM, and goes when its terminal does.
-                        os.killpg(task.pid, signal.SIGHUP)
-
-    def _warn(self) -> None:
-        """Send the warning to its target: the first process alone, or the steps, or all of them.
-
-        A signal without a trap ends a shell, so the shell is left alone when its steps are meant, as Slurm does.
-        """
-        number = self.plan["warn_signal"]
-        self.warned = True
-        if self.plan.get("warn_shell"):
-            processes.signal_all({task.pid for task in self.tasks if task.status is None}, number)
-            return
-        named = room.starters(self.plan)
-        # The job's own file is believed only about processes of the job.
-        if steps := named & self._below() if named else named:
-            processes.signal_all(steps, number)
-        else:
-            self._signal(number)
-
-    def _below(self) -> set[int]:
-        """Every process of the attempt: its keeper is none, and what the keeper has started is."""
-        found = processes.descendants({os.getpid()})
-        return found if self.keeper is None else found - {self.keeper.pid}
-
-    def _freeze(self) -> None:
-        if self.group is not None:
-            self.group.freeze(True)
-            return
-        seen: set[int] = set()
-        # Processes forked while the others were being stopped are found in the next round.
-        while new := self._below() - seen:
-            processes.signal_all(new, signal.SIGSTOP)
-            seen |= new
-
-    def _thaw(self) -> None:
-        if self.frozen_at is None:
-            return
-        lost_s = time.monotonic() - self.frozen_at
-        self.frozen_at = None
-        self.limit_at += lost_s
-        self.warn_at += lost_s
-        if self.group is not None:
-            self.group.freeze(False)
-        else:
-            processes.signal_all(self._below(), signal.SIGCONT)
-
-    def _kill(self) -> None:
-        if self.group is not None:
-            self.group.kill()
-        self._signal(signal.SIGKILL)
-        if self.group is None:
-            processes.signal_all(self._below(), signal.SIGKILL)
-
-    def _insist(self) -> float:
-        """How long to wait before the next kill. Processes that survive it are reported: the job keeps its GPUs."""
-        now = time.monotonic()
-        self.killed_at = now if self.killed_at is None else self.killed_at
-        for_s = now - self.killed_at
-        if for_s >= _RESISTS_S:
-            left = sorted(
-                (self._below() - {self.looker}) | set(self.group.pids() if self.group is not None else ())
-            )
-            named = ", ".join([processes.described(pid) for pid in left[:_NAMED_MAX]])
-            more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
-            resists = f"killed, and has not ended: process {named}{more}" if left else ""
-            if resists != self.resists:
-                self.resists = resists
-                self._tell("STOPPING")
-        return min(_SWEEP_S_MAX, max(_SWEEP_S, for_s / 4))
-
-    def _sweep(self) -> None:
-        """Kill what the job left behind. Orphans become children of this process: without a child, none is left."""
-        if self.group is not None and not self.group.empty():
-            self.group.kill()
-        while self._reap():
-            if self.group is not None:
-                self.group.kill()
-            below = self._below()
-            processes.signal_all(below, signal.SIGKILL)
-            others = self.looker or self.keeper is not None
-            if others and below <= {self.looker} and (self.group is None or self.group.empty()):
-                # These are none of the job's processes; a look may hang indefinitely, and a keeper waits for the end.
-                return
-            signal.sigtimedwait(SIGNALS, self._insist())
+    def see_to(self) -> None:
+        """Look for a checkpoint when that is due."""
+        if self.frozen_at is None and time.monotonic() >= self.look_at:
+            self._look()
 
     # ---- the end
 
-    def _end(self, failure: Failure | None) -> None:
-        end = self._verdict(failure)
-        if self.keeper is not None:
-            self.keeper.end(end["exit_code"])
+    def judge(self, failed: Failure) -> Failure:
+        """Whether the kernel has ended it for memory."""
+        over = (self.group is not None and self.group.killed_for_memory()) or v1.killed_for_memory(self.v1)
+        if self.failure is None and over:
+            # A plan from a release without several nodes has one.
+            nodes = self.plan.get("nodes") or [self.plan["node"]]
+            on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
+            self.verdict = "OUT_OF_MEMORY"
+            self.why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
+        return failed
+
+    def finish(self, end: dict[str, Any]) -> int:
+        """Write the end when nothing of the attempt is left."""
+        end |= {"checkpoint_ms": self._checkpoint_ms(), "usage": self._usage()}
+        if facts := self.hands.facts(0):
+            end["image"] = facts
+        self.hands.part(end["exit_code"])
         if self.group is not None:
             self.group.remove()
         v1.remove(self.v1)
         room.sweep(self.plan)
-        while True:
-            try:
-                self.slot.write(end)
-                break
-            except OSError:
-                if not os.stat(".").st_nlink:
-                    # The folder was removed: there is no place left to write the end.
-                    return
-                # Without the end on disk only this process knows it, so it stays.
-                time.sleep(_RETRY_S)
-        files.knock(f"../../{files.WAKE}")
-
-    def _part(self) -> None:
-        """Wait for the keeper of its terminals: it goes once its clients have seen the rest."""
-        until = time.monotonic() + _KEEPER_S_MAX
-        while self.keeper is not None and self._reap() and time.monotonic() < until:
-            signal.sigtimedwait(SIGNALS, _SWEEP_S_MAX)
-        if self.keeper is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self.keeper.pid, signal.SIGKILL)
-
-    def _verdict(self, failure: Failure | None) -> dict[str, Any]:
-        exit_code = self.failed.exit_code() if self.failed is not None else 0
-        outcome, why = "COMPLETED" if self.failed is None else "FAILED", ""
-        if failure is not None:
-            outcome, exit_code, why = "FAILED", failure.exit_code, failure.why
-        elif self.verdict:
-            outcome, why = self.verdict, self.why
-        elif self.failed is not None:
-            why = self._why_failed(self.failed)
-            if (self.group is not None and self.group.killed_for_memory()) or v1.killed_for_memory(self.v1):
-                outcome = "OUT_OF_MEMORY"
-                # A plan from a release without several nodes has one.
-                nodes = self.plan.get("nodes") or [self.plan["node"]]
-                on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
-                why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
-        return {
-            "outcome": outcome,
-            "exit_code": exit_code,
-            "why": why,
-            "started_ms": self.started_ms,
-            "ended_ms": max(_now_ms(), self.started_ms),
-            "checkpoint_ms": self._checkpoint_ms(),
-            "usage": self._usage(),
-            **({"image": facts} if (facts := self._facts(0)) else {}),
-        }
-
-    def _facts(self, rank: int) -> dict[str, Any]:
-        """What a task has noted of its containers; nothing where it runs in no image."""
-        if not self.plan.get("image") or rank >= len(self.tasks):
-            return {}
-        from gpuyard.engines.node import image  # noqa: PLC0415 (most jobs run in none)
-
-        return image.facts_of(self.plan["image"]["folder"], self.tasks[rank].pid)
+        if insist(lambda: self.slot.write(end), lambda _error: not os.stat(".").st_nlink):
+            files.knock(f"../../{files.WAKE}")
+        self.hands.await_keeper()
+        return 0
 
     def _usage(self) -> dict[str, int]:
         """What its processes took; without a cgroup, the memory of the largest one only."""
@@ -554,16 +273,3 @@ class Supervisor:
             "process_mib": taken.ru_maxrss >> 10,
         }
         return found | (self.group.usage() if self.group is not None else {}) | v1.usage(self.v1)
-
-    def _why_failed(self, task: Task) -> str:
-        assert task.status is not None, "a task that failed has ended"
-        rank = self.tasks.index(task)
-        prefix = f"task {rank} " if len(self.tasks) > 1 else ""
-        if why := self._facts(rank).get("why"):
-            return f"{prefix}{why}"
-        if os.WIFSIGNALED(task.status):
-            number = os.WTERMSIG(task.status)
-            with suppress(ValueError):
-                return f"{prefix}killed by {signal.Signals(number).name}"
-            return f"{prefix}killed by signal {number}"
-        return f"{prefix}exit code {os.WEXITSTATUS(task.status)}"

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.node import processes
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"

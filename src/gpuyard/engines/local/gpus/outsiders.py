@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from gpuyard.engines.contract import ForeignProcess
 from gpuyard.engines.machine import accounts, processes
 from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.node.processes import runs, stat_of
 
 UNSEEN_S = 5.0
 """How long the driver may list a process that cannot be seen before it counts."""
@@ -46,7 +47,7 @@ class Outsiders:
         )
 
     def _computes(self, pid: int) -> bool:
-        if processes.stat_of(pid) is not None:
-            return processes.runs(pid)
+        if stat_of(pid) is not None:
+            return runs(pid)
         since_s = self._unseen.setdefault(pid, self._clock_s())
         return not self._everybody and self._clock_s() - since_s >= UNSEEN_S

@@ -1,0 +1,123 @@
+"""What runs on this machine below which process, and what ties processes to those above them.
+
+Part of the code that is copied to the nodes of a cluster, and supervisors import it: only the standard library, little
+of it, and nothing newer than Python 3.6.
+"""
+
+import ctypes
+import os
+import signal
+from typing import Iterable, Iterator, NamedTuple, Optional, Set
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Stat(NamedTuple):
+    """The part of /proc/PID/stat that we use."""
+
+    state: str
+    parent: int
+    ticks: int
+
+
+def stat_of(pid: int) -> Optional[Stat]:
+    """What the kernel says of a process; None if there is none."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        # Others' processes may be hidden.
+        return None
+    # The name of the program stands in parentheses and may hold spaces and parentheses itself.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
+
+
+def gone(pid: int, stat: Stat) -> bool:
+    """Whether nothing of a process runs. If its first thread has ended, it looks like a zombie and may well run."""
+    return stat.state in "ZX" and not runs(pid)
+
+
+def runs(pid: int) -> bool:
+    """Whether any thread of a process runs: its first one may have ended long before the others."""
+    try:
+        threads = [int(name) for name in os.listdir("/proc/{}/task".format(pid))]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    stats = [stat_of(each) for each in threads]
+    return any([stat is not None and stat.state not in "ZX" for stat in stats])
+
+
+def all_pids() -> Iterator[int]:
+    """Every process number there is."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)
+
+
+def descendants(roots: Set[int]) -> Set[int]:
+    """Every process below `roots`, without them."""
+    parents = {}
+    for pid in all_pids():
+        stat = stat_of(pid)
+        if stat is not None and not gone(pid, stat):
+            parents[pid] = stat.parent
+    below: Set[int] = set()
+    for pid in parents:
+        path = [pid]
+        while path[-1] in parents and parents[path[-1]] not in path:
+            above = parents[path[-1]]
+            if above in roots or above in below:
+                below.update(path)
+                break
+            path.append(above)
+    return below - roots
+
+
+def described(pid: int) -> str:
+    """A process in a few words, for people: `4711 python (D)`."""
+    stat = stat_of(pid)
+    try:
+        with open("/proc/{}/comm".format(pid), "r", encoding="utf-8", errors="replace") as file:
+            # The process chose its name, so it is made harmless for a terminal.
+            name = "".join([char if char.isprintable() else "?" for char in file.read().strip()])
+    except OSError:
+        return str(pid)
+    return "{} {} ({})".format(pid, name, stat.state if stat else "?")
+
+
+def signal_all(pids: Iterable[int], number: int, group: bool = False) -> None:
+    """Send a signal to processes, or their groups, that were just seen; it is no error if one has gone since."""
+    for pid in pids:
+        try:
+            (os.killpg if group else os.kill)(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+# -- what ties processes to others -------------------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphan below, so that none gets away."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(above: int, code: int) -> None:
+    """Ask the kernel to kill this process when its parent dies; where that has died already, end with this code."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != above:
+        os._exit(code)
+
+
+def gain_nothing() -> None:
+    """Have no program that this process runs give it more rights than it has."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
