@@ -12,6 +12,8 @@ from typing import Any
 from gpuyard.config.quantities import decimal, kept_text
 from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.durations import duration_text
+from gpuyard.ledger.prices import told
+from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
@@ -25,7 +27,8 @@ class Change:
     """One difference. Nothing before: it was added; nothing after: it was removed."""
 
     kind: str
-    """`tenant`, `class`, `price`, `GPU model`, `partition`, `account`, `QOS`, `policy`, `setting`, `user` or `auth`."""
+    """`tenant`, `class`, `price`, `market`, `region`, `GPU model`, `partition`, `account`, `QOS`, `policy`, `setting`,
+    `user` or `auth`."""
     name: str
     """The tenant's path or the class that it is about; empty where there is only one."""
     key: str
@@ -48,6 +51,9 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("class", _by(before.classes, "name"), _by(after.classes, "name"), _klass),
         *_entries("GPU model", _by(before.gpu_models, "name"), _by(after.gpu_models, "name"), _model),
         *_entries("price", before.prices, after.prices, lambda micro: {"": f"{_usd(micro)} USD/h"}),
+        *_entries("price", _book(before), _book(after), lambda micro: {"": f"{_usd(micro)} USD/h"}),
+        *_entries("market", before.markets, after.markets, lambda market: {"": market}),
+        *_entries("region", before.regions, after.regions, lambda region: {"": region}),
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
@@ -201,6 +207,15 @@ def _model(model: Any) -> dict[str, str]:
     texts = {field.name: getattr(model, field.name) for field in fields(model) if field.name != "name"}
     price = texts.pop("list_price_micro_usd_h")
     return {**{key: str(value) for key, value in texts.items()}, "price": f"{_usd(price)} USD/h"}
+
+
+def _book(settings: Settings) -> dict[str, int]:
+    """The prices with a history, each by what it is for and its days."""
+    return {
+        f"{told(price)} from {day_text(price.from_day)}"
+        + (f" until {day_text(price.until_day)}" if price.until_day else ""): price.micro_usd_h
+        for price in settings.price_book
+    }
 
 
 def _usd(micro: int) -> str:

@@ -382,6 +382,19 @@ class NameUnbound:
 
 
 @dataclass(frozen=True, slots=True)
+class MonthClosed:
+    """The books of a month stand from here on: what is learned about it later is a correction in an open month.
+
+    Months before it that are still open are closed with it.
+    """
+
+    at_ms: int
+    month: str
+    """`2026-11`."""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods and budget windows close, waiting jobs reach their begin time, earmarks expire."""
 
@@ -425,5 +438,8 @@ SchedulingEvent = (
 AccessEvent = TokenMade | TokenRevoked | NameUnbound
 """Logins and tokens. The core notes the time of these events and nothing else."""
 
-Event = SchedulingEvent | AccessEvent
+BookEvent = MonthClosed
+"""What concerns the books alone. The core notes the time of these events and nothing else."""
+
+Event = SchedulingEvent | AccessEvent | BookEvent
 """Everything that a log can hold, by domain."""

@@ -114,6 +114,21 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """What an hour of a GPU costs (of a node, if it has no GPUs) from one day on. What is left empty fits anything."""
+
+    micro_usd_h: int
+    model: str = ""
+    pool: str = ""
+    market: str = ""
+    region: str = ""
+    from_day: int = 0
+    """The first day, in days since 1970, UTC."""
+    until_day: int = 0
+    """The first day on which it no longer holds; 0: it holds on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One version of the configuration, as far as the scheduler is concerned."""
 
@@ -127,6 +142,12 @@ class Settings:
     """Milli-dollars an hour by GPU model, where they differ from the list price."""
     prices: dict[str, int] = field(default_factory=dict)
     """Micro-dollars for an hour of a GPU by model, where they differ from the list price."""
+    price_book: tuple[Price, ...] = ()
+    """Prices with a history, by model, pool, market and region. The most exact one that fits goes before `prices`."""
+    markets: dict[str, str] = field(default_factory=dict)
+    """How pools are paid for, by `CLUSTER/POOL`, where that is not `reserved`."""
+    regions: dict[str, str] = field(default_factory=dict)
+    """Where pools stand, by `CLUSTER/POOL`, where that is known."""
     half_life_ms: int = 7 * DAY_MS
     period_ms: int = 5 * MINUTE_MS
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""

@@ -39,6 +39,7 @@ from gpuyard.model import (
     LayoutReleased,
     Mig,
     Milli,
+    MonthClosed,
     NameUnbound,
     Node,
     NodeAdded,
@@ -333,7 +334,7 @@ class Books:
                 self._tick(event.at_ms)
             case LayoutPinned() | LayoutReleased() | LayoutMade():
                 self._layout(event)
-            case DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound():
+            case DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound() | MonthClosed():
                 pass
             case _:
                 self._of_a_job(event)

@@ -11,6 +11,7 @@ from gpuyard.model import (
     JobSubmitted,
     LayoutPinned,
     LayoutReleased,
+    MonthClosed,
     NameUnbound,
     NodeCordoned,
     NodeUncordoned,
@@ -24,7 +25,7 @@ from gpuyard.wire.replies.people import AuditLine
 
 KINDS = (
     ConfigSet, JobSubmitted, TasksSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased,
-    TokenMade, TokenRevoked, NameUnbound,
+    TokenMade, TokenRevoked, NameUnbound, MonthClosed,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -138,4 +139,6 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             return Done(event.by, "revoke token", f"token {event.token} of {event.user}")
         case NameUnbound():
             return Done(event.by, "unbind name", event.user)
+        case MonthClosed():
+            return Done(event.by, "close month", event.month)
     raise AssertionError(event)

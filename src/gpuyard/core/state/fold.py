@@ -50,6 +50,7 @@ from gpuyard.model import (
     LayoutMade,
     LayoutPinned,
     LayoutReleased,
+    MonthClosed,
     NodeAdded,
     NodeChanged,
     NodeCordoned,
@@ -263,5 +264,6 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     EarmarkDropped: _earmark_dropped,
     Ticked: _ticked,
     **dict.fromkeys(get_args(AccessEvent)),
+    MonthClosed: None,
 }
 """The function for each kind of event; None: the event belongs to another domain."""

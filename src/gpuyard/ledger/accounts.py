@@ -1,0 +1,129 @@
+"""The books, summed up: time and money by any dimensions, with the line that balances.
+
+Money is kept as micro-dollars per hour times parts times milliseconds, exactly, until it is shown. Then the lines are
+rounded so that they add up to the rounded total (largest remainder).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.ledger.prices import Place, PriceBook
+from gpuyard.ledger.units import CHARGED, COLUMNS, FLEET, GPU_HOUR, day_text, month_of
+
+NOT_CHARGED = "not charged"
+
+
+class Entry(NamedTuple):
+    """An entry of the books: what happened on a day at a place to an owner's jobs."""
+
+    day: int
+    """The day that it is about."""
+    learned: int
+    """The day on which it is booked; not `day` for a correction."""
+    place: str
+    owner: str
+    columns: Sequence[int]
+
+
+class Owner(NamedTuple):
+    """Whose time it was."""
+
+    tenant: str = ""
+    user: str = ""
+    klass: str = ""
+
+
+class Line(NamedTuple):
+    """One line of a statement."""
+
+    names: tuple[str, ...]
+    """One for each dimension."""
+    time: tuple[int, ...]
+    """Parts times milliseconds by category."""
+    charged: int
+    """Exactly: in micro-dollars per hour times parts times milliseconds."""
+    fleet: int
+    """What the fleet cost, in the same unit."""
+
+
+_Of = Callable[[Entry, Place, Owner], str]
+DIMENSIONS: dict[str, _Of] = {
+    "tenant": lambda _entry, _place, owner: owner.tenant,
+    "user": lambda _entry, _place, owner: owner.user,
+    "class": lambda _entry, _place, owner: owner.klass,
+    "model": lambda _entry, place, _owner: place.model,
+    "pool": lambda _entry, place, _owner: place.pool,
+    "market": lambda _entry, place, _owner: place.market,
+    "region": lambda _entry, place, _owner: place.region,
+    "cluster": lambda _entry, place, _owner: place.cluster,
+    "day": lambda entry, _place, _owner: day_text(entry.learned),
+    "month": lambda entry, _place, _owner: month_of(entry.learned),
+}
+"""What entries are summed up by."""
+
+
+def read_entry(key: str, columns: Sequence[int]) -> Entry:
+    """An entry from its row."""
+    kind, *rest = key.split("/")
+    if kind == "d":
+        day, place, owner = rest
+        return Entry(int(day), int(day), place, owner, columns)
+    learned, day, place, owner = rest
+    return Entry(int(day), int(learned), place, owner, columns)
+
+
+class Prices:
+    """Each day's prices: those of its month if that is closed, else those in force."""
+
+    def __init__(self, now: PriceBook, closed: Iterable[tuple[int, int, PriceBook]] = ()) -> None:
+        self._now = now
+        self._closed = sorted(closed, key=lambda each: each[0])
+
+    def price(self, place: Place, day: int) -> int:
+        """Micro-dollars an hour; nothing for a model without any price."""
+        book = next((book for first, after, book in self._closed if first <= day < after), self._now)
+        return book.price(place, day) or 0
+
+
+def summed(
+    entries: Iterable[Entry],
+    by: Sequence[str],
+    places: Mapping[str, Place],
+    owners: Mapping[str, Owner],
+    prices: Prices,
+) -> list[Line]:
+    """The lines of a statement by these dimensions, by name. What nobody owns has empty names of its owner."""
+    for name in by:
+        if name not in DIMENSIONS:
+            raise BadInput(f"{quoted(name)} is no dimension", f"Take some of {listed(DIMENSIONS)}.")
+    of = [DIMENSIONS[name] for name in by]
+    sums: dict[tuple[str, ...], list[int]] = {}
+    lines: dict[tuple[str, str, int], list[int]] = {}
+    by_day, nobody = not {"day", "month"}.isdisjoint(by), Owner()
+    for entry in entries:
+        place = places[entry.place]
+        key = (entry.place, entry.owner, entry.learned if by_day else 0)
+        line = lines.get(key)
+        if line is None:
+            owner = owners.get(entry.owner, nobody)
+            names = tuple([each(entry, place, owner) for each in of])
+            line = lines[key] = sums.setdefault(names, [0] * COLUMNS)
+        price, columns = prices.price(place, entry.day), entry.columns
+        for column in range(CHARGED):
+            line[column] += columns[column]
+        line[CHARGED] += columns[CHARGED] * price
+        line[FLEET] += columns[FLEET] * price
+    return [
+        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET]) for names, line in sorted(sums.items())
+    ]
+
+
+def micro_usd(exact: Sequence[int]) -> list[int]:
+    """Amounts in micro-dollars that add up to the rounded sum of the exact ones."""
+    total = (2 * sum(exact) + GPU_HOUR) // (2 * GPU_HOUR)
+    low = [each // GPU_HOUR for each in exact]
+    order = sorted(range(len(exact)), key=lambda i: (-(exact[i] % GPU_HOUR), i))
+    for i in order[: total - sum(low)]:
+        low[i] += 1
+    return low

@@ -1,0 +1,512 @@
+"""The two books, event by event.
+
+An attempt holds its parts of GPUs from the event of its start to that of its end, and everything else of a node is
+free: so the time of attempts and the free time of nodes are the capacity, whatever happens. What was booked is
+corrected by booking the difference: a difference that falls into a closed month becomes a correction in the open one.
+
+Rows, all that the books know: `head`; `n/NODE` and `j/JOB`, how nodes and jobs stand; `o/OWNER` and `p/PLACE`, what the
+two names in an entry stand for; `d/DAY/PLACE/OWNER`, an entry of a day; `c/DAY/DAY/PLACE/OWNER`, a correction, first
+the day on which it was learned, then the day that it is about; `prices`, in force; `m/MONTH`, a closed month with its
+prices.
+"""
+
+import json
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Protocol
+
+from gpuyard.ledger.jobs import PAST_MAX, RUNNING, STARTING_UP, STOPPING, SUSPENDED, WAITING, JobBook, cut_out
+from gpuyard.ledger.nodes import NodeBook, Part
+from gpuyard.ledger.units import (
+    CHARGED,
+    COLUMNS,
+    FLEET,
+    NOBODY,
+    PARTS,
+    PARTS_OF_MILLI,
+    STARTING,
+    UNMEASURED,
+    USED,
+    WASTED,
+    days,
+    month_days,
+)
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptStopping,
+    ConfigSet,
+    EarmarkDropped,
+    EarmarkSet,
+    Event,
+    GpusTaken,
+    Grant,
+    JobCancelled,
+    JobContinued,
+    JobHeld,
+    JobSpec,
+    JobSubmitted,
+    JobSuspended,
+    LayoutMade,
+    LayoutPinned,
+    LayoutReleased,
+    MonthClosed,
+    NodeAdded,
+    NodeChanged,
+    NodeCordoned,
+    NodeDown,
+    NodeUncordoned,
+    NodeUp,
+    Requested,
+    Ticked,
+    Verb,
+)
+from gpuyard.model.serialise import Plain, to_plain
+from gpuyard.model.units import DAY_MS, MILLI
+
+_CATEGORY = {STARTING_UP: STARTING, STOPPING: STARTING, RUNNING: UNMEASURED, SUSPENDED: WASTED}
+"""What the time of an attempt is, by how it stands. A suspended one keeps GPUs that nobody can use."""
+_OF_JOB = {USED: 0, WASTED: 1, UNMEASURED: 2, STARTING: 3}
+"""The places of the categories in the times of a job."""
+
+
+class RowsLike(Protocol):
+    """Where the books are kept: JSON values by key."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key."""
+        ...
+
+    def __setitem__(self, key: str, value: Plain) -> None: ...
+
+    def __delitem__(self, key: str) -> None: ...
+
+
+@lru_cache(maxsize=4096)
+def name_of(facts: tuple[object, ...]) -> str:
+    """A short name for an owner or a place, the same in every process."""
+    return sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+class Books:
+    """The books as they stand after the last event, over rows that are written when `flush` is called."""
+
+    def __init__(self, rows: RowsLike) -> None:
+        self._rows = rows
+        head = rows.get("head") or {}
+        self.now_ms: int = head.get("now_ms", 0)
+        """The latest time that any event told: a clock that goes back stands still here."""
+        self.nodes: int = head.get("nodes", 0)
+        self.closed_day: int = head.get("closed_day", 0)
+        """Days before this one belong to closed months."""
+        self._klass: str = head.get("klass", "batch")
+        self._markets: dict[str, str] = head.get("markets", {})
+        self._regions: dict[str, str] = head.get("regions", {})
+        self._earmarks: dict[str, tuple[int, list[int]]] = head.get("earmarks", {})
+        """By job: when the earmark expires, and its nodes."""
+        self._node: dict[int, NodeBook] = {}
+        self._job: dict[int, JobBook | None] = {}
+        self._told: dict[str, Plain] = {}
+        """Names of owners and places that came up."""
+        self.entries: dict[str, list[int]] = {}
+        """The entries that were looked at."""
+
+    def flush(self) -> None:
+        """Write everything that may have changed into the rows."""
+        rows = self._rows
+        for name, told in self._told.items():
+            if rows.get(name) is None:
+                rows[name] = told
+        for key, entry in self.entries.items():
+            rows[key] = entry
+        for number, node in self._node.items():
+            rows[f"n/{number}"] = node.row()
+        for job_id, job in self._job.items():
+            if job is not None:
+                rows[f"j/{job_id}"] = job.row()
+            elif rows.get(f"j/{job_id}") is not None:
+                del rows[f"j/{job_id}"]
+        rows["head"] = {
+            "now_ms": self.now_ms,
+            "nodes": self.nodes,
+            "closed_day": self.closed_day,
+            "klass": self._klass,
+            "markets": self._markets,
+            "regions": self._regions,
+            "earmarks": self._earmarks,
+        }
+
+    def fold(self, event: Event) -> None:
+        """Fold one event."""
+        if event.at_ms > self.now_ms:
+            self.now_ms = event.at_ms
+        step = _STEPS.get(type(event))
+        if step is not None:
+            step(self, event)
+
+    # -- entries ---------------------------------------------------------------------------------------------------
+
+    def _book(self, place: str, owner: str, column: int, parts: int, from_ms: int, until_ms: int) -> None:
+        """Enter these parts for a span; a span that ends before it begins takes back what was entered."""
+        if from_ms > until_ms:
+            from_ms, until_ms, parts = until_ms, from_ms, -parts
+        if not parts or from_ms == until_ms:
+            return
+        for day, span_ms in days(from_ms, until_ms):
+            self._entry(day, place, owner)[column] += parts * span_ms
+
+    def _entry(self, day: int, place: str, owner: str) -> list[int]:
+        key = f"d/{day:06}/{place}/{owner}"
+        if day < self.closed_day:
+            key = f"c/{self.now_ms // DAY_MS:06}/{day:06}/{place}/{owner}"
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = self._rows.get(key) or [0] * COLUMNS
+        return entry
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def node(self, number: int) -> NodeBook | None:
+        """A node by its number; None: a log that was cut does not tell of it."""
+        found = self._node.get(number)
+        if found is None:
+            row = self._rows.get(f"n/{number}")
+            if row is None:
+                return None
+            found = self._node[number] = NodeBook.of(row)
+        return found
+
+    def _settled(self, number: int) -> NodeBook | None:
+        """A node whose free time is booked up to now."""
+        node, now_ms = self.node(number), self.now_ms
+        if node is not None and node.since_ms < now_ms:
+            place, since_ms = node.place, node.since_ms
+            for owner, column, parts in node.free():
+                self._book(place, owner, column, parts, since_ms, now_ms)
+            self._book(place, NOBODY, FLEET, node.fleet, since_ms, now_ms)
+            node.since_ms = now_ms
+        return node
+
+    def _place(self, cluster: str, pool: str, model: str) -> str:
+        at = f"{cluster}/{pool}"
+        facts = (cluster, pool, model, self._markets.get(at, "reserved"), self._regions.get(at, ""))
+        name = name_of(facts)
+        self._told[f"p/{name}"] = list(facts)
+        return name
+
+    def _node_added(self, event: NodeAdded) -> None:
+        node = event.node
+        place = self._place(node.cluster, node.pool, node.gpu_model if node.gpus else "")
+        self._node[self.nodes] = NodeBook(node, place, self.now_ms)
+        self.nodes += 1
+
+    def _node_changed(self, event: NodeChanged) -> None:
+        node, now = self._settled(event.number), event.node
+        if node is None:
+            return
+        node.change(now, self._place(now.cluster, now.pool, now.gpu_model if now.gpus else ""))
+        self._moved(event.number, node)
+
+    def _moved(self, number: int, node: NodeBook) -> None:
+        """The node is at another place: what attempts on it do from now on belongs there."""
+        for job_id in sorted(node.jobs):
+            job = self.job(job_id)
+            for part in job.parts if job is not None else ():
+                if part.node == number and part.places[-1][1] != node.place:
+                    part.places.append((self.now_ms, node.place))
+
+    def settle(self) -> None:
+        """Book everything up to now: it is otherwise booked when it changes."""
+        for number in range(self.nodes):
+            node = self._settled(number)
+            for job_id in sorted(node.jobs) if node is not None else ():
+                job = self._live(job_id)
+                if job is not None:
+                    self._pay(job, self.now_ms)
+
+    def _flagged(self, number: int, *, down: bool | None = None, cordoned: bool | None = None) -> None:
+        node = self._settled(number)
+        if node is not None:
+            node.down = node.down if down is None else down
+            node.cordoned = node.cordoned if cordoned is None else cordoned
+
+    def _gpus_taken(self, event: GpusTaken) -> None:
+        node = self._settled(event.node)
+        if node is not None:
+            node.taken = event.gpus
+
+    def _layout_pinned(self, event: LayoutPinned) -> None:
+        node = self._settled(event.node)
+        if node is not None:
+            node.broken &= ~event.gpus
+            # GPUs that were found like this need no cutting.
+            node.recut = node.recut & ~event.gpus if event.found else node.recut | event.gpus
+
+    def _layout_over(self, event: LayoutReleased | LayoutMade) -> None:
+        node = self._settled(event.node)
+        if node is None:
+            return
+        if isinstance(event, LayoutReleased):
+            node.recut, node.broken = node.recut & ~event.gpus, node.broken & ~event.gpus
+            return
+        known = event.gpus & (node.recut | node.broken)
+        node.recut &= ~event.gpus
+        node.broken = node.broken | known if event.why else node.broken & ~event.gpus
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: int) -> JobBook | None:
+        """A job; None: it never came, or ended without a start."""
+        if job_id not in self._job:
+            row = self._rows.get(f"j/{job_id}")
+            self._job[job_id] = None if row is None else JobBook.of(row)
+        return self._job[job_id]
+
+    def _live(self, job_id: int) -> JobBook | None:
+        """A job with an attempt, whose time is booked up to now."""
+        job, now_ms = self.job(job_id), self.now_ms
+        if job is None or job.phase == WAITING:
+            return None
+        if job.since_ms < now_ms:
+            column = _CATEGORY[job.phase]
+            for part in job.parts:
+                self._time(job, part, column, 1, job.since_ms, now_ms)
+            if job.phase == RUNNING:
+                job.ran(job.since_ms, now_ms)
+            job.since_ms = now_ms
+        return job
+
+    def _time(self, job: JobBook, part: Part, column: int, sign: int, from_ms: int, until_ms: int) -> None:
+        """Book time of an attempt, or take it back."""
+        parts = sign * part.parts
+        for place, low, high in part.pieces(from_ms, until_ms):
+            self._book(place, job.owner, column, parts, low, high)
+        job.times[_OF_JOB[column]] += parts * (until_ms - from_ms)
+
+    def _pay(self, job: JobBook, until_ms: int) -> None:
+        """Charge its attempt up to a time; one that lies before what it was charged for gives back."""
+        self._charge(job, job.paid_ms, until_ms)
+        job.paid_ms = until_ms
+
+    def _charge(self, job: JobBook, from_ms: int, until_ms: int) -> None:
+        sign = 1 if from_ms <= until_ms else -1
+        low_ms, high_ms = min(from_ms, until_ms), max(from_ms, until_ms)
+        if low_ms == high_ms:
+            return
+        for part in job.parts:
+            parts = sign * part.charged
+            for place, low, high in part.pieces(low_ms, high_ms):
+                self._book(place, job.owner, CHARGED, parts, low, high)
+                for day, span_ms in days(low, high):
+                    job.costs[day, place] = job.costs.get((day, place), 0) + parts * span_ms
+
+    def _submitted(self, event: JobSubmitted) -> None:
+        self._job[event.job.id] = JobBook(self._owner(event.job.spec))
+
+    def _owner(self, spec: JobSpec) -> str:
+        facts = (spec.tenant, spec.user, spec.klass or self._klass)
+        name = name_of(facts)
+        self._told[f"o/{name}"] = list(facts)
+        return name
+
+    def _unknown(self) -> JobBook:
+        """A job of whose submission a log that was cut does not tell."""
+        facts = ("", "", "")
+        name = name_of(facts)
+        self._told[f"o/{name}"] = list(facts)
+        return JobBook(name)
+
+    def _started(self, event: AttemptStarted) -> None:
+        job_id, now_ms = event.job_id, self.now_ms
+        self._drop_earmark(job_id)
+        job = self.job(job_id)
+        if job is None:
+            job = self._job[job_id] = self._unknown()
+        job.attempt, job.phase, job.parts, job.runs = event.attempt, STARTING_UP, [], []
+        job.since_ms = job.start_ms = job.paid_ms = now_ms
+        for grant in event.grants:
+            node = self._settled(grant.node)
+            if node is not None:
+                job.parts.append(node.take(job_id, grant))
+
+    def _confirmed(self, event: AttemptConfirmed) -> None:
+        job = self._live(event.job_id)
+        if job is None:
+            return
+        if job.phase != SUSPENDED:
+            job.phase = RUNNING
+        if event.started_ms:
+            # Another scheduler started it, and tells so late: it is charged from then on.
+            if job.paid_ms == job.start_ms:
+                job.paid_ms = event.started_ms
+            else:
+                self._charge(job, event.started_ms, job.start_ms)
+            job.start_ms = event.started_ms
+
+    def _phase(self, job_id: int, phase: str) -> None:
+        job = self._live(job_id)
+        if job is not None:
+            job.phase = phase
+
+    def _ended(self, event: AttemptEnded) -> None:
+        job = self._live(event.job_id)
+        if job is None:
+            return
+        ended_ms = min(event.ended_ms or self.now_ms, self.now_ms)
+        for from_ms, until_ms in cut_out(job.runs, ended_ms, self.now_ms):
+            # It had ended by then, and its GPUs waited to be given back.
+            for part in job.parts:
+                self._time(job, part, UNMEASURED, -1, from_ms, until_ms)
+                self._time(job, part, STARTING, 1, from_ms, until_ms)
+        self._pay(job, max(ended_ms, job.start_ms))
+        for part in job.parts:
+            node = self._settled(part.node)
+            if node is not None:
+                node.give(event.job_id, part)
+        if job.runs:
+            job.past = [*job.past, (job.attempt, job.parts, job.runs)][-PAST_MAX:]
+        job.phase, job.parts, job.runs = WAITING, [], []
+
+    def _cancelled(self, job_id: int) -> None:
+        """A waiting job has ended. One that never had an attempt leaves nothing."""
+        job = self.job(job_id)
+        if job is None or job.phase != WAITING:
+            return
+        self._drop_earmark(job_id)
+        if not job.attempt:
+            self._job[job_id] = None
+
+    def _requested(self, event: Requested) -> None:
+        job = self.job(event.job_id)
+        if job is None or job.phase != WAITING:
+            return
+        if event.verb is Verb.CANCEL:
+            self._cancelled(event.job_id)
+        elif event.verb is Verb.HOLD:
+            self._drop_earmark(event.job_id)
+
+    def measured(self, job_id: int, attempt: int, from_ms: int, until_ms: int, used_gpu_ms: int) -> None:
+        """Between these times, the GPUs of an attempt were used for so long, all together.
+
+        What was measured before stays. The used time is spread evenly over the run time; the rest of it is wasted.
+        """
+        job = self.job(job_id)
+        if job is None:
+            return
+        if job.phase != WAITING and job.attempt == attempt:
+            self._live(job_id)
+            held, runs = job.parts, job.runs
+        else:
+            found = [each for each in job.past if each[0] == attempt]
+            if not found:
+                return
+            _attempt, held, runs = found[-1]
+        ran: dict[tuple[int, str], int] = {}
+        for span in cut_out(runs, from_ms, min(until_ms, self.now_ms)):
+            for part in held:
+                for place, low, high in part.pieces(*span):
+                    for day, span_ms in days(low, high):
+                        ran[day, place] = ran.get((day, place), 0) + part.parts * span_ms
+        total = sum(ran.values())
+        used, so_far, given = min(used_gpu_ms * PARTS, total), 0, 0
+        for (day, place), amount in sorted(ran.items()):
+            if not amount:
+                continue
+            so_far += amount
+            share = used * so_far // total - given
+            given += share
+            entry = self._entry(day, place, job.owner)
+            for column, booked in ((USED, share), (WASTED, amount - share), (UNMEASURED, -amount)):
+                entry[column] += booked
+                job.times[column] += booked
+
+    # -- earmarks, settings, months --------------------------------------------------------------------------------
+
+    def _earmarked(self, event: EarmarkSet) -> None:
+        job = self.job(event.job_id)
+        owner = job.owner if job is not None else NOBODY
+        kept: dict[int, list[tuple[int, int]]] = {}
+        for grant in event.grants:
+            kept.setdefault(grant.node, []).append((grant.gpus, _kept_parts(grant)))
+        for number, grants in kept.items():
+            node = self._settled(number)
+            if node is not None:
+                node.kept[event.job_id] = (owner, grants)
+        self._earmarks[str(event.job_id)] = (event.expires_ms, sorted(kept))
+
+    def _drop_earmark(self, job_id: int) -> None:
+        _expires_ms, numbers = self._earmarks.pop(str(job_id), (0, ()))
+        for number in numbers:
+            node = self._settled(number)
+            if node is not None:
+                node.kept.pop(job_id, None)
+
+    def _ticked(self, event: Ticked) -> None:
+        due = [job for job, (expires_ms, _nodes) in self._earmarks.items() if expires_ms <= event.at_ms]
+        for job in due:
+            self._drop_earmark(int(job))
+
+    def _configured(self, event: ConfigSet) -> None:
+        settings = event.settings
+        self._klass = settings.default_class
+        self._rows["prices"] = {
+            "book": to_plain(settings.price_book),
+            "models": settings.prices,
+            "list": {model.name: model.list_price_micro_usd_h for model in settings.gpu_models},
+        }
+        if (settings.markets, settings.regions) == (self._markets, self._regions):
+            return
+        self._markets, self._regions = dict(settings.markets), dict(settings.regions)
+        for number in range(self.nodes):
+            node = self._settled(number)
+            if node is not None:
+                node.place = self._place(*node.names, node.model)
+                self._moved(number, node)
+
+    def _month_closed(self, event: MonthClosed) -> None:
+        """From here on its entries and its prices stand. A month that has not ended, or is closed, stays as it is."""
+        _first, after = month_days(event.month)
+        if after <= self.closed_day or after * DAY_MS > self.now_ms:
+            return
+        self.settle()
+        self._rows[f"m/{event.month}"] = {
+            "from_day": self.closed_day,
+            "until_day": after,
+            "prices": self._rows.get("prices") or {},
+        }
+        self.closed_day = after
+
+
+def _kept_parts(grant: Grant) -> int:
+    return min(grant.milli, MILLI) * PARTS_OF_MILLI
+
+
+_STEPS: dict[type, Any] = {
+    ConfigSet: Books._configured,
+    NodeAdded: Books._node_added,
+    NodeChanged: Books._node_changed,
+    NodeDown: lambda books, event: books._flagged(event.node, down=True),
+    NodeUp: lambda books, event: books._flagged(event.node, down=False),
+    NodeCordoned: lambda books, event: books._flagged(event.node, cordoned=True),
+    NodeUncordoned: lambda books, event: books._flagged(event.node, cordoned=False),
+    GpusTaken: Books._gpus_taken,
+    LayoutPinned: Books._layout_pinned,
+    LayoutReleased: Books._layout_over,
+    LayoutMade: Books._layout_over,
+    JobSubmitted: Books._submitted,
+    JobHeld: lambda books, event: books._drop_earmark(event.job_id),
+    JobCancelled: lambda books, event: books._cancelled(event.job_id),
+    JobSuspended: lambda books, event: books._phase(event.job_id, SUSPENDED),
+    JobContinued: lambda books, event: books._phase(event.job_id, RUNNING),
+    Requested: Books._requested,
+    AttemptStarted: Books._started,
+    AttemptConfirmed: Books._confirmed,
+    AttemptStopping: lambda books, event: books._phase(event.job_id, STOPPING),
+    AttemptEnded: Books._ended,
+    EarmarkSet: Books._earmarked,
+    EarmarkDropped: lambda books, event: books._drop_earmark(event.job_id),
+    Ticked: Books._ticked,
+    MonthClosed: Books._month_closed,
+}
+"""The step for each kind of event; the books learn nothing from any other."""

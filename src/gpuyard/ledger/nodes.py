@@ -1,0 +1,204 @@
+"""One node in the time book: what attempts hold of it, and what the rest of it is."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+from gpuyard.ledger.units import (
+    HELD,
+    IDLE,
+    NOBODY,
+    PARTS,
+    PARTS_OF_MILLI,
+    RECUTTING,
+    STRANDED,
+    UNAVAILABLE,
+)
+from gpuyard.model import Grant, Node
+from gpuyard.model.mig import MIG_MODELS
+from gpuyard.model.serialise import Plain
+from gpuyard.model.units import GIB_MIB, MILLI
+
+CORES_LEAST = MILLI
+MEMORY_LEAST = GIB_MIB
+"""A GPU beside which there is less than one core or one GiB is stranded."""
+
+
+class Part(NamedTuple):
+    """What an attempt has on one node."""
+
+    node: int
+    parts: int
+    """Parts of its GPUs."""
+    charged: int
+    """Parts that it is charged for."""
+    gpus: int
+    """As a bit mask."""
+    each: list[int]
+    """The parts of each of these GPUs, in order."""
+    slots: list[int]
+    """And its memory slots of MIG."""
+    cpu_milli: int
+    memory_mib: int
+    places: list[tuple[int, str]]
+    """The place of the node, and from when on it has been that: a pool may get another market meanwhile."""
+
+    def pieces(self, from_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
+        """A span, by place. What lies before the first one belongs to it."""
+        places = self.places
+        if len(places) == 1:
+            return [(places[0][1], from_ms, until_ms)]
+        starts = [from_ms, *[max(from_ms, at_ms) for at_ms, _place in places[1:]]]
+        ends = [min(until_ms, at_ms) for at_ms, _place in places[1:]] + [until_ms]
+        spans = zip(places, starts, ends, strict=True)
+        return [(place, low, high) for (_at_ms, place), low, high in spans if low < high]
+
+
+class NodeBook:
+    """What is known of a node, and since when it has been so."""
+
+    __slots__ = (
+        "broken", "cordoned", "cpu_milli", "cpus_left", "down", "gpus", "jobs", "kept", "memory_left", "memory_mib",
+        "model", "names", "place", "recut", "since_ms", "slots", "taken", "used",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, place: str, at_ms: int) -> None:
+        self.names = (node.cluster, node.pool)
+        self.place = place
+        self.since_ms = at_ms
+        self.down = self.cordoned = False
+        self.jobs: dict[int, None] = {}
+        """The jobs with an attempt here."""
+        self.kept: dict[int, tuple[str, list[tuple[int, int]]]] = {}
+        """By job with an earmark here: its owner, and masks of GPUs with the parts kept on each."""
+        self.taken = self.recut = self.broken = 0
+        """GPUs, as masks: used from outside; being cut to a pinned layout; with a layout that could not be made."""
+        self._size(node)
+        self.used = [0] * self.gpus
+        self.slots = [0] * self.gpus
+        self.cpus_left, self.memory_left = self.cpu_milli, self.memory_mib
+
+    def _size(self, node: Node) -> None:
+        self.gpus, self.model = node.gpus, node.gpu_model if node.gpus else ""
+        self.cpu_milli, self.memory_mib = node.cpu_milli, node.memory_mib
+
+    def change(self, node: Node, place: str) -> None:
+        """It is other hardware now, and empty; or its GPUs have another name, and the attempts stay."""
+        self.cpus_left += node.cpu_milli - self.cpu_milli
+        self.memory_left += node.memory_mib - self.memory_mib
+        if not self.jobs:
+            self.taken = self.recut = self.broken = 0
+            self.used, self.slots = [0] * node.gpus, [0] * node.gpus
+        self.names, self.place = (node.cluster, node.pool), place
+        self._size(node)
+
+    @property
+    def fleet(self) -> int:
+        """Parts of GPUs there are to pay for; a node without GPUs counts as one."""
+        return (self.gpus or 1) * PARTS
+
+    def take(self, job_id: int, grant: Grant) -> Part:
+        """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
+        geometry = MIG_MODELS.get(self.model) if grant.slices else None
+        each, slots, dear = [], [], 0
+        gpus = [gpu for gpu in range(self.gpus) if grant.gpus >> gpu & 1]
+        for gpu in gpus:
+            want, room, slot = grant.milli * PARTS_OF_MILLI, PARTS - self.used[gpu], 0
+            worth = want
+            if geometry is not None:
+                names = [piece.profile for piece in grant.slices if piece.gpu == gpu]
+                profiles = [found for name in names if (found := geometry.profile(name)) is not None]
+                slot = sum([profile.memory for profile in profiles])
+                want = sum([profile.compute for profile in profiles]) * PARTS // geometry.compute
+                worth = max(want, slot * PARTS // geometry.slots)
+            got = min(want, room)
+            self.used[gpu] += got
+            self.slots[gpu] += slot
+            each.append(got)
+            slots.append(slot)
+            dear += min(worth, PARTS)
+        self.cpus_left -= grant.cpu_milli
+        self.memory_left -= grant.memory_mib
+        self.jobs[job_id] = None
+        mask = sum([1 << gpu for gpu in gpus])
+        charged = self._charged(dear, grant)
+        places = [(self.since_ms, self.place)]
+        return Part(
+            grant.node, sum(each), charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, places
+        )
+
+    def _charged(self, parts: int, grant: Grant) -> int:
+        """By the dominant resource: the largest part of the node that the attempt has."""
+        fleet = self.fleet
+        if self.cpu_milli:
+            parts = max(parts, grant.cpu_milli * fleet // self.cpu_milli)
+        if self.memory_mib:
+            parts = max(parts, grant.memory_mib * fleet // self.memory_mib)
+        return min(parts, fleet)
+
+    def give(self, job_id: int, part: Part) -> None:
+        """The attempt has gone."""
+        gpus = [gpu for gpu in range(self.gpus) if part.gpus >> gpu & 1]
+        for gpu, got, slot in zip(gpus, part.each, part.slots, strict=True):
+            self.used[gpu] -= got
+            self.slots[gpu] -= slot
+        self.cpus_left += part.cpu_milli
+        self.memory_left += part.memory_mib
+        self.jobs.pop(job_id, None)
+
+    def free(self) -> Iterator[tuple[str, int, int]]:
+        """What no attempt holds: owner, category, parts."""
+        left = self.gpus * PARTS - sum(self.used)
+        if not left:
+            return
+        if self.down or self.cordoned:
+            yield NOBODY, UNAVAILABLE, left
+            return
+        bare = bool(self.cpu_milli) and self.cpus_left < CORES_LEAST
+        bare = bare or (bool(self.memory_mib) and self.memory_left < MEMORY_LEAST)
+        rest = STRANDED if bare else IDLE
+        gone, recut = self.taken | self.broken, self.recut
+        if not (gone or recut or self.kept or any(self.slots)):
+            yield NOBODY, rest, left
+            return
+        geometry = MIG_MODELS.get(self.model)
+        full = geometry.slots if geometry is not None else 0
+        for gpu, used in enumerate(self.used):
+            left = PARTS - used
+            if not left:
+                continue
+            if gone >> gpu & 1:
+                yield NOBODY, UNAVAILABLE, left
+                continue
+            if recut >> gpu & 1:
+                yield NOBODY, RECUTTING, left
+                continue
+            for _job_id, (owner, kept) in sorted(self.kept.items()):
+                held = min(left, sum([parts for mask, parts in kept if mask >> gpu & 1]))
+                if held:
+                    yield owner, HELD, held
+                    left -= held
+            if left:
+                yield NOBODY, STRANDED if full and self.slots[gpu] >= full else rest, left
+
+    def row(self) -> Plain:
+        """As it is kept."""
+        kept = [[job, owner, [list(each) for each in grants]] for job, (owner, grants) in self.kept.items()]
+        return [
+            list(self.names), self.place, self.since_ms, self.gpus, self.model, self.cpu_milli, self.memory_mib,
+            self.cpus_left, self.memory_left, [self.down, self.cordoned], [self.taken, self.recut, self.broken],
+            list(self.used), list(self.slots), sorted(self.jobs), sorted(kept),
+        ]  # fmt: skip
+
+    @classmethod
+    def of(cls, row: Plain) -> Self:
+        """From what was kept."""
+        self = cls.__new__(cls)
+        (
+            names, self.place, self.since_ms, self.gpus, self.model, self.cpu_milli, self.memory_mib, self.cpus_left,
+            self.memory_left, (self.down, self.cordoned), (self.taken, self.recut, self.broken), self.used, self.slots,
+            jobs, kept,
+        ) = row  # fmt: skip
+        self.names = tuple(names)
+        self.jobs = dict.fromkeys(jobs)
+        self.kept = {job: (owner, [tuple(each) for each in grants]) for job, owner, grants in kept}
+        return self
