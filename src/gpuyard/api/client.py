@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         OverviewReply,
         PinnedReply,
         ReleasedReply,
+        SamplesReply,
     )  # fmt: skip
     from gpuyard.wire.replies.jobs import (
         AskedReply,
@@ -365,6 +366,10 @@ class Client(Caller):
     def tokens(self) -> list[TokenReply]:
         """Tokens that concern you, without their secrets."""
         return self.ask_for(endpoints.TOKENS)["tokens"]
+
+    def hand_in(self, node: str, batch: Mapping[str, Any]) -> SamplesReply:
+        """Hand in what was seen on a node, as its collector."""
+        return self.ask_for(endpoints.SAMPLES, batch, name=node)
 
     def make_token(
         self,

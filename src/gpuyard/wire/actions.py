@@ -27,6 +27,8 @@ class Action(Enum):
     UNBIND_NAME = "unbind-name"
     """From the person whose it is by their first login, so that another one can have it."""
     MANAGE_NODES = "manage-nodes"
+    WRITE_SAMPLES = "write-samples"
+    """Hand in what was seen on a node: its collector's token may do that for its own node, and nothing else."""
     MANAGE_CONFIG = "manage-config"
     """The configuration tells what everyone may use."""
     PRUNE = "prune"
@@ -52,6 +54,7 @@ DOES = {
     Action.MAKE_TOKEN: "make tokens",
     Action.UNBIND_NAME: "unbind names",
     Action.MANAGE_NODES: "drain and resume nodes",
+    Action.WRITE_SAMPLES: "hand in samples of nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.PRUNE: "remove what is kept of ended jobs",
     Action.REBUILD: "fill projections again",

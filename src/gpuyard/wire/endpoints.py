@@ -192,6 +192,8 @@ DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply
     tag="nodes", body="DrainRequest", body_required=False, problems=(404,))
 RESUME = Endpoint("POST", "/nodes/{name}/resume", Action.MANAGE_NODES, "DrainReply", "Let a node take work again",
     tag="nodes", problems=(404,))
+SAMPLES = Endpoint("POST", "/nodes/{name}/samples", Action.WRITE_SAMPLES, "SamplesReply",
+    "Hand in what a node's collector saw", tag="nodes", body="SamplesRequest", problems=(404,))
 GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply", "What GPUs do now, and the jobs on them", tag="sharing",
     parameters=(OF_CLUSTER,), problems=(404,))
 DOCTOR = Endpoint("GET", "/doctor", Action.SEE_NODES, "DoctorReply", "What keeps a job to what it asked for, by kind",

@@ -68,6 +68,7 @@ GET    /api/v1/tenants               200 200 200 200  200 200 200 200  200 200 2
 GET    /api/v1/share                 200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/nodes/{name}/drain    403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/nodes/{name}/samples  403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/gpus                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /metrics                      200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/doctor                200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -270,6 +271,12 @@ def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
     return ask
 
 
+def samples(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+    name = yard.yard.replica.state.nodes.node[0].name
+    body = {"sent_ms": 1, "steady_ms": 1, "at_ms": [], "series": {}}
+    return yard.call("POST", f"/api/v1/nodes/{name}/samples", token, body)
+
+
 SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
@@ -288,6 +295,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("DELETE", "/api/v1/logins/{user}"): unbound,
     ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
     ("POST", "/api/v1/nodes/{name}/resume"): node("resume"),
+    ("POST", "/api/v1/nodes/{name}/samples"): samples,
     ("POST", "/api/v1/mig/plan"): configured("POST", "/api/v1/mig/plan", {}),
     ("POST", "/api/v1/nodes/{name}/mig"): pinned,
     ("POST", "/api/v1/nodes/{name}/mig/release"): node("mig/release"),
@@ -315,6 +323,19 @@ def test_role_and_relation(yard: Team, method: str, path: str, expected: dict[st
     }
 
     assert expected == found
+
+
+def test_a_collector_reaches_one_route_and_no_other(yard: Team) -> None:
+    name = yard.yard.replica.state.nodes.node[0].name
+    token = yard.token(name, role="collector")
+    answered = {}
+    for method, path, _cells in ROWS:
+        address = path.replace("{id}", "1").replace("{name}", name).replace("{user}", "x")
+        body = {"command": ["true"]} if method == "POST" else None
+        answered[f"{method} {path}"] = yard.call(method, address, token, body).status
+
+    assert 422 == answered.pop("POST /api/v1/nodes/{name}/samples")
+    assert {403} == set(answered.values()), {each for each, status in answered.items() if status != 403}
 
 
 def bad_tokens(yard: Team) -> dict[str, str]:

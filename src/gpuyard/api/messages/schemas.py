@@ -40,7 +40,7 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.partitions import Wanted
 from gpuyard.control.replica.labels import label_of
 from gpuyard.engines.contract import Container
-from gpuyard.errors import remedy
+from gpuyard.errors import quoted, remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
@@ -289,6 +289,44 @@ class DrainRequest(BaseModel):
     why: Annotated[Word, Field(max_length=500)] = ""
 
 
+class CardRequest(BaseModel):
+    """What a GPU of a node is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    gpu: int = Field(ge=0, le=1023, description="Its place on the node.")
+    uuid: Annotated[Word, Field(max_length=100)] = ""
+    model: Annotated[Word, Field(max_length=100)] = ""
+    pci: Annotated[Word, Field(max_length=100)] = ""
+    driver: Annotated[Word, Field(max_length=100)] = ""
+
+
+class SamplesRequest(BaseModel):
+    """What a collector saw: moments, and each series with a value for every one of them; null: it has none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    sent_ms: int = Field(ge=0, le=TIME_MS_MAX, description="The node's clock when this was sent.")
+    steady_ms: int = Field(ge=0, le=TIME_MS_MAX, description="A clock of the node that nobody sets.")
+    at_ms: list[Annotated[int, Field(ge=0, le=TIME_MS_MAX)]] = Field(max_length=400)
+    series: dict[str, list[int | None]] = Field(
+        description="By name: gpu/0/busy, node/cpu, attempt/KEY/memory."
+    )
+    faults: dict[str, int] = Field(
+        default_factory=dict, description="Values that the collector itself left out, by cause."
+    )
+    cards: list[CardRequest] = Field(default_factory=list, max_length=1024)
+
+    @model_validator(mode="after")
+    def _even(self) -> "SamplesRequest":
+        uneven = [name for name, column in self.series.items() if len(column) != len(self.at_ms)]
+        if uneven:
+            raise ValueError(
+                f"{quoted(uneven[0])} has not one value for each of the {len(self.at_ms)} moments"
+            )
+        return self
+
+
 class CheckpointRequest(BaseModel):
     """A job has saved its work."""
 
@@ -400,8 +438,10 @@ class TokenRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    user: Annotated[str, Field(pattern=_USER)] = Field(description="The user that the token is for.")
-    role: Annotated[str, Field(json_schema_extra={"enum": ROLE_WORDS})] | None = Field(
+    user: Annotated[str, Field(pattern=_USER)] = Field(
+        description="The user that the token is for; of a collector, the node."
+    )
+    role: Annotated[str, Field(json_schema_extra={"enum": [*ROLE_WORDS, "collector"]})] | None = Field(
         None, description="Left out: what the user has in yard.yaml, else user."
     )
     tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] | None = Field(

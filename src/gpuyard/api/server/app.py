@@ -24,6 +24,7 @@ from gpuyard.api.handlers import (
     partitions,
     pruning,
     reports,
+    samples,
     streams,
     terminals,
 )
@@ -75,6 +76,7 @@ def build(yard: Yard) -> FastAPI:
             **pruning.handlers(yard),
             **access.handlers(yard),
             **reports.handlers(yard),
+            **samples.handlers(yard),
             **_health(yard),
             endpoints.FRONT: front_of(yard),
         },

@@ -54,6 +54,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "The yard": {
         "up": Entry("commands.yard.up", "Start the yard on this machine."),
         "down": Entry("commands.yard.down", "Stop the yard; jobs go on, or stop too with --jobs."),
+        "collect": Entry(
+            "commands.yard.collect", "Watch this node and hand in what is seen to a yard elsewhere."
+        ),
         "nodes": Entry("commands.yard.nodes", "Show the nodes and what is free."),
         "doctor": Entry("commands.reports", "Show what keeps jobs on this machine to what they asked for."),
         "mig": Entry(

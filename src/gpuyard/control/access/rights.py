@@ -20,6 +20,8 @@ from gpuyard.wire.actions import Action
 class Role(IntEnum):
     """What someone may do at a place, each more than the one before it."""
 
+    COLLECTOR = 0
+    """No person: hands in the samples of the one node whose name its token has, and sees nothing."""
     VIEWER = 1
     """Sees jobs, and nothing of what is in them."""
     USER = 2
@@ -47,7 +49,7 @@ class _Need:
 
     others: Role
     own: Role
-    """For a job of one's own."""
+    """For a job of one's own; for samples, the node of one's own."""
     whole: bool = False
     """Whether it has to hold for the whole yard."""
 
@@ -67,6 +69,7 @@ _NEEDS = {
     Action.MAKE_TOKEN: _Need(Role.TENANT_ADMIN, Role.TENANT_ADMIN),
     Action.UNBIND_NAME: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.MANAGE_NODES: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.WRITE_SAMPLES: _Need(Role.ADMIN, Role.COLLECTOR, whole=True),
     Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.PRUNE: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.REBUILD: _Need(Role.ADMIN, Role.ADMIN, whole=True),
@@ -103,12 +106,20 @@ NEIGHBOUR: Rights = (Right(Role.USER),)
 """Users of one machine without `--auth`: they see each other's jobs, and act on and read only their own."""
 
 
+def _reaches(role: Role, least: Role) -> bool:
+    """Whether a role will do. Being a collector is no step on the ladder: people of other roles are none."""
+    return role is least if least is Role.COLLECTOR else role >= least
+
+
 def may_ever(rights: Rights, action: Action) -> bool:
     """Whether there is anything at all for which this person may do this: checked before a route looks further."""
     if action is Action.ANYBODY:
         return True
     need = _NEEDS[action]
-    return any(r.role >= min(need.own, need.others) and not (need.whole and r.tenant) for r in rights)
+    return any(
+        (_reaches(r.role, need.own) or _reaches(r.role, need.others)) and not (need.whole and r.tenant)
+        for r in rights
+    )
 
 
 def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bool:
@@ -117,7 +128,12 @@ def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bo
         return True
     need = _NEEDS[action]
     role = need.own if own else need.others
-    return any(r.role >= role and below(tenant, r.tenant) and not (need.whole and r.tenant) for r in rights)
+    return any(
+        (_reaches(r.role, role) or _reaches(r.role, need.others))
+        and below(tenant, r.tenant)
+        and not (need.whole and r.tenant)
+        for r in rights
+    )
 
 
 def may_give(rights: Rights, given: Right) -> bool:
@@ -159,7 +175,7 @@ ALL = Sight()
 
 def sight(rights: Rights) -> Sight:
     """What someone with these rights sees."""
-    return Sight(tuple(sorted({r.tenant for r in rights})))
+    return Sight(tuple(sorted({r.tenant for r in rights if r.role is not Role.COLLECTOR})))
 
 
 # A class is judged once, where a job is accepted: nothing changes the class of a job later.

@@ -21,11 +21,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpuyard.config.values import Access
-from gpuyard.control.access.people import Person, UserDirectory
+from gpuyard.control.access.people import NO_UID, Person, UserDirectory
 from gpuyard.control.access.rights import ROLES, Right, Role, may_give
 from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.labels import number_of
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core.phrases import span
 from gpuyard.errors import quoted, remedy
@@ -110,7 +111,12 @@ class TokenService:
             raise Unknown(
                 f"the token ended at {time_text(row.expires_ms)}", "Log in again, or ask for a new one."
             )
-        person = self.directory.bearer(row.user, _right(row), row.id, row.expires_ms)
+        if row.role == Role.COLLECTOR.word:
+            person = Person(
+                NO_UID, NO_UID, row.user, False, given=(_right(row),), token=row.id, expires_ms=row.expires_ms
+            )
+        else:
+            person = self.directory.bearer(row.user, _right(row), row.id, row.expires_ms)
         if now_ms - row.used_ms > TOUCH_MS:
             self._touch(row.id, now_ms)
         if len(self._known) >= KNOWN_MAX:
@@ -237,6 +243,8 @@ class TokenService:
 
     def _right(self, person: Person, asked: Asked) -> Right:
         """The right that is asked for, if the asker may give it and the token's user may have it."""
+        if asked.role == Role.COLLECTOR.word:
+            return self._of_collector(person, asked)
         limit = self.directory.limit(asked.user)
         if not self._for_whom(person, asked.user, limit):
             # In the same words whether or not there is such a person, and wherever that person is.
@@ -256,6 +264,21 @@ class TokenService:
             raise _not_for(person, f"{asked.user} as {right}")
         self._check_user(asked.user, right)
         return right
+
+    def _of_collector(self, person: Person, asked: Asked) -> Right:
+        """The right to hand in the samples of one node, which stands in the place of the user."""
+        if not person.may(Action.MANAGE_NODES, ""):
+            raise Forbidden(
+                f"{person.name} may not make a token for a collector", "An admin of the whole yard makes it."
+            )
+        if asked.tenant:
+            raise Unacceptable(
+                "a collector's token is for a node, and holds at no tenant", "Leave --tenant out."
+            )
+        with self._replica.lock:
+            self._replica.catch_up()
+            number_of(self._replica.state, asked.user)
+        return Right(Role.COLLECTOR)
 
     def _for_whom(self, person: Person, user: str, limit: Right | None) -> bool:
         """A token runs jobs as its user: so a tenant's admin gets none for people of other tenants."""
@@ -371,7 +394,8 @@ def _end(ended: Sequence[TokenRow], person: Person, now_ms: int, draft: Draft) -
 
 def _concerns(person: Person, row: TokenRow) -> bool:
     """Whether a person may see a token: it is their own, or one that they could have made."""
-    return row.user == person.name or may_give(person.rights, _right(row))
+    own = row.user == person.name and row.role != Role.COLLECTOR.word
+    return own or may_give(person.rights, _right(row))
 
 
 def _right(row: TokenRow) -> Right:

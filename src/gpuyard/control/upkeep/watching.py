@@ -1,4 +1,4 @@
-"""The eyes of a server: the collectors of the nodes that are this machine, and the series that they fill.
+"""The eyes of a server: the collectors of the nodes that are this machine, those elsewhere, and the series they fill.
 
 Beside the loop, in a thread of its own. No decision reads what they see. A round that took long is followed by a longer
 pause, so that watching takes at most a hundredth of a core, however many jobs run.
@@ -6,9 +6,11 @@ pause, so that watching takes at most a hundredth of a core, however many jobs r
 
 import logging
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from gpuyard.control.upkeep.handed_in import Batch, HandedIn
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
@@ -22,6 +24,8 @@ from gpuyard.telemetry.sources.kernel import Kernel
 from gpuyard.telemetry.sources.nvml import NvmlSource
 
 FIRST_S = 1.0
+WORK_S = 1.0
+"""CPU time for saving and folding in one round: what is due beyond it waits for the next."""
 SHARE = 100
 """A round is followed by a pause that is at least so many times as long as the CPU time that it took."""
 FRESH_MS = 60_000
@@ -44,6 +48,9 @@ class Watch:
         self._now_ms = now_ms
         self._has_room = has_room
         self._series: Series | None = None
+        self._opening = threading.Lock()
+        self.handed_in = HandedIn(now_ms)
+        """What collectors on other machines tell."""
         self.trouble = ""
         """Why the last round came to nothing; empty: it did not."""
         self.spent_s = 0.0
@@ -51,9 +58,8 @@ class Watch:
         self._rounds = Rounds("yard-watch", self._round)
 
     def start(self) -> None:
-        """Begin to look, if there is anything to look at."""
-        if self._eyes:
-            self._rounds.start(FIRST_S)
+        """Begin to look."""
+        self._rounds.start(FIRST_S)
 
     def close(self) -> None:
         """Save what was seen."""
@@ -71,7 +77,18 @@ class Watch:
 
     def cards(self) -> dict[tuple[str, int], GpuCard]:
         """What the GPUs are, by node and place."""
-        return {key: card for eyes in self._eyes for key, card in eyes.cards.items()}
+        here = {key: card for eyes in self._eyes for key, card in eyes.cards.items()}
+        return self.handed_in.cards | here
+
+    def take(self, node: str, batch: Batch, elsewhere: Collection[str]) -> int:
+        """Take in what a node's collector hands in; by how much the node's clock is behind ours, in ms."""
+        return self.handed_in.take(self._opened(), node, batch, elsewhere)
+
+    def _opened(self) -> Series:
+        with self._opening:
+            if self._series is None:
+                self._series = Series(self._path)
+            return self._series
 
     def faults(self) -> dict[tuple[str, str], int]:
         """Values that were left out, by node and cause."""
@@ -90,8 +107,9 @@ class Watch:
 
     def _round(self) -> float:
         began_s = time.thread_time()
+        work_s = 0.0
         try:
-            self._look()
+            work_s = self._look()
             self.trouble = ""
         except (EngineError, OSError, sqlite3.Error) as error:
             if not self.trouble:
@@ -99,22 +117,29 @@ class Watch:
             self.trouble = str(error)
         spent_s = time.thread_time() - began_s
         self.spent_s += spent_s
-        return max(PAUSE_S, SHARE * spent_s)
+        return max(PAUSE_S, SHARE * (spent_s - work_s))
 
-    def _look(self) -> None:
-        if self._series is None:
-            self._series = Series(self._path)
-        series, now_ms = self._series, self._now_ms()
+    def _look(self) -> float:
+        """One look, and what is due for the series; how much CPU time the latter took, which follows the fleet."""
+        if not self._eyes and self._series is None:
+            # Nothing is to be seen here, and nobody has handed anything in.
+            return 0.0
+        series, now_ms = self._opened(), self._now_ms()
         for eyes in self._eyes:
             for node, told in eyes.look(now_ms).items():
                 series.add(believed(node, now_ms, told, now_ms), now_ms)
         if not self._has_room():
             series.shed()
-            return
+            return 0.0
         for eyes in self._eyes:
             for ended in eyes.ended():
                 series.keep(ended.key, list(ended.devices), ended.started_ms, now_ms + 1, now_ms)
-        series.work(now_ms)
+        self.handed_in.keep_ended(series)
+        # With many nodes more is due than one piece of work; a round still takes a bounded time.
+        began_s = time.thread_time()
+        while series.work(now_ms) and time.thread_time() < began_s + WORK_S:
+            pass
+        return time.thread_time() - began_s
 
 
 class _Eyes:

@@ -160,7 +160,11 @@ def _watch(watch: Watch) -> list[str]:
     refused: list[Row] = [
         (labels(node=node, cause=cause), count) for (node, cause), count in sorted(watch.faults().items())
     ]
+    clocks: list[Row] = [
+        (labels(node=node), off_ms / 1000) for node, off_ms in sorted(watch.handed_in.clocks_off_ms().items())
+    ]
     return [
+        *_family("node_clock_off_seconds", "By how much the clock of a node is behind the yard's.", clocks),
         *_family("watch_cpu_seconds_total", "CPU time of the collector.", [("", watch.spent_s)], "counter"),
         *_family("values_refused_total", "Values of signals that could not be.", refused, "counter"),
     ]

@@ -8,6 +8,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 LAUNCH, HALT, RUN, PLAN = "launch.json", "halt.json", "run", "plan.json"
+ATTEMPTS = "attempts"
 """What the engine relies on; the wish to stop it; the part of the folder that the job's user owns; in it, what to run.
 
 The engine never relies on what a user owns: a plan that names another user's files would have them read.

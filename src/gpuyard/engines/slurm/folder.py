@@ -27,7 +27,7 @@ from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.node import files, terminal
 from gpuyard.model import Outcome
 
-ATTEMPTS, JOBS, KEPT, NEWS = "attempts", "jobs", "logs", "news"
+ATTEMPTS, JOBS, KEPT, NEWS = files.ATTEMPTS, "jobs", "logs", "news"
 SUBMIT = "submit.json"
 _END_BYTES_MAX = 65_536
 _OUTCOMES = frozenset({*[outcome.value for outcome in Outcome], files.TOLD})

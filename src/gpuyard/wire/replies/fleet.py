@@ -85,6 +85,14 @@ class DrainReply(TypedDict):
     drained: bool
 
 
+class SamplesReply(TypedDict):
+    """How many samples were taken in, and by how much the node's clock is behind the yard's; negative: ahead."""
+
+    node: str
+    taken: int
+    clock_off_ms: int
+
+
 class GpuJobReply(TypedDict):
     """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known)."""
 

@@ -11,13 +11,22 @@ WHOLE_YARD = "/"
 
 
 def create(
-    user: Annotated[str, Option("--user", "-u", metavar="USER", help="The user that the token is for.")],
+    user: Annotated[
+        str,
+        Option(
+            "--user",
+            "-u",
+            metavar="USER",
+            help="The user that the token is for; with --role collector, the node.",
+        ),
+    ],
     role: Annotated[
         str,
         Option(
             "--role",
             metavar="ROLE",
-            help="viewer, user, tenant-admin or admin. Default: what the user has in yard.yaml, else user.",
+            help="viewer, user, tenant-admin or admin; collector: hands in the samples of one node, and nothing else. "
+            "Default: what the user has in yard.yaml, else user.",
         ),
     ] = "",
     tenant: Annotated[
@@ -104,6 +113,8 @@ def unbind(user: Annotated[str, Argument(metavar="NAME", help="A name at the ide
 
 def right_text(made: Mapping[str, Any]) -> str:
     """`user of research`."""
+    if made["role"] == "collector":
+        return "collector of this node alone"
     return f"{made['role']} of {made['tenant'] or 'the whole yard'}"
 
 

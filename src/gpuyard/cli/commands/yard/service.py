@@ -56,7 +56,7 @@ def unit(words: Sequence[str], *, user: bool, name: str, own_data: bool) -> str:
     return _UNIT.format(
         name=f"--user {name}" if user else name,
         after="" if user else _SYSTEM_AFTER,
-        command=" ".join(_quoted(word) for word in [*program(), "up", *words]),
+        command=" ".join(quoted_for_systemd(word) for word in [*program(), "up", *words]),
         limits=limits,
         target="default.target" if user else "multi-user.target",
     )
@@ -68,7 +68,7 @@ def program() -> list[str]:
     return [str(beside)] if beside.is_file() else [sys.executable, "-m", "gpuyard.cli"]
 
 
-def _quoted(word: str) -> str:
+def quoted_for_systemd(word: str) -> str:
     """A word of a command line in systemd's own quoting: percent signs and dollars are special there."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     plain = text == word and word and not any(sign in word for sign in " \t\n'\";")

@@ -1,0 +1,56 @@
+"""What collectors of other machines hand in, over HTTP."""
+
+from fastapi import Request, Response
+
+from gpuyard.api.edge.pace import in_thread
+from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.routes import Handlers, answer
+from gpuyard.api.messages.schemas import SamplesRequest, sent
+from gpuyard.control.refusals import Forbidden
+from gpuyard.control.replica.labels import key_of, number_of
+from gpuyard.control.serve import Yard
+from gpuyard.control.upkeep.handed_in import Batch
+from gpuyard.telemetry.exposition import GpuCard
+from gpuyard.wire import endpoints
+from gpuyard.wire.actions import Action
+
+
+def handlers(yard: Yard) -> Handlers:
+    """`/nodes/{name}/samples`."""
+
+    def node_of(name: str) -> tuple[str, set[str]]:
+        """The node, and the attempts that run on other nodes and not on it."""
+        with yard.replica.lock:
+            yard.replica.catch_up()
+            state = yard.replica.state
+            number = number_of(state, name)
+            here = state.nodes.attempts_on[number]
+            elsewhere = {
+                key_of(yard.store.yard, record)
+                for job_id, record in state.running.items()
+                if job_id not in here
+            }
+            return state.nodes.node[number].name, elsewhere
+
+    async def take(request: Request, name: str) -> Response:
+        """A sample that was handed in before counts once. What cannot be is left out, and counted in `/metrics`."""
+        person = asker(request.scope)
+        if not person.may(Action.WRITE_SAMPLES, "", owner=name):
+            raise Forbidden(
+                f"this token hands in samples of {person.name}, and not of {name}",
+                f"An admin makes one for it: yard token create --role collector --user {name}.",
+            )
+        asked = await sent(SamplesRequest, request, required=True)
+        node, elsewhere = await in_thread(node_of, name)
+        batch = Batch(
+            asked.sent_ms,
+            asked.steady_ms,
+            asked.at_ms,
+            asked.series,
+            asked.faults,
+            {each.gpu: GpuCard(each.uuid, each.model, each.pci, each.driver) for each in asked.cards},
+        )
+        off_ms = await in_thread(yard.watch.take, node, batch, elsewhere)
+        return answer({"node": node, "taken": len(asked.at_ms), "clock_off_ms": off_ms})
+
+    return {endpoints.SAMPLES: take}

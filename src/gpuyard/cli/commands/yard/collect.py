@@ -1,0 +1,224 @@
+"""`yard collect`: the eyes of a yard on another machine. It looks, hands in what it saw, and changes nothing."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.line.options import Option
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+    from gpuyard.telemetry.collector import Collector
+
+_UNIT = """\
+# Written by `yard collect --unit`. The token is made by an admin of the yard, and is good for this node alone:
+#   yard token create --role collector --user {node} > {token}
+[Unit]
+Description=gpuyard's collector: what this node's GPUs and jobs do
+After=network-online.target nvidia-persistenced.service
+Wants=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=10
+# Bad options: trying again does not mend them.
+RestartPreventExitStatus=2
+# It only looks: it needs no place to write, and gives way to every job.
+Nice=10
+CPUQuota=20%
+MemoryMax=256M
+ProtectSystem=strict
+ProtectHome=read-only
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+_AWAY_S = 60.0
+"""How long a collector that was refused waits before it asks again."""
+
+
+def collect(
+    server: Annotated[
+        str, Option("--server", metavar="URL", help="The yard: https://HOST:PORT. Default: $YARD_URL.")
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        Option(
+            "--token-file",
+            metavar="FILE",
+            help="A file with the collector's token (yard token create --role collector --user NODE). "
+            "Default: $YARD_TOKEN.",
+        ),
+    ] = None,
+    ca: Annotated[
+        str, Option("--ca", metavar="FILE", help="Whom to believe that the server is the yard.")
+    ] = "",
+    node: Annotated[
+        str,
+        Option(
+            "--node",
+            metavar="NODE",
+            help="The node as the yard calls it. Default: this machine's short name.",
+        ),
+    ] = "",
+    slurm: Annotated[
+        Path | None,
+        Option(
+            "--slurm",
+            metavar="DIR",
+            help="The shared folder of a yard that drives this Slurm cluster: its jobs are known by it.",
+        ),
+    ] = None,
+    every: Annotated[
+        int, Option("--every", metavar="SECONDS", min=1, max=60, help="How often to look.")
+    ] = 10,
+    once: Annotated[bool, Option("--once", help="Look once, hand it in, and end.")] = False,
+    unit: Annotated[
+        bool, Option("--unit", help="Print a unit for systemd with these options, and do nothing else.")
+    ] = False,
+) -> None:
+    """Watch this node and hand in what is seen to a yard elsewhere.
+
+    A collector only looks: jobs run on without it. While the yard is away it keeps up to an hour of samples.
+    """
+    import socket
+
+    name = node or socket.gethostname().partition(".")[0]
+    if unit:
+        print(_unit(server, token_file, ca, name, slurm, every), end="")
+        return
+    token = _token(token_file)
+    from gpuyard.api.client import Client
+
+    with Client(server, token, ca=ca, timeout_s=20.0, patience_s=0.5) as yard:
+        _Process(name, _collector(name, slurm), yard, every).run(once)
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        raise BadInput(
+            f"{file}: {error.strerror}",
+            "The file has the collector's token: one word that begins with yard_.",
+        ) from None
+
+
+def _collector(node: str, slurm: Path | None) -> "Collector":
+    from gpuyard.telemetry.collector import Collector
+    from gpuyard.telemetry.sources import AttemptPlace
+    from gpuyard.telemetry.sources.kernel import Kernel
+    from gpuyard.telemetry.sources.nvml import NvmlSource
+
+    places: Callable[[], Sequence[AttemptPlace]] = tuple
+    if slurm is not None:
+        from gpuyard.engines.node.files import ATTEMPTS, RUN
+        from gpuyard.telemetry.sources.supervised import Supervised
+
+        folder = slurm / ATTEMPTS
+        if not folder.is_dir():
+            raise BadInput(
+                f"{slurm} is no shared folder of a yard that drives Slurm",
+                "It is `shared_folder` of the cluster in yard.yaml, and has to be mounted on this node.",
+            )
+        places = Supervised(str(folder), RUN, lambda: [look.uuid for look in made.looks]).places
+    made = Collector(node, NvmlSource(), places, Kernel())
+    return made
+
+
+class _Process:
+    """Look, hand in, rest; again until somebody ends it."""
+
+    def __init__(self, node: str, collector: "Collector", yard: "Client", every_s: int) -> None:
+        from gpuyard.telemetry.batches import Buffer
+
+        self._node = node
+        self._collector = collector
+        self._yard = yard
+        self._every_s = every_s
+        self._buffer = Buffer()
+        self._trouble = ""
+
+    def run(self, once: bool) -> None:
+        import signal
+        import threading
+        import time
+
+        closing = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: closing.set())
+        again_s = 0.0
+        while True:
+            began_s = time.monotonic()
+            self._look()
+            if began_s >= again_s:
+                again_s = began_s + self._hand_in(once)
+            if once or closing.wait(max(0.1, self._every_s - (time.monotonic() - began_s))):
+                break
+        self._collector.close()
+
+    def _look(self) -> None:
+        import time
+
+        from gpuyard.telemetry.samples import believed
+
+        now_ms = time.time_ns() // 1_000_000
+        self._buffer.add(believed(self._node, now_ms, self._collector.take(now_ms), now_ms))
+
+    def _hand_in(self, once: bool) -> float:
+        """Hand in all that waits; how long to leave the yard alone."""
+        import time
+
+        from gpuyard.api.client import NoServer, Refused
+
+        off_ms = 0
+        try:
+            while len(self._buffer):
+                now_ms, steady_ms = time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000
+                batch = self._buffer.batch(now_ms, steady_ms, self._collector.looks)
+                off_ms = self._yard.hand_in(self._node, batch)["clock_off_ms"]
+                self._buffer.taken()
+        except (NoServer, Refused) as error:
+            if once:
+                raise
+            self._tell(f"{error.message}; samples wait here, for up to an hour")
+            if isinstance(error, Refused) and error.status in (400, 413, 422):
+                # Not as the yard wants it, and no better the next time.
+                self._buffer.taken()
+            return _AWAY_S if isinstance(error, Refused) else 0.0
+        if abs(off_ms) >= 1000:
+            side = "behind" if off_ms > 0 else "ahead of"
+            self._tell(f"the clock of this machine is {abs(off_ms) // 1000} s {side} the yard's")
+        else:
+            self._tell("")
+        return 0.0
+
+    def _tell(self, trouble: str) -> None:
+        """Say once what is wrong, and once that it no longer is."""
+        from gpuyard.cli.terminal.streams import notice
+
+        if trouble != self._trouble:
+            notice(trouble or "all is well again")
+            self._trouble = trouble
+
+
+def _unit(server: str, token_file: Path | None, ca: str, node: str, slurm: Path | None, every: int) -> str:
+    from gpuyard.cli.commands.yard.service import program, quoted_for_systemd
+
+    if not server or token_file is None:
+        raise BadInput(
+            "a unit needs to know the yard and the token",
+            "yard collect --unit --server https://HOST:PORT --token-file /etc/gpuyard/collector.token",
+        )
+    words = ["--server", server, "--token-file", os.path.abspath(token_file), "--node", node]
+    words += ["--ca", os.path.abspath(ca)] if ca else []
+    words += ["--slurm", os.path.abspath(slurm)] if slurm else []
+    words += ["--every", str(every)] if every != 10 else []
+    command = " ".join([quoted_for_systemd(str(word)) for word in [*program(), "collect", *words]])
+    return _UNIT.format(node=node, token=token_file, command=command)
