@@ -9,7 +9,9 @@ from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm.cluster import SlurmKeys, build_slurm, check_slurm
-from gpuyard.config.values import LOG_LIMIT_MIB, Cluster, Engine, Fence, Mode
+from gpuyard.config.values import Cluster, Engine
+from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
+from gpuyard.engines.slurm.keys import Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool
 from gpuyard.model.settings import TOTAL
@@ -228,11 +230,10 @@ def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]
             bool(entry.allow_root),
             tuple(entry.features or ()),
             entry.log_limit or LOG_LIMIT_MIB,
+            entry.card_settings == "leave",
             build_slurm(entry.slurm or SlurmKeys(), entry.pools is not None)
             if _engine(entry) == Engine.SLURM
-            else None,
-            entry.card_settings == "leave",
-            own.get(name),
+            else own.get(name),
             Fence(entry.fence or Fence.AUTO),
         )
         for name, entry in file.clusters.items()

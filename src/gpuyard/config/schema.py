@@ -26,8 +26,9 @@ from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
 from gpuyard.config.log_sinks import LogsEntry
 from gpuyard.config.slurm.cluster import SlurmKeys
-from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine, Fence
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
 from gpuyard.durations import DURATION_PATTERN, duration_text
+from gpuyard.engines.local.keys import Fence
 from gpuyard.engines.registry import OWN, kind_of, kinds
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import JobClass, Market, PolicySpec, Settings

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any
 
+from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
 from gpuyard.engines.registry import kind_of
+from gpuyard.engines.slurm.keys import LACKS, Mode, SlurmCluster
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
@@ -13,15 +15,6 @@ from gpuyard.shipping.contract import SinkSpec
 
 UID_MIN = 1000
 """A uid below this is one of the system's own users, not a person."""
-PYTHON = "/usr/bin/python3"
-"""Of a node, as a full path: what `python3` is depends on the caller's PATH, and may be a slow script."""
-
-LOG_LIMIT_MIB = 1024
-"""How much of an attempt's output is kept by default."""
-
-SLURM_LACKS = frozenset({Capability.SHARES, Capability.SLICES})
-"""What a driven Slurm cannot do, for any user: it gives whole GPUs."""
-
 ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
 """How many attempts one user and one node may have by default, where the yard is one machine."""
 
@@ -37,56 +30,6 @@ class Engine(StrEnum):
     """A Kubernetes cluster."""
     SIM = "sim"
     """Nothing: jobs only pass in simulated time."""
-
-
-class Mode(Enum):
-    """How the yard lives with a Slurm cluster."""
-
-    DRIVE = "drive"
-    """Jobs wait in the yard, which decides and hands each to Slurm."""
-    OBSERVE = "observe"
-    """Slurm decides, and the yard looks on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """Where slurmrestd listens, and as which user the yard speaks to it."""
-
-    url: str
-    token_file: str
-    user: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmCluster:
-    """What only a Slurm cluster has."""
-
-    mode: Mode = Mode.DRIVE
-    partitions: tuple[str, ...] = ()
-    """Empty: Slurm's default one."""
-    reservation: str = ""
-    account: str = ""
-    shared_folder: str = ""
-    handoff_ms: int = 60_000
-    gpu_types: Mapping[str, str] = field(default_factory=dict)
-    """GPU models by Slurm's types."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Tenants by Slurm's accounts and users, where their names differ."""
-    count_quotas: bool = False
-    """Whether its jobs count against quotas while it is observed beside other clusters."""
-    conf: str = ""
-    programs: str = ""
-    python: str = PYTHON
-    rest: Rest | None = None
-    """None: Slurm's commands are used."""
-
-
-class Fence(StrEnum):
-    """How far a yard goes to keep a job to what it was given."""
-
-    AUTO = "auto"
-    STRICT = "strict"
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +51,28 @@ class Cluster:
     """Features of this machine that jobs may ask for by name."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""
-    slurm: SlurmCluster | None = None
-    """None: the engine is not Slurm."""
     hands_off: bool = False
     """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
     own: Any = None
-    """The keys of an engine of another package, as its model has them."""
+    """The keys of an engine other than local: of Slurm, a `SlurmCluster`."""
     fence: Fence = Fence.AUTO
     """What keeps jobs to what they were given."""
 
     @property
+    def slurm(self) -> SlurmCluster | None:
+        """What only a Slurm cluster has; None: the engine is not Slurm, or the cluster is only described."""
+        return self.own if isinstance(self.own, SlurmCluster) else None
+
+    @property
     def lacks(self) -> frozenset[Capability]:
         """What its engine can never do, known without asking it. A Slurm that is observed can do all of it."""
-        observed = self.slurm is not None and self.slurm.mode is Mode.OBSERVE
+        slurm = self.slurm
+        observed = slurm is not None and slurm.mode is Mode.OBSERVE
         if kind := kind_of(self.engine):
             return kind.lacks
         if self.fence is Fence.STRICT:
             return frozenset({Capability.SHARES})
-        return SLURM_LACKS if self.engine == Engine.SLURM and not observed else frozenset()
+        return LACKS if self.engine == Engine.SLURM and not observed else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,45 +1,25 @@
 """From a configuration to what runs jobs: this machine and other clusters, and what people should know about them."""
 
-import os
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.config import Cluster, Config
-from gpuyard.config import Engine as Kind
 from gpuyard.config.quantities import gpus_of_node
-from gpuyard.config.values import (
-    ATTEMPTS_PER_NODE,
-    ATTEMPTS_PER_USER,
-    LOG_LIMIT_MIB,
-    Access,
-    Fence,
-    Mode,
-    SlurmCluster,
-)
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access
 from gpuyard.control.places import DataDir
-from gpuyard.engines.contract import Engine, Permanent
-from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.fencing import MEANS
+from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.kind import KIND as LOCAL
+from gpuyard.engines.local.kind import LocalCluster
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.machine import nvml
-from gpuyard.engines.registry import Context, EngineKind, kind_of
-from gpuyard.engines.slurm.calls.client import Client, CommandClient
-from gpuyard.engines.slurm.calls.commands import Commands
-from gpuyard.engines.slurm.calls.rest import RestClient
-from gpuyard.engines.slurm.engine import SlurmEngine
-from gpuyard.engines.slurm.fleet import Site
-from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.engines.registry import Context, EngineKind, runnable
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.shipping.contract import SinkSpec
 
-TIMEOUT_S = 20.0
-"""A command of Slurm that has not answered by then is taken for one that came to no answer."""
 STAND_IN = EmulatedGpus(8, "A100-80GB")
 """What a machine without GPUs pretends to have by default, so that a first job runs anywhere."""
 
@@ -49,63 +29,34 @@ class LiveCluster:
     """A cluster as `yard up` runs it."""
 
     name: str
-    nodes: Here | Pretended = field(default_factory=Here)
-    """This machine, or what it pretends to be, where no other engine has the nodes."""
-    allow_root: bool = False
-    log_limit_mib: int = LOG_LIMIT_MIB
-    """How much is kept of what an attempt writes."""
-    slurm: SlurmCluster | None = None
-    """Where Slurm runs the jobs."""
-    hands_off: bool = False
-    """Whether the settings of GPUs stay as they are."""
-    fence: Fence = Fence.AUTO
-    """What keeps jobs to what they were given."""
-    kind: EngineKind | None = None
-    """An engine of another package that runs the jobs."""
-    own: Any = None
-    """The keys of that engine."""
+    kind: EngineKind = LOCAL
+    """What runs the jobs."""
+    keys: Any = field(default_factory=LocalCluster)
+    """What the file says of it, as the engine reads it."""
     described: tuple[Node, ...] = ()
-    """The nodes that the file gives to that engine."""
+    """The nodes that the file gives to the engine."""
+    allow_root: bool = False
 
     @property
     def here(self) -> bool:
         """Whether its jobs run on this machine."""
-        return self.slurm is None and self.kind is None
+        return self.kind is LOCAL
 
     @property
     def observed(self) -> bool:
         """Whether it is only looked at."""
-        return self.slurm is not None and self.slurm.mode is Mode.OBSERVE
+        return self.kind.observes is not None and self.kind.observes(self.keys)
 
     def words(self) -> str:
         """What runs the jobs, for people."""
-        if self.slurm is not None:
-            return "Slurm decides, and the yard looks on" if self.observed else "jobs are handed to Slurm"
-        if self.kind is not None:
-            return self.kind.words or f"jobs are handed to {self.kind.name}"
-        return f"jobs run on this machine: {self.nodes.words()}"
+        return self.kind.told(self.keys)
 
     def engine(self, data: DataDir, settings: Settings) -> Engine:
         """The engine, with its own folder below the yard's data."""
-        if self.kind is not None:
-            folder = data.engine_of(self.name)
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            memory = {model.name: model.memory_mib for model in settings.gpu_models}
-            return self.kind.build(self.own, Context(self.name, folder, data.root, self.described, memory))
-        if self.slurm is not None:
-            # A type that is itself the name of a model of the configuration is that model.
-            own = {model.name: model.name for model in settings.gpu_models}
-            slurm = replace(self.slurm, gpu_types={**own, **self.slurm.gpu_types})
-            return observed(self.name, slurm) if self.observed else slurm_engine(self.name, slurm, data.root)
-        return LocalEngine(
-            data.engine,
-            nodes=self.nodes,
-            yard=data.root,
-            log_limit_mib=self.log_limit_mib,
-            hands_off=self.hands_off,
-            fence_by=() if self.fence is Fence.OFF else MEANS,
-            strict=self.fence is Fence.STRICT,
-        )
+        folder = data.engine if self.here else data.engine_of(self.name)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        memory = {model.name: model.memory_mib for model in settings.gpu_models}
+        return self.kind.build(self.keys, Context(self.name, folder, data.root, self.described, memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +107,15 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
             attempts_per_node=ATTEMPTS_PER_NODE,
         )
         if pretended is not None:
-            return Fleet(settings, (LiveCluster("local", Here(emulate=pretended)),))
+            return Fleet(settings, (LiveCluster("local", keys=LocalCluster(Here(emulate=pretended))),))
         if nvml.read_gpus():
             return Fleet(settings, (LiveCluster("local"),))
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
-        return Fleet(settings, (LiveCluster("local", Here(emulate=STAND_IN)),), notes=(text,))
+        return Fleet(
+            settings, (LiveCluster("local", keys=LocalCluster(Here(emulate=STAND_IN))),), notes=(text,)
+        )
     clusters = tuple([_live(cluster, config, pretended) for cluster in config.clusters.values()])
     _check_together(clusters, emulate)
     of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
@@ -177,25 +130,23 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
 
 
 def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> LiveCluster:
-    if (kind := kind_of(cluster.engine)) is not None:
-        described = [node for pool in config.pools if pool.cluster == cluster.name for node in pool.nodes]
-        return LiveCluster(
-            cluster.name, Here(cluster=cluster.name), kind=kind, own=cluster.own, described=tuple(described)
+    kind = runnable(cluster.engine)
+    if kind is None:
+        raise BadInput(
+            f"cluster {quoted(cluster.name)} has engine {cluster.engine}, which this release only simulates; "
+            "it runs `local` and `slurm`",
+            "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
         )
-    if cluster.engine == Kind.SLURM:
-        _check_slurm(cluster, cluster.slurm or SlurmCluster())
-        nodes: Here | Pretended = Here(cluster=cluster.name)
-    else:
+    if kind is LOCAL:
         nodes = _nodes(cluster, config, pretended)
-    return LiveCluster(
-        cluster.name,
-        nodes,
-        cluster.allow_root,
-        cluster.log_limit_mib,
-        cluster.slurm,
-        cluster.hands_off,
-        cluster.fence,
-    )
+        keys = LocalCluster(nodes, cluster.log_limit_mib, cluster.hands_off, cluster.fence)
+        return LiveCluster(cluster.name, kind, keys, allow_root=cluster.allow_root)
+    pools = [pool for pool in config.pools if pool.cluster == cluster.name] if kind.takes_nodes else []
+    described = [node for pool in pools for node in pool.nodes]
+    live = LiveCluster(cluster.name, kind, cluster.own, tuple(described), cluster.allow_root)
+    if kind.check is not None:
+        kind.check(live.name, live.keys)
+    return live
 
 
 def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
@@ -207,30 +158,15 @@ def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
             "Leave one of them, and give it all pools.",
         )
     if emulate and not here:
-        engine = "slurm" if clusters[0].slurm is not None else getattr(clusters[0].kind, "name", "")
+        first = clusters[0]
         raise BadInput(
-            f"--emulate is for this machine, and cluster {quoted(clusters[0].name)} has engine {engine}",
-            "Leave it out: GPUs are those that Slurm has." if engine == "slurm" else "Leave it out.",
-        )
-
-
-def _check_slurm(cluster: Cluster, slurm: SlurmCluster) -> None:
-    """A Slurm cluster that this release can run."""
-    if slurm.mode is Mode.DRIVE and not slurm.shared_folder:
-        raise BadInput(
-            f"cluster {quoted(cluster.name)} has no 'shared_folder'",
-            "Add `shared_folder: /shared/gpuyard`, a folder that this machine and all nodes see under that path.",
+            f"--emulate is for this machine, and cluster {quoted(first.name)} has engine {first.kind.name}",
+            "Leave it out: the GPUs are those that this engine has.",
         )
 
 
 def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> Here | Pretended:
     """What a local cluster consists of: this machine, or nodes that it pretends to be."""
-    if cluster.engine != Kind.LOCAL:
-        raise BadInput(
-            f"cluster {quoted(cluster.name)} has engine {cluster.engine}, which this release only simulates; "
-            "it runs `local` and `slurm`",
-            "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
-        )
     pools = [pool for pool in config.pools if pool.cluster == cluster.name]
     nodes = [node for pool in pools for node in pool.nodes]
     if pretended is not None or not nodes:
@@ -260,47 +196,3 @@ def _parsed(text: str) -> EmulatedGpus:
     if count and model not in CATALOGUE:
         raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
     return EmulatedGpus(count, model)
-
-
-# -- Slurm ---------------------------------------------------------------------------------------------------------
-
-
-def slurm_engine(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
-    """The engine of a Slurm cluster. It is made whether Slurm can be reached or not."""
-    check_here(slurm)
-    site = Site(
-        cluster=cluster,
-        partitions=slurm.partitions,
-        reservation=slurm.reservation,
-        account=slurm.account,
-        gpu_types=slurm.gpu_types,
-        handoff_ms=slurm.handoff_ms,
-        python=slurm.python,
-    )
-    return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
-
-
-def observed(cluster: str, slurm: SlurmCluster) -> ObservedSlurm:
-    """A cluster that is only looked at."""
-    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    return ObservedSlurm(cluster, commands, slurm.gpu_types, slurm.names)
-
-
-def check_here(slurm: SlurmCluster) -> None:
-    """Refuse what no waiting will mend, before Slurm's commands wait a minute for it."""
-    if slurm.conf and not os.path.exists(slurm.conf):
-        raise Permanent(f"there is no {slurm.conf}; 'conf' names Slurm's own configuration, slurm.conf")
-    if slurm.rest is None and not shutil.which("sbatch", path=slurm.programs or None):
-        where = f"in {slurm.programs}" if slurm.programs else "on the PATH"
-        raise Permanent(
-            f"there is no program sbatch {where}; install Slurm's commands, or say under 'programs' where they are"
-        )
-
-
-def client_of(slurm: SlurmCluster) -> Client:
-    """How Slurm is spoken to."""
-    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    by_command = CommandClient(commands, as_user=os.geteuid() == 0)
-    if slurm.rest is None:
-        return by_command
-    return RestClient(slurm.rest.url, slurm.rest.token_file, slurm.rest.user, by_command)

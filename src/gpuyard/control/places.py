@@ -133,7 +133,7 @@ class DataDir:
         return self.root / "engine"
 
     def engine_of(self, cluster: str) -> Path:
-        """The folder of an engine of another package."""
+        """The folder of the engine of a cluster that is not this machine."""
         return self.root / "engines" / cluster
 
     @property

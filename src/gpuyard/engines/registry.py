@@ -7,6 +7,7 @@ a mapping of the engine's name, and how it is built from them. It is found by an
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ ENTRY_POINTS = "gpuyard.engines"
 """Engines of installed packages are found under this name."""
 OWN = ("local", "slurm", "kubernetes", "sim")
 """Engines that gpuyard has itself."""
+_OWN_KINDS = {"local": "gpuyard.engines.local.kind", "slurm": "gpuyard.engines.slurm.kind"}
+"""Those that run jobs: the modules that have their `KIND`. Each is loaded when a cluster of it is run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,28 @@ class EngineKind:
     are no keys. Values are texts as in the file."""
     lacks: frozenset[Capability] = frozenset()
     """What it can never do, known without asking it."""
-    words: str = ""
-    """What becomes of jobs, for people: `jobs run as pods of Kubernetes`."""
+    words: str | Callable[[Any], str] = ""
+    """What becomes of jobs, for people: `jobs run as pods of Kubernetes`. A function gets the keys."""
+    takes_nodes: bool = True
+    """Whether the nodes of the cluster's pools are its nodes (`Context.nodes`); else it knows its nodes."""
+    observes: Callable[[Any], bool] | None = None
+    """Whether a cluster with these keys is only looked at; None: none is."""
+    check: Callable[[str, Any], None] | None = None
+    """Refuses (`BadInput`) a cluster of that name and these keys that cannot be run, before anything is built."""
+    differences: Callable[[Any, Any], list[str]] | None = None
+    """What two sets of keys, of the running yard and of a file, differ in, in words; None: that they do is all that is
+    told."""
+
+    def told(self, keys: Any) -> str:
+        """What becomes of jobs, for people."""
+        words = self.words if isinstance(self.words, str) else self.words(keys)
+        return words or f"jobs are handed to {self.name}"
+
+    def differ(self, ours: Any, theirs: Any) -> list[str]:
+        """What two sets of keys differ in, in words."""
+        if self.differences is not None:
+            return self.differences(ours, theirs)
+        return [] if ours == theirs else ["the keys of its engine are others in the file"]
 
 
 _registered: dict[str, EngineKind] = {}
@@ -89,6 +112,14 @@ def kind_of(name: str) -> EngineKind | None:
     if name in OWN:
         return None
     return _registered.get(name) or kinds().get(name)
+
+
+def runnable(name: str) -> EngineKind | None:
+    """An engine that runs jobs, of gpuyard or of another package; None: there is none of that name."""
+    if name in _OWN_KINDS:
+        found: EngineKind = import_module(_OWN_KINDS[name]).KIND
+        return found
+    return kind_of(name)
 
 
 def _checked(kind: object) -> EngineKind:

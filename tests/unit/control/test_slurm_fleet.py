@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from gpuyard.config.reading import loads
-from gpuyard.config.values import Rest, SlurmCluster
-from gpuyard.control.fleet import Fleet, chosen, client_of, slurm_engine
+from gpuyard.control.commands.configs import fleet_differences
+from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.engines.contract import Permanent
+from gpuyard.engines.registry import runnable
 from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.rest import RestClient
+from gpuyard.engines.slurm.keys import Rest, SlurmCluster
+from gpuyard.engines.slurm.kind import client_of, driven
 from gpuyard.errors import BadInput
 
 FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"
@@ -48,17 +51,36 @@ def test_what_can(tmp_path: Path) -> None:
             gpu_types={"a100": "A100-80GB"},
             names={"_x": "x"},
         )
-        == fleet.clusters[0].slurm
+        == fleet.clusters[0].keys
     )
 
 
 def test_a_file_or_programs_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match=r"there is no /nowhere/slurm\.conf"):
-        slurm_engine("hpc", SlurmCluster(conf="/nowhere/slurm.conf"), tmp_path)
+        driven("hpc", SlurmCluster(conf="/nowhere/slurm.conf"), tmp_path)
     with pytest.raises(Permanent, match="there is no program sbatch in /nowhere"):
-        slurm_engine("hpc", SlurmCluster(programs="/nowhere"), tmp_path)
+        driven("hpc", SlurmCluster(programs="/nowhere"), tmp_path)
 
 
 def test_the_way_to_speak() -> None:
     assert isinstance(client_of(SlurmCluster()), CommandClient)
     assert isinstance(client_of(SlurmCluster(rest=Rest("http://h:1", "/t", "root"))), RestClient)
+
+
+def test_other_keys_in_the_file_take_a_restart() -> None:
+    """The engine has read its keys when the yard started: a file with others is not in force by `yard apply`."""
+    here, same = fleet_of("slurm: {shared_folder: /s}"), fleet_of("shared_folder: /s")
+    other = fleet_of("slurm: {shared_folder: /s, partitions: [gpu]}")
+    watched = fleet_of("slurm: {mode: observe}")
+    assert [] == fleet_differences(here, same)
+    told = "the keys of its engine are others in the file: that takes a restart, `yard up --config FILE`"
+    assert [told] == fleet_differences(here, other) == fleet_differences(here, watched)
+    machine = chosen(loads("version: 1\nclusters: {hpc: {}}\n", "yard.yaml"), "")
+    assert "its engine is slurm here and local in the file" in fleet_differences(here, machine)[0]
+
+
+def test_the_engines_of_gpuyard_are_of_the_registry_like_any_other() -> None:
+    assert ["local", "slurm"] == [getattr(runnable(name), "name", "") for name in ("local", "slurm")]
+    assert [None, None] == [runnable(name) for name in ("kubernetes", "sim")]
+    assert "jobs are handed to Slurm" == fleet_of("shared_folder: /s").words()
+    assert "Slurm decides, and the yard looks on" == fleet_of("mode: observe").words()

@@ -27,7 +27,7 @@ def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found(text: str, emulate: str = "") -> tuple[Node, tuple[str, ...]]:
-    nodes = chosen(loads(text, "yard.yaml"), emulate).clusters[0].nodes
+    nodes = chosen(loads(text, "yard.yaml"), emulate).clusters[0].keys.nodes
     (host,) = nodes.read()
     return host.node, nodes.notes()
 
@@ -64,5 +64,5 @@ def test_a_machine_without_pools_and_one_that_pretends() -> None:
 
     node, _notes = found(bare)
     assert ("local", 16_000, ("nvme",)) == (node.pool, node.cpu_milli, node.features)
-    pretends = chosen(loads(bare, "yard.yaml"), "4 x H100").clusters[0].nodes
+    pretends = chosen(loads(bare, "yard.yaml"), "4 x H100").clusters[0].keys.nodes
     assert ("4 x H100 emulated", ("the GPUs are emulated",)) == (pretends.words(), pretends.notes())

@@ -5,8 +5,8 @@ from typing import Annotated
 from gpuyard.config.fields import Boolean, Entry, Name, OrNothing, PositiveMs, Word, choice, key, required
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
-from gpuyard.config.values import PYTHON, Mode, Rest, SlurmCluster
 from gpuyard.durations import duration_text
+from gpuyard.engines.slurm.keys import PYTHON, Mode, Rest, SlurmCluster
 from gpuyard.errors import quoted
 
 HANDOFF_MS = 60_000

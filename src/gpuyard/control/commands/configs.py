@@ -23,7 +23,6 @@ from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.explain.admission import gpus_text
 from gpuyard.core.explain.caps import caps
-from gpuyard.core.phrases import memory_text
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
@@ -165,7 +164,7 @@ class Configurations:
         if text == NO_FILE:
             return Proposal(text, config.settings, config.access)
         fleet = chosen(config, self._emulate)
-        notes = _fleet_differences(self._fleet, fleet)
+        notes = fleet_differences(self._fleet, fleet)
         if config.access is None and self._people() != Access():
             notes.append("the file says nothing of `auth`: people stay as they are")
         return Proposal(text, config.settings, config.access, tuple(notes))
@@ -262,7 +261,7 @@ def change_view(change: Change) -> dict[str, Any]:
     return {"what": change.what, **asdict(change)}
 
 
-def _fleet_differences(here: Fleet, there: Fleet) -> list[str]:
+def fleet_differences(here: Fleet, there: Fleet) -> list[str]:
     """What a file says about clusters that a running server cannot take up."""
     found = []
     ours, theirs = [[each.name for each in fleet.clusters] for fleet in (here, there)]
@@ -282,24 +281,14 @@ def _cluster_differences(here: LiveCluster, there: LiveCluster) -> list[str]:
     found = []
     if here.name != there.name:
         found.append(f"the cluster is called {here.name} here and {there.name} in the file")
-    ours, theirs = here.nodes.words(), there.nodes.words()
-    if ours != theirs:
-        found.append(f"the fleet is {ours} here and {theirs} in the file")
-    elif here.name == there.name and here.nodes != there.nodes:
-        found.append(f"the fleet is {ours} here and in the file, but its nodes are described otherwise")
-    if (here.own, here.described) != (there.own, there.described):
-        found.append("the keys of its engine or its nodes are others in the file")
+    if here.kind is not there.kind:
+        found.append(f"its engine is {here.kind.name} here and {there.kind.name} in the file")
+    else:
+        found += here.kind.differ(here.keys, there.keys)
+    if here.described != there.described:
+        found.append("its nodes are others in the file")
     if here.allow_root != there.allow_root:
         found.append(f"allow_root is {str(here.allow_root).lower()} here")
-    if here.log_limit_mib != there.log_limit_mib:
-        found.append(
-            f"log_limit is {memory_text(here.log_limit_mib)} here and {memory_text(there.log_limit_mib)} in the file"
-        )
-    if here.hands_off != there.hands_off:
-        words = ["leave" if each.hands_off else "change" for each in (here, there)]
-        found.append(f"card_settings is {words[0]} here and {words[1]} in the file")
-    if here.fence != there.fence:
-        found.append(f"fence is {here.fence} here and {there.fence} in the file")
     return found
 
 
