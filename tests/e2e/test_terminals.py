@@ -130,6 +130,9 @@ def test_a_shell_beside_a_job_is_inside_of_it_and_ends_with_it(yard: Box, tmp_pa
     with done:
         assert 2 == done.code()
         assert "has ended" in done.shown.decode()
+    trail = [line for line in yard("audit").out.splitlines() if f"job {job}: shell" in line]
+    assert 1 == len(trail), "two of the same in ten minutes are one line, and one that was refused is none"
+    assert "enter" in trail[0].split()
 
 
 def test_srun_and_salloc_have_terminals_and_steps_in_them_too(yard: Box) -> None:

@@ -395,6 +395,16 @@ class MonthClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobEntered:
+    """Somebody came into a job that runs: its terminal, a shell beside it, a port or files of it."""
+
+    at_ms: int
+    job_id: int
+    how: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods and budget windows close, waiting jobs reach their begin time, earmarks expire."""
 
@@ -435,8 +445,8 @@ SchedulingEvent = (
 )
 """What the core folds: jobs, nodes, settings, time."""
 
-AccessEvent = TokenMade | TokenRevoked | NameUnbound
-"""Logins and tokens. The core notes the time of these events and nothing else."""
+AccessEvent = TokenMade | TokenRevoked | NameUnbound | JobEntered
+"""Logins, tokens, and who came into which job. The core notes the time of these events and nothing else."""
 
 BookEvent = MonthClosed
 """What concerns the books alone. The core notes the time of these events and nothing else."""

@@ -29,6 +29,7 @@ from gpuyard.model import (
     JobCancelled,
     JobClass,
     JobContinued,
+    JobEntered,
     JobHeld,
     JobReleased,
     JobState,
@@ -334,7 +335,9 @@ class Books:
                 self._tick(event.at_ms)
             case LayoutPinned() | LayoutReleased() | LayoutMade():
                 self._layout(event)
-            case DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound() | MonthClosed():
+            case (
+                DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound() | MonthClosed() | JobEntered()
+            ):
                 pass
             case _:
                 self._of_a_job(event)

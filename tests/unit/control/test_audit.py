@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.views.audit import audit
-from gpuyard.model import Requested, Verb
+from gpuyard.core.state.dump import dump
+from gpuyard.model import JobEntered, Requested, Verb
 from rigs.desk import ANA, Rig, rig
 
 
@@ -40,3 +41,14 @@ def test_an_array_and_what_is_asked_of_many_at_once_are_one_line_each(desk: Rig)
     for limit in (100, 1, 2):
         assert lines == [line for line in told(desk, limit=limit) if line[1] != "configure"]
     assert lines[2:] == told(desk, user="ana")
+
+
+def test_whoever_comes_into_a_job_is_named_with_the_way_and_it_changes_nothing_else(desk: Rig) -> None:
+    job = desk.submit(ANA)
+    desk.replica.catch_up()
+    before = dump(desk.replica.state)
+    desk.add(JobEntered(desk.replica.state.now_ms, job, "shell", "bob (token t1)"))
+
+    assert ("bob (token t1)", "enter", f"job {job}: shell") == told(desk)[0]
+    assert [("bob (token t1)", "enter", f"job {job}: shell")] == told(desk, user="bob")
+    assert before == dump(desk.replica.state)

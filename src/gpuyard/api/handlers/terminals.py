@@ -9,6 +9,8 @@ import asyncio
 import json
 import logging
 import socket
+import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +46,17 @@ HOLDS_S = 15.0
 TURN_S = 0.0001
 """What passing on a message costs, about."""
 _FROM_CLIENTS = (terminal.DATA, terminal.SIZE, terminal.SIGNAL, terminal.END, terminal.FILE)
+_WAYS_IN = {
+    "attach": "attach",
+    "shell": "shell",
+    "forward": "forward",
+    "read": "cp, out of the job",
+    "write": "cp, into the job",
+}
+"""By what a client asks for, what the audit trail says of it."""
+_AGAIN_S = 600.0
+"""A page of a notebook is many connections: the same way into a job is written down once in this time."""
+_NOTED_MAX = 10_000
 _ABOUT_RUNNING = frozenset({JobState.RUNNING.value, JobState.SUSPENDED.value})
 
 
@@ -61,6 +74,8 @@ class _Terminals:
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
+        self._noted: dict[tuple[str, int, int, str], float] = {}
+        """When which person was last noted for which attempt, by which way."""
 
     async def terminal(self, request: Request, id: str) -> Response:
         """The job's terminal, or something else inside of it, over a WebSocket."""
@@ -84,13 +99,24 @@ class _Terminals:
         try:
             asked = _asked(await asyncio.wait_for(link.receive(), HELLO_S))
             _log.info("%s: %s of job %s", person.name, asked["do"], label)
-            visit = _Visit(self._yard, link, pulse, person, label, asked)
+            visit = _Visit(self._yard, link, pulse, person, label, asked, self._note)
             await visit.run()
         except TimeoutError:
             return
         except (_Refused, YardError, EngineError) as error:
             hint = getattr(error, "hint", "")
             await link.send(_news("error", {"detail": str(error), "hint": hint}))
+
+    async def _note(self, person: Person, job_id: int, attempt: int, do: str) -> None:
+        """Write down that a person comes into a job, before they do."""
+        what = (person.signature, job_id, attempt, do)
+        now = time.monotonic()
+        if do not in _WAYS_IN or now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
+            return
+        await asyncio.wrap_future(self._yard.desk.enter(person, job_id, _WAYS_IN[do]))
+        if len(self._noted) >= _NOTED_MAX:
+            self._noted.clear()
+        self._noted[what] = now
 
 
 def _asked(message: bytes | str) -> dict[str, Any]:
@@ -118,9 +144,10 @@ class _Visit:
         person: Person,
         label: Label,
         asked: dict[str, Any],
+        note: Callable[[Person, int, int, str], Awaitable[None]],
     ) -> None:
         self._yard, self._link, self._pulse, self._person, self._label = yard, link, pulse, person, label
-        self._asked = asked
+        self._asked, self._note = asked, note
         self._own = asked["do"] == "attach" and asked.get("session", "") in ("", terminal.OWN)
         """Whether it is the job's own terminal: then the job's start and its end are waited for."""
         self._attempt = 0
@@ -145,6 +172,7 @@ class _Visit:
                 keeper = await in_thread(self._reach, view)
                 if keeper is not None:
                     waited_s = 0.0
+                    await self._note(self._person, view["id"], self._attempt, self._asked["do"])
                     if await self._relay(keeper) and not self._own:
                         return
                 elif not self._own and waited_s > KEEPER_S:

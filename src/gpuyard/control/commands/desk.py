@@ -39,6 +39,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import (
     CheckpointSeen,
     Event,
+    JobEntered,
     NodeCordoned,
     NodeUncordoned,
     Verb,
@@ -201,6 +202,14 @@ class Desk:
                 draft.add(CheckpointSeen(now_ms, record.id, record.attempt, at_ms, person.signature))
             newest_ms = max(at_ms, record.checkpoint_ms)
             return {"id": record.id, "label": record.job.label, "checkpoint_ms": newest_ms}
+
+        return self._committer.write(make)
+
+    def enter(self, person: Person, job_id: int, how: str) -> "Future[None]":
+        """Write down that a person comes into a job; the caller has asked whether they may."""
+
+        def make(draft: Draft) -> None:
+            draft.add(JobEntered(max(self._now_ms(), draft.state.now_ms), job_id, how, person.signature))
 
         return self._committer.write(make)
 

@@ -8,6 +8,7 @@ from gpuyard.core.fleet.mig_geometry import Place, layout_text
 from gpuyard.model import (
     ConfigSet,
     Event,
+    JobEntered,
     JobSubmitted,
     LayoutPinned,
     LayoutReleased,
@@ -25,7 +26,7 @@ from gpuyard.wire.replies.people import AuditLine
 
 KINDS = (
     ConfigSet, JobSubmitted, TasksSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased,
-    TokenMade, TokenRevoked, NameUnbound, MonthClosed,
+    TokenMade, TokenRevoked, NameUnbound, MonthClosed, JobEntered,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -141,4 +142,6 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             return Done(event.by, "unbind name", event.user)
         case MonthClosed():
             return Done(event.by, "close month", event.month)
+        case JobEntered():
+            return Done(event.by, "enter", f"job {job(event.job_id)}: {event.how}")
     raise AssertionError(event)
