@@ -1,6 +1,7 @@
 """How podman is called, and what its refusals mean: no podman is needed for that."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from gpuyard.engines.local.gpus import cdi
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node import image, podman
+from gpuyard.engines.node import boxes, devices, image, podman
 
 
 def plan(**more: Any) -> dict[str, Any]:
@@ -148,8 +149,9 @@ def test_a_store_that_is_not_there_or_broken_has_no_images(tmp_path: Path) -> No
 def test_the_specification_of_gpus_names_each_by_its_uuid(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cdi, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
-    monkeypatch.setattr(cdi, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
+    monkeypatch.setattr(devices, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
+    for each in (cdi, devices):
+        monkeypatch.setattr(each, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
     readings = [GpuReading("GPU-a", "H100", 80_000, minor=3), GpuReading("GPU-b", "H100", 80_000)]
     found = cdi.specification(readings)
 
@@ -157,9 +159,9 @@ def test_the_specification_of_gpus_names_each_by_its_uuid(
         (each["name"], each["containerEdits"]["deviceNodes"][0]["path"]) for each in found["devices"]
     ]
     assert "/usr/lib64/libcuda.so.1" in [each["containerPath"] for each in found["containerEdits"]["mounts"]]
-    devices = cdi.Devices("/data", emulated=False)
+    own = cdi.Devices("/data", emulated=False)
     monkeypatch.setattr(cdi.os, "geteuid", lambda: 0)
-    assert ["--device", "gpuyard.local/gpu=GPU-b"] == devices.words([readings])["GPU-b"]
+    assert ["--device", "gpuyard.local/gpu=GPU-b"] == own.words([readings])["GPU-b"]
     (written,) = (tmp_path / "run").iterdir()
     assert found == json.loads(written.read_text())
     monkeypatch.setattr(cdi.os, "geteuid", lambda: 1000)
@@ -169,10 +171,42 @@ def test_the_specification_of_gpus_names_each_by_its_uuid(
 
 def test_the_toolkits_own_specification_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\ndevices:\n- name: GPU-a\n- name: '1'\n")
-    monkeypatch.setattr(cdi, "FOLDERS", (str(tmp_path), str(tmp_path)))
+    for each in (cdi, devices):
+        monkeypatch.setattr(each, "FOLDERS", (str(tmp_path), str(tmp_path)))
     readings = [GpuReading("GPU-a", "H100", 80_000), GpuReading("GPU-b", "H100", 80_000)]
 
     assert {
         "GPU-a": ["--device", "nvidia.com/gpu=GPU-a"],
         "GPU-b": ["--device", "nvidia.com/gpu=1"],
     } == cdi.Devices("/data", emulated=False).words([readings])
+    assert ["--device", "nvidia.com/gpu=1"] == devices.of_gpu("1")
+
+
+def test_a_gpu_of_slurm_comes_with_the_drivers_libraries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(devices, "FOLDERS", (str(tmp_path), str(tmp_path)))
+    monkeypatch.setattr(devices, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
+    monkeypatch.setattr(devices.os.path, "exists", lambda path: path in ("/dev/nvidia3", "/dev/nvidiactl"))
+    words = devices.of_gpu("3")
+    assert ["--device", "/dev/nvidia3:/dev/nvidia3", "--device", "/dev/nvidiactl:/dev/nvidiactl"] == words[:4]
+    assert any([word.endswith(":/usr/lib64/libcuda.so.1:ro") for word in words])
+
+
+def test_a_folder_that_another_user_made_on_a_node_holds_no_images(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
+    monkeypatch.setattr(podman, "missing", list)
+    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path)}})
+    boxes.make(found)
+    boxes.make(found)
+    assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
+    boxes.clear(found)
+    assert ["images"] == os.listdir(tmp_path / f"box-{os.getuid()}")
+    (tmp_path / f"box-{os.getuid()}").chmod(0o755)
+    with pytest.raises(image.Failed, match="is not a folder of this user alone"):
+        boxes.make(found)
+    monkeypatch.setattr(podman, "missing", lambda: ["podman"])
+    with pytest.raises(image.Failed, match="podman is not installed on node"):
+        boxes.make(found)

@@ -12,6 +12,7 @@ from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import Place
 from gpuyard.engines.machine.accounts import Account
 from gpuyard.engines.machine.files import IMAGE
+from gpuyard.engines.machine.launches import containers_of
 from gpuyard.engines.node import podman
 
 STORES = "images"
@@ -59,20 +60,7 @@ class Images:
             "short": podman.short_folder(folder),
             "store": store,
             "others": [own] if os.path.isdir(os.path.join(own, "overlay-images")) else [],
-            "containers": [
-                {
-                    "image": each.image,
-                    "name": each.name,
-                    "entrypoint": list(each.entrypoint),
-                    "argv": list(each.argv),
-                    "env": dict(each.env),
-                    "workdir": each.workdir,
-                    "volumes": list(each.volumes),
-                    "init": each.init,
-                    "pull": each.pull,
-                }
-                for each in recipe.containers
-            ],
+            "containers": containers_of(recipe),
             "volumes": volumes,
             # What has to be seen of the node, though a fence hides the rest.
             "bound": [account.home, store, *[path for path in sources if path.startswith("/")]],

@@ -1,8 +1,9 @@
 """What is wrong with a launch that no engine could run: its key, its recipe, its texts."""
 
 import re
+from typing import Any
 
-from gpuyard.engines.contract import Launch
+from gpuyard.engines.contract import Launch, Recipe
 
 CHECKPOINT = "checkpoint"
 """The file by which a job says that it has saved its work, where it names none."""
@@ -13,6 +14,24 @@ _SIGNALS_MAX = 64
 def flaw_of_key(key: str) -> str:
     """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
     return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
+
+
+def containers_of(recipe: Recipe) -> list[dict[str, Any]]:
+    """The containers of a recipe, as the nodes read them (`engines/node/image.py`)."""
+    return [
+        {
+            "image": each.image,
+            "name": each.name,
+            "entrypoint": list(each.entrypoint),
+            "argv": list(each.argv),
+            "env": dict(each.env),
+            "workdir": each.workdir,
+            "volumes": list(each.volumes),
+            "init": each.init,
+            "pull": each.pull,
+        }
+        for each in recipe.containers
+    ]
 
 
 def flaw_of_recipe(launch: Launch) -> str:

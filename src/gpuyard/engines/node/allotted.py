@@ -4,7 +4,7 @@ Runs on the nodes as the job's user: only the standard library, nothing newer th
 """
 
 import os
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from .files import SCRIPT
 from .processes import stat_of
@@ -42,6 +42,14 @@ class Allotted(Entry):
         count = 1 if self.plan["batch"] else part["tasks"]
         return list(range(part["first"], part["first"] + count))
 
+    def admit(self, boxed: bool) -> Iterator[str]:
+        """Make way for its containers; tells what comes next, step by step."""
+        if boxed:
+            yield "make way for its containers"
+            from . import podman  # most jobs run in no image
+
+            podman.hide_hybrid()
+
     def environment(self, index: int) -> Dict[str, str]:
         """The yard's variables over Slurm's over a clean base; GPUs as Slurm gave them."""
         plan, part = self.plan, self.plan["parts"][self.node]
@@ -56,6 +64,9 @@ class Allotted(Entry):
         alone = plan["batch"] or bool(rest)
         env["CUDA_VISIBLE_DEVICES"] = env["YARD_GPUS"] = ",".join(devices)
         env["YARD_TASK_GPUS"] = ",".join(devices if alone else devices[index * each : (index + 1) * each])
+        if plan.get("image"):
+            # What images of NVIDIA look at.
+            env["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices) or "void"
         env["YARD_NODE"] = self.node
         if not plan["batch"]:
             env.update(SLURM_PROCID=str(rank), SLURM_LOCALID=str(index), SLURM_NTASKS=str(plan["world"]))

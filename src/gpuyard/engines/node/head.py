@@ -80,11 +80,21 @@ class Head(Runner):
         self.hands.entry.output = output
         if self.plan.get("terminal"):
             self.hands.give_terminal(os.dup(output[0]))
+        if self.plan.get("image"):
+            from . import boxes, image  # most jobs run in none
+
+            self.plan["image"] = boxes.of(self.plan)
+            try:
+                boxes.make(self.plan["image"])
+            except image.Failed as failed:
+                return Failure(image.NOT_RUN, str(failed))
         return self.hands.start(self._heed)
 
     def _heed(self) -> None:
         """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""
         self.obey()
+        if signal.sigtimedwait((signal.SIGTERM,), 0) is not None:
+            self._told()
         self.keep_time()
         self.see_to()
 
@@ -203,6 +213,10 @@ class Head(Runner):
         """Write the end, and stay a moment; the exit code for Slurm."""
         end["checkpoint_ms"] = _saved_ms(self.plan["checkpoint"])
         end["slurm_id"] = int(os.environ["SLURM_JOB_ID"])
+        if "folder" in self.plan.get("image", ()):
+            from . import boxes  # most jobs run in none
+
+            boxes.clear(self.plan["image"])
         if isinstance(self.hands, Crew):
             self.hands.part(end["exit_code"])
         if not insist(lambda: files.write(files.END, end, once=True), _is_gone):

@@ -69,7 +69,9 @@ class SlurmEngine(NoMig):
         self._handing = Handing(
             self._folder, client, site, self._monitor, self._aside, str(yard or ""), now_ms
         )
-        self._able = {Capability.GANG} | ({Capability.SUSPEND} if os.geteuid() == 0 else set())
+        self._able = {Capability.GANG, Capability.IMAGES} | (
+            {Capability.SUSPEND} if os.geteuid() == 0 else set()
+        )
 
     @property
     def capabilities(self) -> frozenset[Capability]:

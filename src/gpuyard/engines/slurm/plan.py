@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
 from gpuyard.engines.machine.accounts import Account
-from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
+from gpuyard.engines.machine.launches import CHECKPOINT, containers_of, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.words.translate import SlurmNode
@@ -42,6 +42,8 @@ def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
     names = [part.node for part in launch.parts]
     if not names or len(set(names)) != len(names):
         return "a launch names each of its nodes once"
+    if launch.recipe.containers and len(names) > 1:
+        return "a job in an image runs on one node of Slurm, and this one wants several"
     for part in launch.parts:
         node = nodes.get(part.node)
         if node is None:
@@ -62,6 +64,12 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
     cwd = recipe.cwd or place.job_folder
     letters = launch.letters(account.user)
+    image = {
+        "containers": containers_of(recipe),
+        "volumes": [f"{place.job_folder}:{place.job_folder}"],
+        "cwd": recipe.cwd,
+        "home": account.home,
+    }
     return {
         "key": launch.key,
         "folder": place.folder,
@@ -82,7 +90,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "append": appends(recipe.open_mode, launch.restarts),
         "uid": account.uid,
         "gid": account.gid,
-        "env": _base(account, place) | _own_variables(recipe.env),
+        "env": _base(account, place, boxed=bool(recipe.containers)) | _own_variables(recipe.env),
         "yard": _yard(launch, place) | {"YARD_CHECKPOINT_FILE": checkpoint},
         "dropped": list(LOOSE_VARIABLES),
         "limit_ms": launch.limit_ms,
@@ -91,17 +99,20 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
         "warn_ms": recipe.warn_ms,
         "warn_shell": recipe.warn_shell,
         "terminal": recipe.terminal,
+        **({"image": image} if recipe.containers else {}),
         "checkpoint": checkpoint if checkpoint.startswith("/") else f"{cwd}/{checkpoint}",
     }
 
 
-def _base(account: Account, place: Place) -> dict[str, str]:
+def _base(account: Account, place: Place, *, boxed: bool) -> dict[str, str]:
+    # An image has programs and a shell of its own, and no homes.
+    shell = {"HOME": place.job_folder}
+    if not boxed:
+        shell = {"PATH": _PATH, "HOME": account.home, "SHELL": account.shell}
     base = {
-        "PATH": _PATH,
-        "HOME": account.home,
+        **shell,
         "USER": account.user,
         "LOGNAME": account.user,
-        "SHELL": account.shell,
         "LANG": "C.UTF-8",
         # The output of a program is read while it runs.
         "PYTHONUNBUFFERED": "1",

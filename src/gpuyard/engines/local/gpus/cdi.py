@@ -4,38 +4,21 @@ Where NVIDIA's toolkit has written its specification, that one counts. Where it 
 a yard of an ordinary user hands the same to podman word by word. An emulated GPU is a device that does nothing.
 """
 
-import glob
 import json
 import os
-import re
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.node.devices import FOLDERS, TOOLKIT, Edits, by_toolkit, common_edits, words_of
 from gpuyard.engines.node.fence import CAPS
 
-FOLDERS = ("/etc/cdi", "/var/run/cdi")
-"""Where podman looks for specifications."""
-TOOLKIT, OURS = "nvidia.com/gpu", "gpuyard.local/gpu"
+OURS = "gpuyard.local/gpu"
 DEVICES = "devices"
 """In the engine's folder: the devices of emulated GPUs and slices, by their UUIDs."""
 _VERSION = "0.5.0"
-_COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-_LIBRARIES = re.compile(
-    r"^\s*(lib(?:cuda|cudadebugger|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm|nvidia-opencl|nvidia-allocator"
-    r"|nvidia-cfg|nvidia-gpucomp)\.so\.[0-9]+)\s.*=> (/\S+)$",
-    re.MULTILINE,
-)
-_PROGRAMS = ("nvidia-smi", "nvidia-debugdump", "nvidia-cuda-mps-control")
-_FOLDERS_INSIDE = ("/usr/lib64", f"/usr/lib/{os.uname().machine}-linux-gnu")
-"""Where the programs of an image look for libraries, whatever system it is made of."""
-_READ_ONLY = ["ro", "nosuid", "nodev", "bind"]
-
-Edits = dict[str, Any]
-"""`containerEdits` of a specification."""
 
 
 class Devices:
@@ -96,17 +79,6 @@ class Devices:
         return self._written == text
 
 
-def by_toolkit() -> str:
-    """The text of a specification that NVIDIA's toolkit has written; empty: there is none."""
-    for folder in FOLDERS:
-        for path in sorted([*glob.glob(f"{folder}/*.yaml"), *glob.glob(f"{folder}/*.json")]):
-            with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read()
-                if TOOLKIT in text:
-                    return text
-    return ""
-
-
 def specification(readings: list[GpuReading]) -> dict[str, Any]:
     """The GPUs of this machine, each with its device; with all of them, the driver's own devices and libraries."""
     devices = [
@@ -118,37 +90,3 @@ def specification(readings: list[GpuReading]) -> dict[str, Any]:
 
 def _node(reading: GpuReading, place: int) -> str:
     return f"/dev/nvidia{place if reading.minor < 0 else reading.minor}"
-
-
-def common_edits() -> Edits:
-    """The driver's own devices and libraries, which every GPU needs."""
-    mounts = [
-        {"hostPath": os.path.realpath(path), "containerPath": f"{folder}/{name}", "options": _READ_ONLY}
-        for name, path in _libraries().items()
-        for folder in _FOLDERS_INSIDE
-    ]
-    mounts += [
-        {"hostPath": f"/usr/bin/{name}", "containerPath": f"/usr/bin/{name}", "options": _READ_ONLY}
-        for name in _PROGRAMS
-        if os.access(f"/usr/bin/{name}", os.X_OK)
-    ]
-    return {"deviceNodes": [{"path": path} for path in _COMMON if os.path.exists(path)], "mounts": mounts}
-
-
-def _libraries() -> dict[str, str]:
-    """The driver's libraries that programs link against, by their names."""
-    try:
-        done = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return dict(_LIBRARIES.findall(done.stdout))
-
-
-def words_of(edits: Edits) -> list[str]:
-    """The same for podman, word by word."""
-    words: list[str] = []
-    for node in edits.get("deviceNodes", ()):
-        words += ["--device", f"{node.get('hostPath', node['path'])}:{node['path']}"]
-    for mount in edits.get("mounts", ()):
-        words += ["--volume", f"{mount['hostPath']}:{mount['containerPath']}:ro"]
-    return words

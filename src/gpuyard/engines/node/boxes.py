@@ -1,0 +1,72 @@
+"""Images of a job on a node of Slurm: where its user's podman keeps them there, and the GPUs that Slurm gave.
+
+Everything lies on the node's own disk, in a folder of the user's: a shared file system can hold no image. Slurm's own
+support of containers would run the whole attempt inside the image, and an image has no runner of attempts.
+
+Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+from typing import Any, Dict
+
+from . import devices as gpus
+from . import image, podman
+
+FOLDER = "/var/tmp/gpuyard-{}"
+"""A user's folder on a node."""
+_STORE = "images"
+_USERS_OWN = ".local/share/containers/storage"
+
+
+def of(plan: Dict[str, Any]) -> Dict[str, Any]:
+    """What a plan says of images, with what this node adds to it."""
+    found = dict(plan["image"])
+    above = FOLDER.format(os.getuid())
+    folder = "{}/{}".format(above, plan["key"])
+    own = "{}/{}".format(found["home"], _USERS_OWN)
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    found.update(
+        folder=folder,
+        short=podman.short_folder(folder),
+        store="{}/{}".format(above, _STORE),
+        others=[own] if os.path.isdir(own + "/overlay-images") else [],
+        gpus={name: gpus.of_gpu(name) for name in names if name},
+    )
+    return found
+
+
+def make(found: Dict[str, Any]) -> None:
+    """Make the folders on this node, for this user alone; `image.Failed` says why they cannot be had."""
+    lacking = podman.missing()
+    if lacking:
+        raise image.Failed(
+            "it runs in an image, and {} is not installed on node {}".format(
+                " and ".join(lacking), os.uname().nodename
+            )
+        )
+    above = os.path.dirname(found["store"])
+    try:
+        os.mkdir(above, 0o700)
+    except FileExistsError:
+        # All users may write beside it, and so could have made it first.
+        seen = os.lstat(above)
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+            raise image.Failed("{} is not a folder of this user alone".format(above)) from None
+    for path in (found["store"], found["folder"]):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def clear(found: Dict[str, Any]) -> None:
+    """Remove what the attempt has on this node; images stay."""
+    for path in (found["folder"], found["short"]):
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.isdir(path) and os.getuid():
+            # Files that a container's other users have left belong to further ids of this user.
+            words = ["podman", "unshare", "rm", "-rf", path]
+            env = {"PATH": podman.PATH, "HOME": os.path.dirname(found["store"])}
+            subprocess.call(
+                words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )

@@ -1,0 +1,151 @@
+"""Jobs in images on a driven Slurm: real podman and crun on its nodes, images made here, registries on loopback."""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.rigs import EPOCH, ended, launch, look
+from contract.slurm_rig import SlurmRig
+from gpuyard.engines.contract import Answer, Container, Recipe, Report, StopRequest
+from gpuyard.engines.node import boxes, terminal
+from gpuyard.model import Outcome
+from rigs.images.rig import Images
+from rigs.slurm.cluster import SlurmCluster
+
+pytestmark = pytest.mark.slurm
+
+
+class Box:
+    """An engine of root over Slurm, on which the user of the images has jobs."""
+
+    def __init__(self, rig: SlurmRig, images: Images, folder: Path) -> None:
+        self.rig, self.images, self.count = rig, images, 0
+        self.work = folder / "work"
+        self.work.mkdir()
+        os.chown(self.work, images.account.pw_uid, images.account.pw_gid)
+
+    def start(self, image: str, *argv: str, pull: str = "missing", **more: Any) -> str:
+        """Start a job; its key."""
+        self.count += 1
+        key = f"y-{self.count}-1"
+        self.rig.keys.add(key)
+        account = self.images.account
+        who = {"uid": account.pw_uid, "gid": account.pw_gid, "user": account.pw_name}
+        gpus = more.pop("gpus", ())
+        recipe = Recipe(
+            **{
+                "argv": argv,
+                "containers": (Container(image, pull=pull),),
+                "cwd": str(self.work),
+                **who,
+                **more,
+            }
+        )
+        one = launch(self.rig, key, recipe=recipe, job_id=self.count, gpus=gpus)
+        (reply,) = self.rig.engine.start(EPOCH, [one])
+        assert Answer.DONE == reply.answer, reply
+        return key
+
+    def run(self, image: str, *argv: str, **more: Any) -> tuple[Report, str]:
+        """Run a job to its end: how it ended, and what it wrote."""
+        key = self.start(image, *argv, **more)
+        return ended(self.rig, key), self.log(key)
+
+    def log(self, key: str) -> str:
+        return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
+
+    def until(self, holds: Any) -> None:
+        limit = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < limit, "it did not come true in time"
+            time.sleep(0.05)
+
+    def left(self) -> list[str]:
+        """What ended attempts have left on the node: processes and folders, images aside."""
+        folder = Path(boxes.FOLDER.format(self.images.account.pw_uid))
+        kept = [str(path) for path in folder.glob("*") if path.name != "images"] if folder.is_dir() else []
+        return self.images.processes() + kept + [str(path) for path in Path("/tmp").glob("yard-????????????")]
+
+
+@pytest.fixture
+def box(slurm_of_eight: SlurmCluster, images: Images) -> Iterator[Box]:
+    folder = Path(tempfile.mkdtemp(prefix="yard-slurm-images-"))
+    folder.chmod(0o711)
+    with suppress(RuntimeError):
+        # It is there already, for a test before.
+        slurm_of_eight.command("sacctmgr", "-i", "add", "user", images.account.pw_name, "account=root")
+    rig = SlurmRig(folder, slurm_of_eight)
+    found = Box(rig, images, folder)
+    yield found
+    rig.close()
+    left = found.left()
+    shutil.rmtree(boxes.FOLDER.format(images.account.pw_uid), ignore_errors=True)
+    shutil.rmtree(folder)
+    assert [] == left
+
+
+def test_a_job_of_slurm_runs_in_its_image_as_its_user(box: Box) -> None:
+    line = 'id -u; pwd; ls /; echo "$SLURM_JOB_ID:$NVIDIA_VISIBLE_DEVICES:$WORD"; echo made >made; exit 7'
+    report, said = box.run(box.images.plain, "sh", "-c", line, gpus=(0, 1), env={"WORD": "of two"})
+
+    lines = said.splitlines()
+    assert (Outcome.FAILED, 7, "exit code 7") == (report.outcome, report.exit_code, report.why), said
+    assert [str(box.images.account.pw_uid), str(box.work)] == lines[:2]
+    assert "usr" not in lines
+    assert lines[-1].endswith(":0,1:of two")
+    assert lines[-1].partition(":")[0].isdigit()
+    assert box.images.account.pw_uid == (box.work / "made").stat().st_uid
+
+    pulls = box.images.open.pulls()
+    report, said = box.run(box.images.plain, script="#!/bin/busybox sh\necho script $1\n", argv=("x",))
+    assert (Outcome.COMPLETED, "script x\n") == (report.outcome, said), report
+    assert pulls == box.images.open.pulls(), "an image is pulled once"
+
+
+def test_an_image_that_cannot_be_had_on_slurm_says_why(box: Box) -> None:
+    silent = box.images.silent.name
+    for image, pull, says in (
+        (f"{box.images.open.name}/team/none:1", "missing", "has no such image"),
+        ("127.0.0.1:1/team/plain:1", "missing", "127.0.0.1:1 does not answer"),
+        (box.images.private, "missing", "refuses it; where it is private, log in as"),
+        (box.images.plain.replace(":1", ":2"), "never", "is not on this node, and is never to be pulled"),
+    ):
+        report, _ = box.run(image, "true", pull=pull)
+        assert (Outcome.FAILED, 125) == (report.outcome, report.exit_code), report
+        assert says in report.why
+
+    key = box.start(f"{silent}/team/plain:1", "true")
+    box.until(lambda: box.images.silent.calls)
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 30_000)])
+    report = ended(box.rig, key)
+    assert Outcome.CANCELLED == report.outcome
+
+
+def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None:
+    key = box.start(box.images.plain, "sh", "-c", "echo up; exec sleep 1000")
+    box.until(lambda: "up" in box.log(key))
+    found: list[Any] = []
+    box.until(lambda: found.append(box.rig.engine.terminal(key, own=False)) or found[-1])
+    link = found[-1]
+    asked = {"do": "shell", "argv": ["busybox", "sh", "-c", "id -u; ls /bin; tty; exit 5"]}
+    link.sendall(terminal.said(terminal.HELLO, asked))
+    link.settimeout(30)
+    shown, how = b"", b""
+    with link, link.makefile("rb") as file:
+        while head := file.read(terminal.HEAD.size):
+            kind, size = terminal.HEAD.unpack(head)
+            content = file.read(size)
+            shown += content if kind == terminal.DATA else b""
+            how = content if kind in (terminal.EXIT, terminal.ERROR) else how
+    assert {"code": 5} == json.loads(how), look(box.rig, key)
+    assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.decode().split()
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])
+    assert Outcome.CANCELLED == ended(box.rig, key).outcome
