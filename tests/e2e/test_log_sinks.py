@@ -172,6 +172,41 @@ def test_one_receiver_away_and_the_yard_killed(world: World):
     )
 
 
+@pytest.mark.soak
+def test_all_receivers_away_for_ten_minutes(tmp_path: Path):
+    """Jobs write and end meanwhile, and the yard is killed again and again."""
+    away_s = float(os.environ.get("YARD_AWAY_S", "600"))
+    world = World(tmp_path)
+    world.box.up()
+    pace = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo {name} $i; sleep 0.05; done"
+    long = int(away_s / 0.06)
+    jobs = {world.box.submit("--", "sh", "-c", pace.format(name="long", n=long)): ("long", long)}
+    sizes, memory = [], []
+    until_s = time.monotonic() + away_s
+    while time.monotonic() < until_s:
+        for name in ("short", "other"):
+            jobs[world.box.submit("--", "sh", "-c", pace.format(name=name, n=20))] = (name, 20)
+        time.sleep(min(20.0, away_s / 10))
+        sizes.append(sum([path.stat().st_size for path in (world.box.data / "shipping").iterdir()]))
+        with open(f"/proc/{world.box.note()['pid']}/statm", encoding="ascii") as statm:
+            memory.append(int(statm.read().split()[1]) * 4096)
+        if len(sizes) % 4 == 0:
+            world.kill()
+            world.box.up()
+    for each in world.receivers.values():
+        each.start()
+    for job, (name, count) in jobs.items():
+        world.box.wait(job, "COMPLETED", s=60)
+        world.have(job, [f"{name} {number}" for number in range(1, count + 1)], s=120)
+    assert [] == [wrong for each in world.receivers.values() for wrong in each.wrong]
+    world.box("down", "--jobs")
+    for each in world.receivers.values():
+        each.stop()
+    # Rows for logs that wait, and no lines: nothing grows with what was written.
+    assert max(sizes) < 16 << 20
+    assert max(memory) < min(memory) + (64 << 20)
+
+
 def test_no_credential_is_shown_anywhere(world: World):
     pid = world.box.note()["pid"]
     seen = [Path(f"/proc/{pid}/{name}").read_bytes().decode() for name in ("cmdline", "environ")]

@@ -25,6 +25,8 @@ TIMEOUT_S = 10.0
 SETTLE_S = 0.3
 """How long a connection has to stand after its last byte was taken."""
 _LOOK_S = 0.01
+_UNPACED, _PACE_S = 20, 0.002
+"""After so many datagrams the receiver gets a moment to read them: what its buffer cannot hold is gone."""
 _UNSENT = 0x5411
 """SIOCOUTQ: bytes that the other side has not acknowledged."""
 _INFO = 6
@@ -54,8 +56,10 @@ class Syslog:
                 sock.sendall(b"".join([b"%d %s" % (len(each), each) for each in messages]))
                 self._settle(sock)
             else:
-                for each in messages:
+                for number, each in enumerate(messages, 1):
                     sock.send(each)
+                    if sock.family != socket.AF_UNIX and number % _UNPACED == 0:
+                        self._sleep(_PACE_S)
         except OSError as error:
             self.close()
             raise Away(f"{self._url} does not take lines: {said(error)}") from error

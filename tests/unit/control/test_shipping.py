@@ -1,0 +1,169 @@
+"""What sends logs to a receiver: which attempts it finds, and what it does when lines are not taken."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.control.replica.labels import attempt_key
+from gpuyard.control.upkeep import shipping
+from gpuyard.control.upkeep.shipping import Shipper, back_off_s
+from gpuyard.shipping import reading
+from gpuyard.shipping.contract import Away, Refused, SinkSpec
+from gpuyard.shipping.lines import Line
+from rigs.desk import ANA, Rig, rig
+
+
+class Receiver:
+    """Takes lines; does not want some, and may be away."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.away = False
+
+    def send(self, lines: Sequence[Line]) -> int:
+        if self.away:
+            raise Away("nobody is there", 7.0)
+        if any(["poison" in line.text for line in lines]):
+            raise Refused("a line is not wanted")
+        self.lines += lines
+        return 0
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.lines]
+
+
+class Engine:
+    """What attempts wrote, by key and stream."""
+
+    def __init__(self) -> None:
+        self.content: dict[tuple[str, str], bytes] = {}
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        return self.content.get((key, stream), b"")[offset : offset + limit]
+
+
+class World:
+    """A yard without an engine, and a receiver."""
+
+    def __init__(self, desk: Rig, folder: Path) -> None:
+        self.desk, self.folder = desk, folder
+        self.engine: Any = Engine()
+        self.receiver = Receiver()
+        self.shipper = self.made()
+
+    def made(self) -> Shipper:
+        """As a server makes one that begins."""
+        spec = SinkSpec("loki", "loki", "http://127.0.0.1")
+        return Shipper(
+            spec, self.folder, self.desk.replica, self.engine, self.desk.now_ms, lambda: True, self.receiver
+        )
+
+    def write(self, job_id: int, content: bytes, attempt: int = 1, stream: str = "stdout") -> None:
+        replica = self.desk.replica
+        replica.catch_up()
+        job = replica.state.jobs[job_id].job
+        key = attempt_key(replica.store.yard, job_id, attempt, job.submitted_ms)
+        self.engine.content[key, stream] = self.engine.content.get((key, stream), b"") + content
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(reading, "LOOK_S_MIN", 0.0)
+    monkeypatch.setattr(reading, "LOOK_S_MAX", 0.0)
+    with rig(tmp_path) as desk:
+        yield World(desk, tmp_path / "shipping")
+
+
+def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world: World):
+    first = world.desk.submit(ANA)
+    world.desk.start(first)
+    world.write(first, b"one\n")
+    world.shipper._round()
+    assert ["one"] == world.receiver.texts
+    labels = world.receiver.lines[0].labels
+    assert ("c", "ana", str(first), "1", "", "n1") == tuple(
+        [labels[name] for name in ("cluster", "user", "job", "attempt", "task", "node")]
+    )
+    # Another server takes over; meanwhile one job has ended and another has begun and ended.
+    world.write(first, b"two")
+    world.desk.end(first)
+    second = world.desk.submit()
+    world.desk.start(second)
+    world.write(second, b"three\n")
+    world.desk.end(second)
+    world.shipper = world.made()
+    for _ in range(4):
+        world.shipper._round()
+    assert ["one", "three", "two"] == sorted(world.receiver.texts)
+    assert (2, 0) == (world.shipper.sent, world.shipper.streams)
+    # And again: nothing is left to send.
+    world.shipper = world.made()
+    world.shipper._round()
+    assert (0, 0) == (world.shipper.sent, world.shipper.streams)
+
+
+def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(world: World):
+    job = world.desk.submit()
+    world.desk.start(job)
+    world.receiver.away = True
+    for number in range(5):
+        world.write(job, f"line {number}\n".encode())
+        assert world.shipper._round() >= 7.0, "as the receiver said"
+    assert "nobody is there" == world.shipper.trouble
+    assert world.shipper.lag_s > 0
+    world.receiver.away = False
+    world.shipper._round()
+    assert [f"line {number}" for number in range(5)] == world.receiver.texts
+    assert ("", 0.0) == (world.shipper.trouble, world.shipper.lag_s)
+
+
+def test_a_line_that_is_not_wanted_keeps_no_other_back(world: World):
+    job = world.desk.submit()
+    world.desk.start(job)
+    world.write(job, b"a\nb\npoison\nc\nd\ne\n")
+    world.shipper._round()
+    assert ["a", "b", "c", "d", "e"] == world.receiver.texts
+    assert (5, 1) == (world.shipper.sent, world.shipper.refused)
+    world.shipper._round()
+    assert 5 == len(world.receiver.texts)
+
+
+def test_errors_in_a_file_of_their_own_are_a_stream(world: World):
+    job = world.desk.submit(stderr="/tmp/err")
+    world.desk.start(job)
+    world.write(job, b"out\n")
+    world.write(job, b"err\n", stream="stderr")
+    world.shipper._round()
+    assert [("err", "stderr"), ("out", "stdout")] == sorted(
+        [(line.text, line.stream) for line in world.receiver.lines]
+    )
+
+
+def test_logs_that_wait_are_bounded_and_what_is_given_up_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shipping, "STREAMS_MAX", 3)
+    world.receiver.away = True
+    world.shipper._round()
+    for _ in range(5):
+        job = world.desk.submit()
+        world.desk.start(job)
+        world.write(job, b"line\n")
+        world.desk.end(job)
+        world.shipper._round()
+    assert (3, 2) == (world.shipper.streams, world.shipper.lost)
+    world.receiver.away = False
+    for _ in range(4):
+        world.shipper._round()
+    assert (3, 0) == (world.shipper.sent, world.shipper.streams)
+
+
+def test_pauses_grow_and_differ():
+    assert [0.25, 0.5, 1.0, 2.0] == [back_off_s(failures, 0.0) for failures in (1, 2, 3, 4)]
+    assert (30.0, 60.0) == (back_off_s(50, 0.0), back_off_s(50, 1.0))
