@@ -78,6 +78,12 @@ def test_observed_through_restarts_and_never_touched(rig: SlurmCluster, box: Box
     array = rig.submit(SHORT, "--gres=gpu:1", "--array=1-3", *free)
     long = rig.submit(LONG, "--gres=gpu:8", *free)
     held = rig.submit(LONG, "--gres=gpu:1", "-H", *free)
+    written = box.data.parent / "job %j.out"
+    talks = rig.submit("#!/bin/sh\necho from Slurm\nexec sleep 600\n", f"--output={written}", *free)
+    wait(lambda: "from Slurm\n" == box("logs", talks).out)
+    rig.command("scancel", str(talks))
+    wait(lambda: str(talks) in labels(box, "history"))
+    assert "from Slurm\n" == box("logs", talks).out, "Slurm was asked once, and the file is still there"
     wait(lambda: {str(done), str(failed), f"{array}_3"} <= {*labels(box, "history")})
     wait(lambda: {str(long), str(held)} == {*labels(box, "queue")})
     assert "Slurm says: JobHeldUser" in box("why", held).out

@@ -349,6 +349,18 @@ class IsObserved(Protocol):
     """Why each job waits there, by its key."""
 
 
+@runtime_checkable
+class ReadsOutputs(Protocol):
+    """An observed engine that reads what jobs of its cluster write, where that can be seen from here."""
+
+    def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
+        """Part of what a job of this user writes, read as that user; empty at the end.
+
+        `Permanent`: it cannot be read from here; it says why.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class GpuSignals:
     """What a GPU does now. None: it is not known; a GPU that is cut does not say how busy it is."""

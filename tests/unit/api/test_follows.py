@@ -26,6 +26,7 @@ class Log:
         self.looks = 0
         self.token_service = None
         self.engine = self.views = self
+        self.engines: dict[str, object] = {}
 
     def job(self, _label: Label, *, brief: bool) -> dict[str, Any]:
         assert brief

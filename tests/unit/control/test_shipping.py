@@ -55,14 +55,20 @@ class World:
         self.desk, self.folder = desk, folder
         self.engine: Any = Engine()
         self.receiver = Receiver()
+        self._made: list[Shipper] = []
         self.shipper = self.made()
 
     def made(self) -> Shipper:
         """As a server makes one that begins."""
         spec = SinkSpec("loki", "loki", "http://127.0.0.1")
-        return Shipper(
-            spec, self.folder, self.desk.replica, self.engine, self.desk.now_ms, lambda: True, self.receiver
-        )
+        replica, now_ms = self.desk.replica, self.desk.now_ms
+        made = Shipper(spec, self.folder, replica, self.engine, now_ms, lambda: True, self.receiver)
+        self._made.append(made)
+        return made
+
+    def close(self) -> None:
+        for each in self._made:
+            each.close()
 
     def write(self, job_id: int, content: bytes, attempt: int = 1, stream: str = "stdout") -> None:
         replica = self.desk.replica
@@ -77,7 +83,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(reading, "LOOK_S_MIN", 0.0)
     monkeypatch.setattr(reading, "LOOK_S_MAX", 0.0)
     with rig(tmp_path) as desk:
-        yield World(desk, tmp_path / "shipping")
+        world = World(desk, tmp_path / "shipping")
+        yield world
+        world.close()
 
 
 def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world: World):

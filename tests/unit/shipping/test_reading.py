@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpuyard.shipping.cursors import Cursors, Stream
-from gpuyard.shipping.reading import BATCH_LINES, SETTLE_MS, SLOW_S, SLOW_TIMES, Batch, Gatherer
+from gpuyard.shipping.reading import BATCH_LINES, SETTLE_MS, Batch, Gatherer
 
 
 class Logs:
@@ -126,7 +126,6 @@ def test_a_file_system_that_hangs_costs_other_users_one_wait_in_a_while():
     for _ in range(10):
         world.take(*streams, s=1.0)
     assert before_s + 10 == world.now_s, "while it is put aside nobody waits for it"
-    assert SLOW_TIMES * SLOW_S > 10
 
 
 def test_a_batch_has_a_size_and_every_log_its_turn():

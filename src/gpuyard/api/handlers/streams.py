@@ -18,10 +18,10 @@ from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encoded, number_of
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
-from gpuyard.control.refusals import Forbidden
+from gpuyard.control.refusals import Forbidden, Impossible
 from gpuyard.control.replica.labels import Label, label_of
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import Leftover, TruncatesLogs
+from gpuyard.engines.contract import IsObserved, Leftover, Permanent, ReadsOutputs, TruncatesLogs
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
 from gpuyard.wire import endpoints
@@ -94,16 +94,36 @@ class _Streams:
         """How a job stands; what it wrote from an offset on, or that this is left out; and where to read on."""
         # Asked before reading: what was written before the end is then read before the end is told.
         view = self._yard.views.job(label, brief=True)
-        if label.cluster and (elsewhere := self._yard.observed.named((label.cluster,), "logs")) is not None:
-            raise elsewhere
         if attempt < 1:
             return view, b"", offset
-        engine = self._yard.engine
+        engine = self._yard.engines.get(label.cluster, self._yard.engine)
+        if isinstance(engine, IsObserved):
+            piece = self._output(engine, view, label, stream, offset, limit)
+            return view, piece, offset + len(piece)
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
         if isinstance(engine, TruncatesLogs) and (after := engine.log_from(key, stream, offset)) > offset:
             return view, left_out(after - offset), after
         piece = engine.log(key, stream, offset, limit)
         return view, piece, offset + len(piece)
+
+    def _output(
+        self, engine: IsObserved, view: dict[str, Any], label: Label, stream: str, offset: int, limit: int
+    ) -> bytes:
+        """Part of what a job writes that another scheduler runs, where its engine can read that."""
+        if not isinstance(engine, ReadsOutputs):
+            cluster = label.cluster or next(iter(self._yard.engines))
+            raise self._yard.observed.refusal(cluster, "logs")
+        key = f"{view['label'].rpartition(':')[2]}@{view['submitted_ms']}"
+        try:
+            piece = engine.output(key, view["user"], stream, offset, limit)
+        except Permanent as error:
+            raise Impossible(f"the output of job {view['label']} cannot be read: {error}") from error
+        if not piece and not offset and view["ended_ms"] is not None and stream == "stdout":
+            raise Impossible(
+                f"the output of job {view['label']} is empty, or {view['user']} cannot read it on this machine",
+                "A file on the disk of its node is not seen from here.",
+            )
+        return piece
 
     async def _follow(
         self,

@@ -89,6 +89,7 @@ class Shipper(Sends):
         """End. What is under way is sent again by the next server."""
         self._rounds.close(_CLOSE_S)
         self._sink.close()
+        self._let_go()
 
     @property
     def lag_s(self) -> float:

@@ -4,6 +4,9 @@ Every command that is run is on a list of those that only read. The engine's con
 a start or a stop is refused, with what to do instead.
 """
 
+import os
+import pwd
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
@@ -20,6 +23,7 @@ from gpuyard.engines.contract import (
     Report,
     StopRequest,
 )
+from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.slurm.calls.commands import Commands, Refusal
 from gpuyard.engines.slurm.site.accounting import (
     JobRow,
@@ -31,7 +35,7 @@ from gpuyard.engines.slurm.site.accounting import (
     unmarked,
 )
 from gpuyard.engines.slurm.site.site import Site, history_words, marked_words, read
-from gpuyard.engines.slurm.words.forms import Unreadable
+from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms
 from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
@@ -57,6 +61,9 @@ SLURM = OwnScheduler(
 )
 INSTEAD = "Slurm decides there: use sbatch, scancel and scontrol, or move a partition to `mode: drive`."
 HISTORY_S = 300.0
+PATHS_MAX = 1000
+"""Jobs whose files are remembered."""
+_FILE = r"\s{}=(/\S[^\n]*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)"
 
 
 @dataclass(slots=True)
@@ -74,6 +81,9 @@ class ObservedSlurm(NoMig):
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each job waits, in Slurm's words, by its key."""
     _closed: Event = field(default_factory=Event)
+    _readers: Readers = field(default_factory=Readers)
+    _paths: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Where jobs write, by key: Slurm forgets it minutes after a job's end."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -165,9 +175,44 @@ class ObservedSlurm(NoMig):
             "`scontrol show job ID` names the file"
         )
 
+    def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
+        """Part of what a job writes, read as its user: Slurm names the file, and the user's rights decide."""
+        try:
+            account = pwd.getpwnam(user)
+        except KeyError:
+            raise Permanent(
+                f"this machine has no user {user}, with whose rights the output is read"
+            ) from None
+        if os.geteuid() not in (0, account.pw_uid):
+            # A user could name a file that only the owner of this yard may read.
+            raise Permanent(f"only a yard of root, or of {user}, may read what {user}'s jobs write")
+        path = self._path(key, stream)
+        return self._readers.read(account.pw_uid, account.pw_gid, path, offset, limit) if path else b""
+
+    def _path(self, key: str, stream: str) -> str:
+        """The file of a stream; empty: it is in the other one's."""
+        if key not in self._paths:
+            label, _, submitted = key.partition("@")
+            try:
+                text = self.ask("scontrol", "-o", "show", "job", label)
+            except Refusal as gone:
+                raise Permanent(
+                    f"Slurm no longer says where job {label} wrote ({gone}); it forgets jobs minutes after their end"
+                ) from gone
+            found = output_files(text, int(submitted))
+            if not found:
+                raise Permanent(f"Slurm does not say where job {label} writes")
+            while len(self._paths) >= PATHS_MAX:
+                del self._paths[next(iter(self._paths))]
+            self._paths[key] = found
+        paths = self._paths[key]
+        out, err = paths.get("stdout", ""), paths.get("stderr", "")
+        return out if stream == "stdout" else err if err != out else ""
+
     def close(self) -> None:
         """Let go."""
         self._closed.set()
+        self._readers.close()
 
 
 def key_of(row: JobRow) -> str:
@@ -179,3 +224,24 @@ def _stamp(at_ms: int) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     return datetime.fromtimestamp(max(0, at_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def output_files(text: str, submitted_ms: int) -> dict[str, str]:
+    """Where a job writes, by stream, as `scontrol show job` tells; empty: it tells of another job of that id.
+
+    The job's name stands in the same line and may hold anything. Whatever it makes of the paths, files are read with
+    the rights of the job's own user.
+    """
+    submitted = re.findall(r"\sSubmitTime=(\S+)", text)
+    try:
+        same = any([moment_ms(each, "SubmitTime") // 1000 == submitted_ms // 1000 for each in submitted])
+    except Unreadable:
+        same = False
+    if not same:
+        return {}
+    found = {}
+    for stream, word in (("stdout", "StdOut"), ("stderr", "StdErr")):
+        paths = re.findall(_FILE.format(word), text)
+        if paths:
+            found[stream] = paths[-1]
+    return found
