@@ -361,6 +361,15 @@ class ReadsOutputs(Protocol):
         ...
 
 
+@runtime_checkable
+class HasDaemonLogs(Protocol):
+    """An engine over a scheduler whose daemons write logs of their own."""
+
+    def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
+        """What these logs say of a job, oldest first; empty where they cannot be read from here."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class GpuSignals:
     """What a GPU does now. None: it is not known; a GPU that is cut does not say how busy it is."""

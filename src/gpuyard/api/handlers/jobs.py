@@ -34,7 +34,7 @@ from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.curves import curves_view
 from gpuyard.control.views.tries import taken, used
-from gpuyard.engines.contract import HasUsage, Usage
+from gpuyard.engines.contract import EngineError, HasDaemonLogs, HasUsage, IsObserved, Usage
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -134,6 +134,8 @@ class Jobs:
             return Response(body, media_type="application/json")
         view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
         view["used"] |= await in_thread(taken, view, self._usage(view))
+        if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
+            view |= await in_thread(self._daemon_lines, view)
         return answer(discreet(person, view))
 
     def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
@@ -143,6 +145,22 @@ class Jobs:
             return lambda _attempt: Usage()
         job_id, submitted_ms = view["id"], view["submitted_ms"]
         return lambda attempt: engine.usage(self._yard.log_key(job_id, attempt, submitted_ms))
+
+    def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
+        """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""
+        cluster, _, label = view["label"].rpartition(":")
+        engine = self._yard.engines.get(cluster, self._yard.engine)
+        if not isinstance(engine, HasDaemonLogs):
+            return {}
+        attempt, submitted_ms = max(1, view["attempts"]), view["submitted_ms"]
+        own = self._yard.log_key(view["id"], attempt, submitted_ms)
+        key = f"{label}@{submitted_ms}" if isinstance(engine, IsObserved) else own
+        try:
+            lines = engine.daemon_lines(key, view["nodes"])
+        except EngineError:
+            # Slurm does not answer, which is told elsewhere: everything else about the job is shown.
+            return {}
+        return {"scheduler_log": list(lines)} if lines else {}
 
     async def recipe(self, request: Request, id: str) -> Response:
         """For its owner and administrators: arguments and variables hold secrets."""

@@ -12,6 +12,7 @@ from gpuyard.engines.contract import (
     Engine,
     EngineError,
     GpuSignals,
+    HasDaemonLogs,
     HasFence,
     HasTelemetry,
     HasTerminals,
@@ -65,6 +66,12 @@ class SeveralEngines:
         """What an attempt used."""
         return self._first(
             lambda engine: engine.usage(key) if isinstance(engine, HasUsage) else Usage(), Usage()
+        )
+
+    def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
+        """What the logs of a scheduler's daemons say of an attempt."""
+        return self._first(
+            lambda engine: engine.daemon_lines(key, nodes) if isinstance(engine, HasDaemonLogs) else (), ()
         )
 
     def terminal(self, key: str, *, own: bool) -> socket.socket | None:

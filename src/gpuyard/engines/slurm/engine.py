@@ -32,6 +32,7 @@ from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, Site
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
 from gpuyard.engines.slurm.handing import Handing
+from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, Known
 from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Capability, Outcome
@@ -63,6 +64,7 @@ class SlurmEngine(NoMig):
         self._mutex = threading.RLock()
         self._scene: ClusterSnapshot | None = None
         self._limits: bool | None = None
+        self._settings: dict[str, str] | None = None
         self._aside, self._others = NodeBackoff(), ForeignUse()
         self._leftovers = Leftovers(self._folder.root)
         self._monitor = AttemptMonitor(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
@@ -340,6 +342,17 @@ class SlurmEngine(NoMig):
             if piece or named or os.path.isdir(folder):
                 return piece
         return b""
+
+    def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
+        """What slurmctld and the slurmds of an attempt's nodes wrote about its jobs in Slurm."""
+        if flaw_of_key(key):
+            return ()
+        folders = (self._folder.attempt(key), self._folder.kept(key))
+        submits = [whole.read(os.path.join(folder, SUBMIT)) for folder in folders]
+        ids = [str(number) for submit in submits if submit for number in submit.get("ids", ())]
+        if self._settings is None and ids:
+            self._settings = self._client.settings()
+        return lines_about(log_files(self._settings or {}, nodes), ids)
 
     def terminal(self, key: str, *, own: bool) -> socket.socket | None:
         """A connection to the keeper of an attempt's terminals, where its node is this machine."""

@@ -34,8 +34,9 @@ from gpuyard.engines.slurm.site.accounting import (
     read_queue,
     unmarked,
 )
+from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.site.site import Site, history_words, marked_words, read
-from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms
+from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms, settings
 from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
@@ -81,6 +82,7 @@ class ObservedSlurm(NoMig):
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why each job waits, in Slurm's words, by its key."""
     _closed: Event = field(default_factory=Event)
+    _settings: dict[str, str] = field(default_factory=dict)
     _readers: Readers = field(default_factory=Readers)
     _paths: dict[str, dict[str, str]] = field(default_factory=dict)
     """Where jobs write, by key: Slurm forgets it minutes after a job's end."""
@@ -188,6 +190,12 @@ class ObservedSlurm(NoMig):
             raise Permanent(f"only a yard of root, or of {user}, may read what {user}'s jobs write")
         path = self._path(key, stream)
         return self._readers.read(account.pw_uid, account.pw_gid, path, offset, limit) if path else b""
+
+    def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
+        """What slurmctld and the slurmds of a job's nodes wrote about it."""
+        if not self._settings:
+            self._settings.update(settings(self.ask("scontrol", "show", "config")))
+        return lines_about(log_files(self._settings, nodes), [key.partition("@")[0]])
 
     def _path(self, key: str, stream: str) -> str:
         """The file of a stream; empty: it is in the other one's."""

@@ -226,6 +226,13 @@ class JobView(ListedJob):
         ]
     ]
     used: NotRequired[UsedReply | None]
+    scheduler_log: NotRequired[
+        Annotated[
+            list[str],
+            "What the daemons of its scheduler (Slurm) wrote about it in their own logs, for those who may read its "
+            "output; left out where there is nothing, or the yard cannot read these logs.",
+        ]
+    ]
     expected_start_ms: NotRequired[int | None]
     how: NotRequired[str]
     helps: NotRequired[list[str]]

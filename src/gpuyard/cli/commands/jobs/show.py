@@ -152,6 +152,8 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     if job.get("how"):
         lines.append(("then", _then(job)))
     told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
+    if job.get("scheduler_log"):
+        told += ["", "from Slurm's own logs:", *[shown_lines(line) for line in job["scheduler_log"]]]
     if not job.get("tries"):
         return told
     from gpuyard.cli.commands.jobs.tries import tries_table

@@ -15,7 +15,7 @@ from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.words import translate
-from gpuyard.engines.slurm.words.forms import Unreadable
+from gpuyard.engines.slurm.words.forms import Unreadable, settings
 from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
 
 _FIRST_REST_S, _REST_S_MAX = 0.5, 10.0
@@ -51,6 +51,10 @@ class Client(Protocol):
 
     def holds_limits(self) -> bool:
         """Whether memory and cores of a job are limits, and not only counted."""
+        ...
+
+    def settings(self) -> dict[str, str]:
+        """Slurm's configuration, by the names of its settings."""
         ...
 
     def submit(self, job: Submission) -> int:
@@ -164,8 +168,11 @@ class CommandClient:
 
     def holds_limits(self) -> bool:
         """Whether the nodes put jobs into cgroups."""
-        lines = self._run("scontrol", "show", "config").splitlines()
-        return any(["cgroup" in line for line in lines if line.split("=")[0].strip() == "TaskPlugin"])
+        return "cgroup" in self.settings().get("TaskPlugin", "")
+
+    def settings(self) -> dict[str, str]:
+        """`scontrol show config`."""
+        return settings(self._run("scontrol", "show", "config"))
 
     def submit(self, job: Submission) -> int:
         """`sbatch`, with the script on its standard input."""

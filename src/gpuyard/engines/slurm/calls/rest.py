@@ -158,6 +158,10 @@ class RestClient:
         except Permanent:
             return False
 
+    def settings(self) -> dict[str, str]:
+        """By the commands: the interface does not tell."""
+        return self._commands.settings()
+
     # ---- acting
 
     def submit(self, job: Submission) -> int:
