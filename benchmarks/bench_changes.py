@@ -157,24 +157,24 @@ class Kept:
 
     def __init__(self, side: Side) -> None:
         from gpuyard.api.client import Client  # noqa: PLC0415
-        from gpuyard.api.connecting.replica import Replica  # noqa: PLC0415
+        from gpuyard.api.connecting.mirror import Mirror  # noqa: PLC0415
 
         def client() -> Client:
             return Client(f"http://127.0.0.1:{side.port}", side.token)
 
         self._closed = False
         self._lock = threading.Lock()
-        self._replica, self._lists, self._stream = Replica(), client(), client()
-        self._replica.fill(self._lists.queue())
+        self._mirror, self._lists, self._stream = Mirror(), client(), client()
+        self._mirror.fill(self._lists.queue())
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
         try:
-            for name, data in self._stream.changes(str(self._replica.seq)):
+            for name, data in self._stream.changes(str(self._mirror.seq)):
                 with self._lock:
-                    if self._replica.heed(name, data):
-                        self._replica.fill(self._lists.queue())
+                    if self._mirror.heed(name, data):
+                        self._mirror.fill(self._lists.queue())
         except (OSError, YardError):
             if not self._closed:
                 raise
@@ -185,7 +185,7 @@ class Kept:
         while time.monotonic() < deadline_s:
             time.sleep(1.5)
             with self._lock:
-                if sorted(self._replica.rows()) == sorted(self._lists.queue()["rows"]):
+                if sorted(self._mirror.rows()) == sorted(self._lists.queue()["rows"]):
                     return True
         return False
 
