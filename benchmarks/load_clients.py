@@ -45,9 +45,10 @@ def connected(door: int | Path, most_s: float = _REPLY_S_MAX) -> socket.socket:
     """A connection to a port of this machine or to a socket at a path."""
     if isinstance(door, Path):
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(most_s)
         try:
+            # Without a limit on time it waits for its place among those that wait; with one it would be refused.
             made.connect(str(door))
+            made.settimeout(most_s)
         except BaseException:
             made.close()
             raise

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import uvicorn
 
+from gpuyard.api.connecting.http import Connection
 from gpuyard.api.server import connections
-from gpuyard.api.server.connections import Config, Crowd, PeerProtocol, look_after
+from gpuyard.api.server.connections import Crowd, Door, PeerProtocol, look_after
 
 ASK = b"GET /x HTTP/1.1\r\nHost: x\r\n"
 
@@ -35,15 +36,26 @@ class Served(uvicorn.Server):
     """A server on a free port, in a thread."""
 
     def __init__(self, crowd: Crowd) -> None:
-        config = Config(nothing, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0)
-        config.crowd = crowd
+        config = uvicorn.Config(
+            nothing, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0
+        )
+        self.crowd = crowd
         super().__init__(config)
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        self.port = self.servers[0].sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        await super().startup([])
+        self.servers.append(Door(listener, self.crowd, self._protocol))  # type: ignore[arg-type]
         self.looks = asyncio.get_running_loop().create_task(look_after(self.server_state.connections))
+
+    def _protocol(self) -> PeerProtocol:
+        return PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        await super().shutdown(sockets)
+        self.servers[0].sockets[0].close()
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
@@ -155,7 +167,7 @@ def test_one_address_has_its_share_of_connections(served: Served) -> None:
             said = heard(sixth)
             assert (True, True) == (said.startswith(b"HTTP/1.1 503"), b"127.0.0.1 has 5 connections" in said)
     until_s = time.monotonic() + 20
-    while served.config.crowd._from:  # type: ignore[attr-defined]
+    while served.crowd._from:
         assert time.monotonic() < until_s
         time.sleep(0.02)
     with closing(served.connect()) as again:
@@ -199,3 +211,58 @@ def test_a_server_has_more_descriptors_and_its_jobs_what_it_was_started_with() -
     )
     most = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     assert [str(most), "256"] == done.stdout.split()
+
+
+def test_a_client_waits_for_a_place_before_a_crowded_socket(tmp_path: Any) -> None:
+    door = str(tmp_path / "door")
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+        listener.bind(door)
+        listener.listen(0)
+        first = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+        first.connect(door)
+        with pytest.raises(TimeoutError, match="takes no connections"):
+            Connection(door, 0.1)
+
+        def take() -> None:
+            listener.accept()[0].close()
+
+        taking = threading.Timer(0.2, take)
+        taking.start()
+        Connection(door, 5).close()
+        taking.join()
+
+
+def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    comes = iter([*[(1000, 1000)] * 20, (2000, 2000)])
+    monkeypatch.setattr(connections, "peer_of", lambda _: next(comes))
+
+    class Noted(asyncio.Protocol):
+        guest: connections.Guest
+
+        def connection_made(self, transport: Any) -> None:
+            assert self.guest.peer is not None
+            order.append(str(self.guest.peer[0]))
+            transport.close()
+
+    async def flooded() -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(tmp_path / "door"))
+        listener.listen(64)
+        with closing(listener), ExitStack() as open_:
+            for _ in range(21):
+                client = open_.enter_context(closing(socket.socket(socket.AF_UNIX)))
+                client.connect(str(tmp_path / "door"))
+            door = Door(listener, Crowd(1024), Noted)  # type: ignore[arg-type]
+            until_s = time.monotonic() + 20
+            while len(order) < 21:
+                assert time.monotonic() < until_s
+                await asyncio.sleep(0.01)
+            door.close()
+
+    asyncio.run(flooded())
+    assert 20 == order.count("1000")
+    assert order.index("2000") <= 1 + connections.SERVED_A_BEAT

@@ -4,6 +4,7 @@ The standard library's client takes longer to import than a command has to answe
 """
 
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,21 @@ class Head:
         self.status, self.headers = status, headers
 
 
+def _connect(door: socket.socket, path: str, timeout_s: float) -> None:
+    """Connect to a socket of this machine. Where too many wait before the server, the kernel keeps a place among them.
+
+    A socket with a time limit of Python's own would be refused at once instead.
+    """
+    seconds, rest = divmod(int(timeout_s * 1_000_000), 1_000_000)
+    limit = seconds.to_bytes(8, sys.byteorder) + rest.to_bytes(8, sys.byteorder)
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    try:
+        door.connect(path)
+    except BlockingIOError:
+        raise TimeoutError(f"the server at {path} takes no connections") from None
+    door.settimeout(timeout_s)
+
+
 class Connection:
     """One connection, used for one request after the other."""
 
@@ -44,8 +60,7 @@ class Connection:
             self._socket = socket.create_connection(address, timeout_s)
         try:
             if isinstance(address, str):
-                self._socket.settimeout(timeout_s)
-                self._socket.connect(address)
+                _connect(self._socket, address, timeout_s)
             else:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if tls is None and secret:

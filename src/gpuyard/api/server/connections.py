@@ -5,21 +5,28 @@ connections would use up the descriptors that the loop and other requests need.
 """
 
 import asyncio
+import logging
 import math
 import os
 import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuyard.api.edge.peers import PEER, peer_of
 from gpuyard.api.edge.upgrades import TAKE_OVER
 
+_log = logging.getLogger(__name__)
+
 HEAD_BYTES_MAX = 64 * 1024
 """Bytes of a head, besides the last read of it."""
 HEADERS_MAX = 100
 HEAD_S = 20.0
+HANDSHAKE_S = 10
 BODY_S = 60.0
 LOOK_S = 2.0
 """How often to look for connections that are out of time."""
@@ -29,6 +36,16 @@ KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPC
 """After a minute of silence the other machine is asked whether it is there, four times."""
 ALONE_MAX = 512
 """Connections of one user of this machine, or from one address."""
+BACKLOG = 256
+"""Connections that wait to be taken. Beyond them the kernel lets a user of this machine wait: a longer line would be a
+longer wait for everybody behind a user that floods it."""
+TAKEN_AT_ONCE = 256
+"""Connections that are taken before the loop does something else."""
+BEAT_S = 0.004
+SERVED_A_BEAT = 2
+"""New connections of one user or address that are served in a beat: 500 in a second; the others wait in their line."""
+FULL_S = 1.0
+"""How long a door stays closed when the machine has no descriptor left."""
 
 
 class Crowd:
@@ -65,12 +82,6 @@ class Crowd:
         self._remote -= not local
 
 
-class Config(uvicorn.Config):
-    """uvicorn's settings, and the connections that there are."""
-
-    crowd: Crowd
-
-
 class TooMuch(Exception):
     """The head of a request has no end in sight."""
 
@@ -78,9 +89,7 @@ class TooMuch(Exception):
 class PeerProtocol(HttpToolsProtocol):
     """HTTP within bounds, with the user at the other end of a Unix socket in the scope of every request."""
 
-    config: Config
-    _peer: tuple[int, int] | None = None
-    _whence = ""
+    guest: "Guest"
     _closed = False
     _until_s = math.inf
     """When what has begun to come must have come."""
@@ -88,25 +97,13 @@ class PeerProtocol(HttpToolsProtocol):
     """Bytes since the parser last produced anything."""
 
     def connection_made(self, transport: Any) -> None:
-        """Ask the kernel for the user at the other end, once, and count the connection."""
+        """The connection has been counted at the door; its time runs."""
         super().connection_made(transport)
         self._until_s = self.loop.time() + HEAD_S
-        self._peer = peer_of(transport.get_extra_info("socket"))
-        if self._peer is None:
-            whence, bound = self.client[0] if self.client else "?", True
-        else:
-            whence, bound = f"user {self._peer[0]}", self._peer[0] not in (0, os.geteuid())
-        refusal = self.config.crowd.enter(whence, local=self._peer is not None, bound=bound)
-        if refusal:
-            self._refuse("503 Service Unavailable", refusal)
-        else:
-            self._whence = whence
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no longer."""
-        if self._whence:
-            self.config.crowd.leave(self._whence, local=self._peer is not None)
-            self._whence = ""
+        self.guest.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -125,8 +122,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._until_s = self.loop.time() + HEAD_S
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope[TAKE_OVER] = self._take_over
-        if self._peer is not None:
-            scope[PEER] = self._peer
+        if self.guest.peer is not None:
+            scope[PEER] = self.guest.peer
 
     def on_headers_complete(self) -> None:
         """The head is there; the body may take longer."""
@@ -175,12 +172,153 @@ class PeerProtocol(HttpToolsProtocol):
         self._closed = True
         answered: Any = self.cycle
         if answered is None or answered.response_complete or not answered.response_started:
-            text = why.encode("ascii", "replace")
-            head = (
-                f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {len(text)}"
-            )
-            self.transport.write(head.encode() + b"\r\nconnection: close\r\n\r\n" + text)
+            self.transport.write(_refusal(status, why))
         self.transport.close()
+
+
+def _refusal(status: str, why: str) -> bytes:
+    text = why.encode("ascii", "replace")
+    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {len(text)}"
+    return head.encode() + b"\r\nconnection: close\r\n\r\n" + text
+
+
+class Guest:
+    """A connection as it is counted: whose it is, until it is closed."""
+
+    __slots__ = ("_crowd", "_whence", "peer")
+
+    def __init__(self, crowd: Crowd, whence: str, peer: tuple[int, int] | None) -> None:
+        self._crowd = crowd
+        self._whence = whence
+        self.peer = peer
+        """The user at the other end of a Unix socket, as the kernel says."""
+
+    def leave(self) -> None:
+        """It is closed; said twice, it counts once."""
+        if self._whence:
+            self._crowd.leave(self._whence, local=self.peer is not None)
+            self._whence = ""
+
+
+class Door:
+    """Takes connections at one listening socket: all that wait, and those beyond the limits for next to nothing.
+
+    The loop's own servers take one connection each time round. Where a round is long, a user that connects again and
+    again would keep everybody else waiting in the line. Here such a user waits in a line of their own.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        crowd: Crowd,
+        protocol: Callable[[], PeerProtocol],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._listener = listener
+        self._crowd = crowd
+        self._protocol = protocol
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._coming: set[asyncio.Task[None]] = set()
+        self._lines: dict[str, deque[tuple[socket.socket, Guest]]] = {}
+        """Connections that were taken and are not served yet, of those that had one served within the last beat."""
+        self._closed = False
+        listener.setblocking(False)
+        listener.listen(BACKLOG)
+        self._open()
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """The one that it listens at."""
+        return (self._listener,)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._listener)
+            for line in self._lines.values():
+                for connection, guest in line:
+                    guest.leave()
+                    connection.close()
+            self._lines.clear()
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for: the connections are the server's."""
+
+    def _open(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listener, self._take)
+
+    def _take(self) -> None:
+        for _ in range(TAKEN_AT_ONCE):
+            try:
+                connection, address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                _log.warning("no connection can be taken for a moment: %s", error)
+                self._loop.remove_reader(self._listener)
+                self._loop.call_later(FULL_S, self._open)
+                return
+            connection.setblocking(False)
+            peer = peer_of(connection)
+            if peer is None:
+                whence, bound = address[0], True
+            else:
+                whence, bound = f"user {peer[0]}", peer[0] not in (0, os.geteuid())
+            refusal = self._crowd.enter(whence, local=peer is not None, bound=bound)
+            if refusal:
+                _turn_away(connection, refusal if self._tls is None else "")
+                continue
+            guest = Guest(self._crowd, whence, peer)
+            line = self._lines.get(whence)
+            if line is not None:
+                line.append((connection, guest))
+                continue
+            self._begin(connection, guest)
+            if bound:
+                if not self._lines:
+                    self._loop.call_later(BEAT_S, self._beat)
+                self._lines[whence] = deque()
+
+    def _begin(self, connection: socket.socket, guest: Guest) -> None:
+        coming = self._loop.create_task(self._serve(connection, guest))
+        self._coming.add(coming)
+        coming.add_done_callback(self._coming.discard)
+
+    def _beat(self) -> None:
+        """Begin to serve some of each line."""
+        for whence, line in list(self._lines.items()):
+            if not line:
+                del self._lines[whence]
+            for _ in range(min(SERVED_A_BEAT, len(line))):
+                self._begin(*line.popleft())
+        if self._lines:
+            self._loop.call_later(BEAT_S, self._beat)
+
+    async def _serve(self, connection: socket.socket, guest: Guest) -> None:
+        def made() -> PeerProtocol:
+            protocol = self._protocol()
+            protocol.guest = guest
+            return protocol
+
+        try:
+            await self._loop.connect_accepted_socket(
+                made, connection, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S if self._tls else None
+            )
+        except OSError as error:
+            # It hung up, or does not speak TLS.
+            _log.debug("a connection came to nothing: %s", error)
+            guest.leave()
+            connection.close()
+
+
+def _turn_away(connection: socket.socket, why: str) -> None:
+    """Say why, if it fits, and hang up."""
+    with suppress(OSError), connection:
+        if why:
+            connection.send(_refusal("503 Service Unavailable", why))
 
 
 class _TakenOver(asyncio.StreamReaderProtocol):

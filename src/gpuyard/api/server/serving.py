@@ -28,7 +28,7 @@ from gpuyard.api.edge.peers import (
 )
 from gpuyard.api.edge.rates import Rates
 from gpuyard.api.server.app import build, quick
-from gpuyard.api.server.connections import Config, Crowd, PeerProtocol, look_after
+from gpuyard.api.server.connections import BACKLOG, Crowd, Door, PeerProtocol, look_after
 from gpuyard.api.server.server_log import ServerLog
 from gpuyard.config.values import Access
 from gpuyard.control.places import DataDir
@@ -58,8 +58,6 @@ class ServiceManager:
 
 _log = logging.getLogger(__name__)
 
-BACKLOG = 1024
-HANDSHAKE_S = 10
 PORTS_TRIED = 100
 """From the usual port on, if none was asked for."""
 SWITCH_S = 0.001
@@ -124,7 +122,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         app = build(yard)
         gate = gate_of(yard, app)
-        config = Config(
+        config = uvicorn.Config(
             gate,
             http=PeerProtocol,
             ws="none",
@@ -133,11 +131,10 @@ class _Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            backlog=BACKLOG,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=3,
         )
-        config.crowd = Crowd(descriptors.raise_limit())
+        self._crowd = Crowd(descriptors.raise_limit())
         super().__init__(config)
         self._looks: asyncio.Task[None] | None = None
         self._app_state = app.state
@@ -146,19 +143,14 @@ class _Server(uvicorn.Server):
         self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as usual for the socket, then the port with TLS or without, then call `ready`."""
-        await super().startup(sockets)
+        """Start as usual, open a door at the socket and one at the port, with TLS or without, then call `ready`."""
+        await super().startup([])
         if self.started:
+            doors: list[Any] = [Door(local, self._crowd, self._protocol) for local in sockets or ()]
+            doors.append(Door(self._tcp, self._crowd, self._protocol, self._tls))
+            self.servers.extend(doors)
             loop = asyncio.get_running_loop()
-            listening = await loop.create_server(
-                self._protocol,
-                sock=self._tcp,
-                ssl=self._tls,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
-            )
             self._looks = loop.create_task(look_after(self.server_state.connections))
-            self.servers.append(listening)
             self._started()
 
     def _protocol(self) -> PeerProtocol:
