@@ -129,6 +129,23 @@ def test_an_image_that_cannot_be_had_on_slurm_says_why(box: Box) -> None:
     assert Outcome.CANCELLED == report.outcome
 
 
+def test_slurm_itself_may_cancel_a_job_during_the_pull_and_credentials_open_a_registry(box: Box) -> None:
+    calls = len(box.images.silent.calls)
+    key = box.start(f"{box.images.silent.name}/team/plain:1", "true")
+    box.until(lambda: len(box.images.silent.calls) > calls)
+    (line,) = box.rig.live_jobs()
+    box.rig.cluster.command("scancel", line.split()[0])
+    report = ended(box.rig, key)
+    assert Outcome.CANCELLED == report.outcome, report
+
+    box.images.login.write_text(box.images.closed.credentials())
+    try:
+        report, said = box.run(box.images.private, "echo", "private")
+    finally:
+        box.images.login.unlink()
+    assert (Outcome.COMPLETED, "private\n") == (report.outcome, said), report
+
+
 def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None:
     key = box.start(box.images.plain, "sh", "-c", "echo up; exec sleep 1000")
     box.until(lambda: "up" in box.log(key))
