@@ -59,4 +59,5 @@ def projected(projection: Projection, events: Iterable[Event]) -> dict[str, Plai
     for seq, event in enumerate(events, start=1):
         for fact in facts(event):
             projection.fold(rows, seq, fact)
+    projection.flush(rows)
     return {key: loads(value) for key, value in sorted(rows.known.items()) if value is not None}

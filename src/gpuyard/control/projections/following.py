@@ -35,6 +35,8 @@ class Rows:
         """What was looked up, and what was put since."""
         self.changed: dict[str, str | None] = {}
         """As JSON, by key; None: it was removed."""
+        self.aside: dict[str, Any] = {}
+        """What a projection works on during a batch, until `flush` has it put it into the rows."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key. A change to it counts only once it is put back."""
@@ -74,6 +76,13 @@ class Projection:
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """Change the rows by one event. A log that was cut may tell of jobs whose submission it no longer has."""
         raise NotImplementedError
+
+    def flush(self, rows: Rows) -> None:
+        """Put what was set aside in `rows.aside` into the rows: the batch ends here."""
+
+    def closes(self, event: Event) -> bool:
+        """Whether there shall be a checkpoint after this event, besides that of every week."""
+        return False
 
     def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
         """Rows (as JSON) of a checkpoint that an older version wrote, as this one would have them; None: no use."""

@@ -104,7 +104,7 @@ class Filler:
             lambda key: store.projected_at(name, [key]).get(key),
             known[1] if known is not None and known[0] == cursor[:4] and len(known[1]) < KNOWN_ROWS else {},
         )
-        seq, jobs = cursor.seq, 0
+        seq, jobs, closes = cursor.seq, 0, False
         for seq, event in events:
             for fact in facts(event):
                 try:
@@ -112,12 +112,16 @@ class Filler:
                 except Exception as error:
                     raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
                 jobs += 1
-            if jobs >= BATCH_JOBS:
+            closes = projection.closes(event)
+            if closes or jobs >= BATCH_JOBS:
                 break
+        projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
             return True
         self._known[name] = (moved[:4], rows.known)
+        if closes and store.save_checkpoint(moved, self._now_ms()):
+            self._saved[f"{name} {moved.version}"] = self._now_ms()
         if seq < events[-1][0] or len(events) >= self._batch:
             return True
         # In a busy yard there are new events by now, and always will be: they wait for their turn.

@@ -1,0 +1,29 @@
+"""The books as a projection that follows the log: all rows are those of `gpuyard.ledger.books`."""
+
+from gpuyard.control.projections.following import Projection, Rows
+from gpuyard.ledger.books import Books
+from gpuyard.model import Event, MonthClosed
+
+
+class Ledger(Projection):
+    """The time book and the charges. A month that is closed leaves a checkpoint, from which they are filled again."""
+
+    name = "ledger"
+    version = 1
+
+    def fold(self, rows: Rows, seq: int, event: Event) -> None:
+        """The books of a batch are kept aside, so that a row which many events change is written once."""
+        books = rows.aside.get(self.name)
+        if books is None:
+            books = rows.aside[self.name] = Books(rows)
+        books.fold(event)
+
+    def flush(self, rows: Rows) -> None:
+        """Write the books."""
+        books = rows.aside.pop(self.name, None)
+        if books is not None:
+            books.flush()
+
+    def closes(self, event: Event) -> bool:
+        """The books of a closed month stand: filling them again may begin there."""
+        return isinstance(event, MonthClosed)

@@ -1,0 +1,88 @@
+"""The books as a projection: filled live, filled anew, and from the checkpoint of a closed month, byte for byte."""
+
+import json
+import random
+
+from gpuyard.control.projections.ledger import Ledger
+from gpuyard.control.upkeep.filling import Filler
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    Grant,
+    MonthClosed,
+    NodeAdded,
+    NodeDown,
+    NodeUp,
+    Outcome,
+    Ticked,
+)
+from gpuyard.model.units import DAY_MS
+from gpuyard.store import Store
+from gpuyard.testing.values import node
+from rigs.stores import accepted, submission
+
+NOVEMBER_MS = 20_758 * DAY_MS
+CLOSED_MS = 20_789 * DAY_MS
+NOW_MS = CLOSED_MS + 20 * DAY_MS
+
+
+def elected(store: Store) -> int:
+    lease = store.elect("test")
+    assert lease is not None
+    lease.release()
+    return lease.epoch
+
+
+def fill(store: Store, epoch: int, batch: int) -> dict[str, str]:
+    """The rows of the books, byte for byte."""
+    filler = Filler(store, [Ledger()], lambda: NOW_MS, batch=batch)
+    while filler.step(epoch):
+        pass
+    assert {} == filler.errors
+    found: dict[str, str] = {}
+    while page := store.projected("ledger", after=max(found, default=""), limit=100):
+        found.update(page)
+    return found
+
+
+def write_jobs(store: Store, begin_ms: int, seed: int, count: int = 40) -> int:
+    """Jobs of one GPU on two nodes, one of which is lost for a while; when the last of them ended."""
+    chance, at_ms, events = random.Random(seed), begin_ms, list[Event]()
+    first = accepted(store, submission(count))[0].first_id
+    for place, job_id in enumerate(range(first, first + count)):
+        grant = Grant(place % 2, 1 << place // 2 % 8, 1000, 1000, 1024, 1)
+        events.append(AttemptStarted(at_ms, job_id, 1, (grant,)))
+        events.append(AttemptConfirmed(at_ms + 500, job_id, 1))
+        at_ms += chance.randrange(1_000, DAY_MS)
+        events += [NodeDown(at_ms, 0, "lost"), NodeUp(at_ms + 77, 0)] if place == 9 else []
+        events.append(AttemptEnded(at_ms + 100, job_id, 1, Outcome.COMPLETED))
+    store.append(events)
+    return at_ms
+
+
+def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(store: Store) -> None:
+    epoch = elected(store)
+    store.append([NodeAdded(NOVEMBER_MS, node("a")), NodeAdded(NOVEMBER_MS, node("b"))])
+    write_jobs(store, NOVEMBER_MS + 5, seed=1)
+    fill(store, epoch, batch=7)
+    store.append([MonthClosed(CLOSED_MS, "2026-11", "ana"), Ticked(CLOSED_MS + 1)])
+    closed = store.head() - 1
+    fill(store, epoch, batch=1000)
+    assert closed in [at.seq for at in store.checkpoints("ledger")]
+    write_jobs(store, CLOSED_MS + 5, seed=2)
+    live = fill(store, epoch, batch=11)
+
+    Filler(store, [Ledger()], lambda: NOW_MS).rebuild("ledger")
+    assert live == fill(store, epoch, batch=500)
+    # The log is cut where the month was closed: the books lack nothing of it.
+    store.save_snapshot(closed, {}, NOW_MS)
+    assert closed == store.forget_log(NOW_MS + 90 * DAY_MS, ["ledger"])
+    Filler(store, [Ledger()], lambda: NOW_MS).rebuild("ledger")
+    assert live == fill(store, epoch, batch=500)
+
+    entries = [json.loads(text) for key, text in live.items() if key.startswith("d/")]
+    whole = sum(sum(entry[:9]) for entry in entries)
+    assert whole == sum(entry[10] for entry in entries) > 0
+    assert json.loads(live["m/2026-11"])["until_day"] * DAY_MS <= CLOSED_MS
