@@ -31,7 +31,9 @@ def test_its_jobs_run_beside_those_of_local(tmp_path: Path, monkeypatch: pytest.
     already = [path for path in (os.environ.get("PYTHONPATH"),) if path]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(install(package)), *already]))
     box = Box(tmp_path / "data", FILE)
-    runs = box("validate", box.config).out.splitlines()[2]
+    said = box("validate", box.config).out.splitlines()
+    assert "ok — 0 tenants, 2 emulated GPUs and the GPUs of boxes, policy default" in said[0]
+    runs = said[2]
     assert "up: yes, here: jobs run on this machine: 2 x A100-80GB emulated; there: jobs run in boxes" == runs
     box.up()
     try:

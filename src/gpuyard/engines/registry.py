@@ -54,6 +54,8 @@ class EngineKind:
     """What it can never do, known without asking it."""
     words: str | Callable[[Any], str] = ""
     """What becomes of jobs, for people: `jobs run as pods of Kubernetes`. A function gets the keys."""
+    title: str = ""
+    """The system that it speaks to, as people write it: `Kubernetes`; empty: the name."""
     takes_nodes: bool = True
     """Whether the nodes of the cluster's pools are its nodes (`Context.nodes`); else it knows its nodes."""
     observes: Callable[[Any], bool] | None = None

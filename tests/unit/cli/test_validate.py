@@ -70,9 +70,10 @@ def test_a_file_or_the_schema_but_not_both(yard: Yard) -> None:
     [
         ("{gpus: 8 x A100-80GB, emulate: true}", "8 emulated GPUs"),
         ("{engine: local}", "the GPUs of the machine it runs on"),
+        ("{engine: slurm, slurm: {mode: observe}}", "the GPUs of Slurm"),
     ],
 )
-def test_a_machine_without_pools_has_its_gpus_counted(
+def test_a_cluster_without_pools_has_its_gpus_told(
     yard: Yard, tmp_path: Path, cluster: str, says: str
 ) -> None:
     file = tmp_path / "yard.yaml"

@@ -59,4 +59,4 @@ def _differences(here: LocalCluster, there: LocalCluster) -> list[str]:
     return found
 
 
-KIND = EngineKind("local", _build, words=_words, differences=_differences)
+KIND = EngineKind("local", _build, words=_words, title="the machine it runs on", differences=_differences)

@@ -88,5 +88,12 @@ def client_of(slurm: SlurmCluster) -> Client:
 
 
 KIND = EngineKind(
-    "slurm", _build, lacks=LACKS, words=_words, takes_nodes=False, observes=observes, check=_check
+    "slurm",
+    _build,
+    lacks=LACKS,
+    words=_words,
+    title="Slurm",
+    takes_nodes=False,
+    observes=observes,
+    check=_check,
 )

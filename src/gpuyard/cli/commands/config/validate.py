@@ -68,15 +68,19 @@ def _no(refusal: BadInput) -> str:
 
 
 def _fleet(config: "Config") -> str:
-    """The GPUs of its pools, and of the machine on which the yard runs."""
+    """The GPUs of its pools, of the machine on which the yard runs, and of clusters that know their own nodes."""
+    from gpuyard.engines.registry import runnable
+
     parts = []
     if config.pools:
         gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
         parts.append(f"{_counted(gpus, 'GPU')} in {_counted(len(config.pools), 'pool')}")
     for cluster in config.clusters.values():
-        if not cluster.pools:
-            machine = "the GPUs of the machine it runs on"
-            parts.append(_counted(cluster.gpus[0], "emulated GPU") if cluster.gpus else machine)
+        if cluster.gpus:
+            parts.append(_counted(cluster.gpus[0], "emulated GPU"))
+        elif not cluster.pools:
+            kind = runnable(cluster.engine)
+            parts.append(f"the GPUs of {kind.title or kind.name if kind else cluster.engine}")
     return " and ".join(parts)
 
 
