@@ -73,7 +73,7 @@ def test_a_picture_is_as_wide_as_the_terminal_and_has_one_axis(width: int) -> No
 def test_without_a_terminal_there_are_figures_alone() -> None:
     lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, 40_960)), 0, 0)
 
-    assert ["GPU memory  mean 2 GiB, peak 3 GiB, 40 GiB"] == lines
+    assert ["GPU memory  mean 2 GiB, peak 3 GiB, of 40 GiB"] == lines
 
 
 def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> None:

@@ -33,7 +33,8 @@ def _memory(value: float) -> str:
 
 def _cores(value: float) -> str:
     cores = value / 1000
-    return f"{cores:.2g} core{'' if cores == 1 else 's'}" if cores < 10 else f"{cores:.0f} cores"
+    written = f"{cores:.0f}" if cores >= 10 or cores < 0.005 else f"{cores:.2g}"
+    return f"{written} core{'' if written == '1' else 's'}"
 
 
 def _rate(value: float) -> str:
@@ -115,7 +116,9 @@ def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
     measured = [_measured(name, curve, word, started_ms) for name, curve, word in rows]
     left = max([len(name) for name, *_rest in measured])
     if not width:
-        return [f"{name:<{left}}  {figures}, {scale}" for name, _found, _full, scale, figures, _b in measured]
+        return [
+            f"{name:<{left}}  {figures}, of {scale}" for name, _found, _full, scale, figures, _b in measured
+        ]
     right = max([max(len(scale) + 2, len(figures)) for _n, _f, _u, scale, figures, _b in measured])
     wide = max(_WIDTH_MIN, width - left - right - 5)
     lines = []
@@ -132,16 +135,10 @@ def _measured(
     most = max([value for _since, _until, value in found], default=0.0)
     about = "~" if curve["estimated"] else ""
     # What goes beyond the ask, as CPU time may where nothing limits it, stays inside the picture.
-    full = (
-        max(curve["full"] or 0, most)
-        if curve["full"] is None or most > 1.02 * curve["full"]
-        else curve["full"]
-    )
-    scale = (
-        f"{word(full)}{' asked' if full == curve['full'] and curve['signal'] in ('cpu', 'memory') else ''}"
-    )
-    if not curve["full"]:
-        scale = f"at most {about}{word(most)}"
+    full = max(curve["full"] or 0, most)
+    scale = word(full)
+    if full == curve["full"] and curve["signal"] in ("cpu", "memory"):
+        scale += " asked"
     figures = f"mean {about}{word(mean(found))}, peak {about}{word(most)}"
     if curve["estimated"]:
         name, scale = f"{name} ~", f"{scale} (estimated)"

@@ -45,8 +45,11 @@ def curves_view(
 
 def held_by(view: View, nodes: Sequence[Node]) -> dict[str, int]:
     """What a job holds of each signal, in its unit: GPU memory, cores and memory. What nobody knows is left out."""
-    held = {"gpu_busy": FULL, "gpu_busy_estimated": FULL} if view["gpus"] else {}
+    held = {}
     tasks = view["tasks"]
+    if view["gpus"]:
+        share = share_milli(view)
+        held |= {"gpu_busy": share, "gpu_busy_estimated": share}
     if view["cpus"]:
         # CPU time is in milliseconds: a core has a thousand of them in a second.
         held["cpu"] = round(view["cpus"] * MILLI) * tasks
@@ -56,6 +59,12 @@ def held_by(view: View, nodes: Sequence[Node]) -> dict[str, int]:
     if view["gpus"] and (memory_mib := gpu_memory_mib(view, model)):
         held["gpu_memory"] = memory_mib
     return held
+
+
+def share_milli(view: View) -> int:
+    """How busy a job may keep each of its GPUs, in parts of a thousand. A slice tells of itself alone."""
+    share = str(view["gpus_per_task"]).rpartition("x")[2]
+    return round(float(share) * FULL) if share.startswith("0.") else FULL
 
 
 def gpu_memory_mib(view: View, model: str) -> int:
