@@ -1,6 +1,7 @@
 """What a report may read of a yard. Nothing here changes anything."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
@@ -8,12 +9,23 @@ from gpuyard.control.replica.labels import attempt_of, row_label
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
+from gpuyard.control.views.curves import gpu_memory_mib
 from gpuyard.control.views.views import Views, check_cluster
 from gpuyard.core import State
-from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasFence, HasTelemetry, Protection
+from gpuyard.engines.contract import (
+    Engine,
+    EngineError,
+    GpuSignals,
+    HasFence,
+    HasTelemetry,
+    Protection,
+    Usage,
+)
+from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
 from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
+from gpuyard.wire.replies.jobs import CurvesReply
 from gpuyard.wire.replies.people import AuditLine
 
 
@@ -59,6 +71,37 @@ class Readings:
         """What the engine enforces, kind by kind; nothing: it leaves that to others."""
         engine = self._yard.engine
         return engine.protections() if isinstance(engine, HasFence) else ()
+
+    def curves(self, view: Mapping[str, Any]) -> CurvesReply:
+        """What the last try of a job, as it is shown, did over time."""
+        return self._yard.curves_of(view)
+
+    def usage(self, view: Mapping[str, Any]) -> Usage:
+        """What the last try of a job used, as far as its engine knows."""
+        return self._yard.usage_of(view)(view["attempts"])
+
+    def price(self, view: Mapping[str, Any]) -> int:
+        """What an hour of a GPU of a job costs in micro-dollars; 0: it is not known."""
+        return self._yard.price_of_node(view["nodes"][0]) if view["nodes"] else 0
+
+    def gpu_memory_mib(self, view: Mapping[str, Any]) -> int:
+        """The GPU memory that a job has; 0: nobody knows."""
+        return gpu_memory_mib(view, self._gpu_model(view)) if view["gpus"] else 0
+
+    def gpu_sizes(self, view: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+        """The slices that GPUs like a job's can be cut into: name, memory, and part of the compute in thousandths."""
+        geometry = MIG_MODELS.get(self._gpu_model(view))
+        if geometry is None:
+            return []
+        return [
+            (each.name, each.memory_mib, MILLI * each.compute // geometry.compute)
+            for each in geometry.profiles
+            if "+" not in each.name
+        ]
+
+    def _gpu_model(self, view: Mapping[str, Any]) -> str:
+        nodes = self._yard.replica.state.nodes.node
+        return next((each.gpu_model for each in nodes if each.name in view["nodes"][:1]), "")
 
     def audit(self, user: str, before_seq: int | None, limit: int) -> tuple[list[AuditLine], int | None]:
         """What people did, the newest first, and where the next lines begin."""

@@ -11,7 +11,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,15 +43,17 @@ from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch
+from gpuyard.control.views.curves import curves_view
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
-from gpuyard.engines.contract import Engine, EngineError, IsObserved, Phase
+from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, Phase, Usage
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.errors import BadInput, YardError
 from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
+from gpuyard.wire.replies.jobs import CurvesReply
 
 _log = logging.getLogger(__name__)
 
@@ -386,6 +388,22 @@ class Yard:
     def log_key(self, job_id: int, attempt: int, submitted_ms: int) -> str:
         """The engine's name of an attempt."""
         return attempt_key(self.store.yard, job_id, attempt, submitted_ms)
+
+    def usage_of(self, view: Mapping[str, Any]) -> Callable[[int], Usage]:
+        """What an attempt of a job, as it is shown, used; by its number, as far as the engine knows."""
+        engine = self.engine
+        if not isinstance(engine, HasUsage):
+            return lambda _attempt: Usage()
+        job_id, submitted_ms = view["id"], view["submitted_ms"]
+        return lambda attempt: engine.usage(self.log_key(job_id, attempt, submitted_ms))
+
+    def curves_of(self, view: Mapping[str, Any]) -> CurvesReply:
+        """What the last try of a job, as it is shown, did over time."""
+
+        def key(attempt: int) -> str:
+            return self.log_key(view["id"], attempt, view["submitted_ms"])
+
+        return curves_view(self.watch, view, key, self.replica.state.nodes.node, self.now_ms())
 
     def price_of_node(self, node: str) -> int:
         """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""

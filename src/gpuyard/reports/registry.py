@@ -13,6 +13,7 @@ from gpuyard.reports.report import Report
 OURS = {
     "audit": "gpuyard.reports.audit:REPORT",
     "doctor": "gpuyard.reports.doctor:REPORT",
+    "efficiency": "gpuyard.reports.efficiency:REPORT",
     "gpus": "gpuyard.reports.gpus:REPORT",
     "nodes": "gpuyard.reports.nodes:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",

@@ -17,15 +17,22 @@ Build = Callable[["Readings", Mapping[str, Any], "Sight"], Table]
 class Flag:
     """An option of a report's command; what is left empty comes from the parameter of that name."""
 
-    __slots__ = ("default", "help", "names", "parameter")
+    __slots__ = ("default", "help", "names", "operand", "parameter")
 
     def __init__(
-        self, parameter: str, names: tuple[str, ...] = (), help: str = "", default: Any = None
+        self,
+        parameter: str,
+        names: tuple[str, ...] = (),
+        help: str = "",
+        default: Any = None,
+        operand: bool = False,
     ) -> None:
         self.parameter = parameter
         self.names = names
         self.help = help
         self.default = default
+        self.operand = operand
+        """Whether it is typed without a name."""
 
 
 class Report(Generic[R]):

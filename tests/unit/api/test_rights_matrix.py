@@ -71,6 +71,7 @@ POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 4
 POST   /api/v1/nodes/{name}/samples  403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/gpus                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /metrics                      200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/efficiency            200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 GET    /api/v1/doctor                200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/mig                   200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 POST   /api/v1/mig/plan              200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -277,10 +278,15 @@ def samples(yard: Team, token: str, _role: str, _relation: str) -> Answer:
     return yard.call("POST", f"/api/v1/nodes/{name}/samples", token, body)
 
 
+def efficient(yard: Team, token: str, role: str, relation: str) -> Answer:
+    return yard.call("GET", f"/api/v1/efficiency?job={job(yard, role, relation)}", token)
+
+
 SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
     ("GET", "/api/v1/share"): shared,
+    ("GET", "/api/v1/efficiency"): efficient,
     ("PUT", "/api/v1/config"): configured("PUT", "/api/v1/config", {"yaml": CONFIG}),
     ("GET", "/api/v1/config/versions/{version}"): configured("GET", "/api/v1/config/versions/1", None),
     ("POST", "/api/v1/config/diff"): configured("POST", "/api/v1/config/diff", {"yaml": CONFIG}),

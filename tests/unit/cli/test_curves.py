@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.terminal.curves import columns, drawn, mean, parts, pictures
+from gpuyard.cli.terminal.curves import columns, drawn, pictures
+from gpuyard.telemetry.spans import Spans, mean, spans
 
 BEGIN = 1_700_000_000_000
 S = 1000
@@ -22,6 +23,10 @@ def curve(signal: str, points: dict[int, int], full: int | None = None, **more: 
         "values": list(points.values()),
         **more,
     }
+
+
+def parts(each: dict[str, Any], started_ms: int) -> Spans:
+    return spans(each["times_ms"], each["values"], started_ms, counts=each["counts"])
 
 
 def told(*curves: dict[str, Any], ended_s: int = 100) -> dict[str, Any]:

@@ -32,9 +32,8 @@ from gpuyard.control.commands.wishes import FEW, Asked, Gone, Wish
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.curves import curves_view
 from gpuyard.control.views.tries import taken, used
-from gpuyard.engines.contract import EngineError, HasDaemonLogs, HasUsage, IsObserved, Usage
+from gpuyard.engines.contract import EngineError, HasDaemonLogs, IsObserved
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -133,18 +132,10 @@ class Jobs:
             body = await in_thread(encoded_array, discreet(person, view))
             return Response(body, media_type="application/json")
         view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
-        view["used"] |= await in_thread(taken, view, self._usage(view))
+        view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
             view |= await in_thread(self._daemon_lines, view)
         return answer(discreet(person, view))
-
-    def _usage(self, view: dict[str, Any]) -> Callable[[int], Usage]:
-        """What an attempt of a job used, as far as the engine knows."""
-        engine = self._yard.engine
-        if not isinstance(engine, HasUsage):
-            return lambda _attempt: Usage()
-        job_id, submitted_ms = view["id"], view["submitted_ms"]
-        return lambda attempt: engine.usage(self._yard.log_key(job_id, attempt, submitted_ms))
 
     def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
         """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""
@@ -180,12 +171,7 @@ class Jobs:
         def made() -> Any:
             # An array is refused here, in the words of everything else that is about one try.
             yard.views.attempt(label, sight)
-            view = yard.views.job(label, brief=True, sight=sight)
-
-            def key(attempt: int) -> str:
-                return yard.log_key(view["id"], attempt, view["submitted_ms"])
-
-            return curves_view(yard.watch, view, key, yard.replica.state.nodes.node, yard.now_ms())
+            return yard.curves_of(yard.views.job(label, brief=True, sight=sight))
 
         return answer(await in_thread(made))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import (
+    Argument,
     ColumnsOption,
     Option,
     Output,
@@ -50,6 +51,9 @@ def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
     """An option as the endpoint describes it."""
     schema = described["schema"]
     kind, empty = _KINDS[schema["type"]]
+    if flag.operand:
+        word = Argument(metavar=flag.parameter.upper(), help=flag.help or described["description"])
+        return Parameter(flag.parameter, kind, False, word, empty, False)
     says = Option(
         *(flag.names or (f"--{flag.parameter.replace('_', '-')}",)),
         metavar=None if kind is bool else "N" if kind is int else flag.parameter.upper(),

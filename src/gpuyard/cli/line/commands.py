@@ -114,6 +114,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "queue": Entry("commands.jobs.queue", "Show what runs and what waits, in order."),
         "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
         "show": Entry("commands.jobs.show", "Show everything about a job."),
+        "efficiency": Entry(
+            "commands.reports", "Show what jobs used of what they asked for, and the smaller ask."
+        ),
         "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
         "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
         "logs": Entry("commands.jobs.logs", "Show what a job wrote."),

@@ -5,22 +5,16 @@ hatched and has `~` before its figures, so that no eye takes it for a measuremen
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from gpuyard.reports.table import clock, size, span
+from gpuyard.telemetry.spans import Spans, mean, most, spans
 
 Curve = Mapping[str, Any]
-Parts = list[tuple[int, int, float]]
-"""From when, until when, and how much: of a counter for each second."""
-
 ROWS = 2
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _HATCHED = " ⡀⡄⡆⡇⣇⣧⣷⣿"
-_GAP = 2.5
-"""A point stands for the time since the one before, unless that is so many times as long as usual: a hole."""
 _WIDTH_MIN = 20
-_STEP_MS = 10_000
 
 
 def _percent(value: float) -> str:
@@ -56,29 +50,7 @@ SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Signals that are drawn, from top to bottom, what they are called, and how their values are written."""
 
 
-def parts(curve: Curve, started_ms: int) -> Parts:
-    """What each point of a curve stands for. The rise of a counter over a hole is in no part."""
-    times, values = curve["times_ms"], curve["values"]
-    steps = sorted([after - first for first, after in pairwise(times)])
-    usual = steps[len(steps) // 2] if steps else _STEP_MS
-    found: Parts = []
-    before = max(started_ms, times[0] - usual) if times else 0
-    for at_ms, value in zip(times, values, strict=True):
-        hole = at_ms - before > _GAP * usual
-        if value is not None and at_ms > before and not (hole and curve["counts"]):
-            per_s = value * 1000 / (at_ms - before) if curve["counts"] else value
-            found.append((at_ms - usual if hole else before, at_ms, per_s))
-        before = at_ms
-    return found
-
-
-def mean(found: Parts) -> float:
-    """Over the time that was looked at."""
-    total = sum([until - since for since, until, _value in found])
-    return sum([(until - since) * value for since, until, value in found]) / total if total else 0.0
-
-
-def columns(found: Parts, from_ms: int, to_ms: int, width: int) -> list[float | None]:
+def columns(found: Spans, from_ms: int, to_ms: int, width: int) -> list[float | None]:
     """One value for each column: the mean of what lies in it; None: a hole."""
     sums, spans = [0.0] * width, [0.0] * width
     step = max(1, to_ms - from_ms) / width
@@ -130,16 +102,16 @@ def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
 
 def _measured(
     name: str, curve: Curve, word: Callable[[float], str], started_ms: int
-) -> tuple[str, Parts, float, str, str, str]:
-    found = parts(curve, started_ms)
-    most = max([value for _since, _until, value in found], default=0.0)
+) -> tuple[str, Spans, float, str, str, str]:
+    found = spans(curve["times_ms"], curve["values"], started_ms, counts=curve["counts"])
+    top = most(found)
     about = "~" if curve["estimated"] else ""
     # What goes beyond the ask, as CPU time may where nothing limits it, stays inside the picture.
-    full = max(curve["full"] or 0, most)
+    full = max(curve["full"] or 0, top)
     scale = word(full)
     if full == curve["full"] and curve["signal"] in ("cpu", "memory"):
         scale += " asked"
-    figures = f"mean {about}{word(mean(found))}, peak {about}{word(most)}"
+    figures = f"mean {about}{word(mean(found))}, peak {about}{word(top)}"
     if curve["estimated"]:
         name, scale = f"{name} ~", f"{scale} (estimated)"
     return name, found, full or 1.0, scale, figures, _HATCHED if curve["estimated"] else _BLOCKS

@@ -1,8 +1,8 @@
 """What a try of a job did over time, as it is shown: its curves, and what it holds, against which they are read."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from gpuyard.control.reading.plain_views import View
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.fleet.mig_geometry import geometries_of
 from gpuyard.model import Node
@@ -14,7 +14,7 @@ from gpuyard.wire.replies.jobs import CurveReply, CurvesReply
 
 
 def curves_view(
-    watch: Watch, view: View, key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
+    watch: Watch, view: Mapping[str, Any], key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
 ) -> CurvesReply:
     """Of the last try of a job. `key`: the engine's name of a try by its number."""
     held = held_by(view, nodes)
@@ -43,9 +43,9 @@ def curves_view(
     }
 
 
-def held_by(view: View, nodes: Sequence[Node]) -> dict[str, int]:
+def held_by(view: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, int]:
     """What a job holds of each signal, in its unit: GPU memory, cores and memory. What nobody knows is left out."""
-    held = {}
+    held: dict[str, int] = {}
     tasks = view["tasks"]
     if view["gpus"]:
         share = share_milli(view)
@@ -61,13 +61,13 @@ def held_by(view: View, nodes: Sequence[Node]) -> dict[str, int]:
     return held
 
 
-def share_milli(view: View) -> int:
+def share_milli(view: Mapping[str, Any]) -> int:
     """How busy a job may keep each of its GPUs, in parts of a thousand. A slice tells of itself alone."""
     share = str(view["gpus_per_task"]).rpartition("x")[2]
     return round(float(share) * FULL) if share.startswith("0.") else FULL
 
 
-def gpu_memory_mib(view: View, model: str) -> int:
+def gpu_memory_mib(view: Mapping[str, Any], model: str) -> int:
     """The GPU memory that a job has, all tasks together; 0: nobody knows."""
     count, _, profile = str(view["gpus_per_task"]).rpartition("x")
     if "g." in profile:
