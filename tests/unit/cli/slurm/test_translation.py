@@ -5,10 +5,12 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gpuyard.api.client import Client
+from gpuyard.cli.slurm.commands import sacct
 from gpuyard.cli.slurm.commands.folding import as_gang, on_one_node
 from gpuyard.cli.slurm.commands.sshare import rows_of
 from gpuyard.cli.slurm.face import run
@@ -274,3 +276,26 @@ def test_squeue_imports_nothing_that_takes_time() -> None:
 def test_a_command_that_a_yard_lacks_says_what_to_use(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == run([name, "show"])
     assert f"{name}: error: a yard has no {name}: {INSTEAD[name]}\n" == capsys.readouterr().err
+
+
+def test_cpu_time_is_written_as_slurm_writes_it() -> None:
+    lines = [Line(job(), cpu_s=seconds) for seconds in (7.25, 3599.9996, 3723.4, None)]
+    assert ["00:07.250", "59:59.999", "01:02:03", ""] == [CELLS["totalcpu"].text(line) for line in lines]
+
+
+def test_what_a_job_took_is_asked_for_once_and_memory_stands_with_its_step() -> None:
+    class Yard:
+        asked = 0
+
+        def job(self, _label: str, *, explain: bool) -> dict[str, Any]:
+            assert not explain
+            self.asked += 1
+            return {"used": {"cpu_s": 61.5, "memory_mib": 3}}
+
+    yard = Yard()
+    whole, step = sacct._measured(cast(Client, yard), [Line(job()), Line(job(), step=True)])
+
+    assert 1 == yard.asked
+    assert [("", "01:01.500"), ("3072K", "01:01.500")] == [
+        (CELLS["maxrss"].text(line), CELLS["totalcpu"].text(line)) for line in (whole, step)
+    ]

@@ -59,10 +59,8 @@ def run(words: Sequence[str]) -> int:
     with Client() as yard:
         jobs = _jobs(yard, given)
         lines = [line for job in jobs for line in _lines(job, given)]
-        if any([cell.head == "MaxRSS" for cell in cells]):
-            lines = [
-                line._replace(peak_mib=_peak_mib(yard, line.job) if line.step else None) for line in lines
-            ]
+        if any([cell.head.lower() in f.MEASURED for cell in cells]):
+            lines = _measured(yard, lines)
     bare = given.has("parsable") or given.has("parsable2")
     how = Parsable(bare, given.last("delimiter", "|"), given.has("parsable") and not given.has("parsable2"))
     text = cell_lines(cells, lines, how, header=not given.has("noheader"))
@@ -154,10 +152,18 @@ def _named(yard: Client, pools: Pools, ids: list[Wanted], now_ms: int) -> list[S
     return list(found.values())
 
 
-def _peak_mib(yard: Client, job: SlurmJob) -> int | None:
-    """The most memory that a job took; of all its processes together where the yard has limits, else of the largest."""
-    used: Mapping[str, Any] = yard.job(job.label, explain=False).get("used") or {}
-    return used.get("memory_mib") or used.get("process_mib")
+def _measured(yard: Client, lines: Sequence[f.Line]) -> list[f.Line]:
+    """Lines with what their jobs took; memory is of all processes together where the yard has limits, else of one."""
+    taken: dict[str, Mapping[str, Any]] = {}
+    found = []
+    for line in lines:
+        label = line.job.label
+        if label not in taken:
+            taken[label] = yard.job(label, explain=False).get("used") or {}
+        used = taken[label]
+        peak_mib = used.get("memory_mib") or used.get("process_mib")
+        found.append(line._replace(peak_mib=peak_mib if line.step else None, cpu_s=used.get("cpu_s")))
+    return found
 
 
 def _ids(given: Read) -> list[Wanted]:

@@ -22,6 +22,8 @@ class Line(NamedTuple):
     step: bool = False
     peak_mib: int | None = None
     """The most memory that it took, where a field asks for it and the yard knows."""
+    cpu_s: float | None = None
+    """The CPU time that it took, likewise."""
 
 
 def state(line: Line) -> str:
@@ -98,6 +100,7 @@ _CELLS: tuple[Cell, ...] = (
     Cell("Submit", 19, lambda line: stamp(line.job.started_ms if line.step else line.job.submitted_ms)),
     Cell("Timelimit", 10, lambda line: _of_job(_limit(line.job), line)),
     Cell("TimelimitRaw", 10, lambda line: _of_job(str(line.job.limit_s // 60 or "UNLIMITED"), line)),
+    Cell("TotalCPU", 10, lambda line: "" if line.cpu_s is None else _cpu_time(line.cpu_s)),
     Cell("UID", 6, lambda line: _of_job(str(uid_of(line.job.user)), line)),
     Cell("User", 9, lambda line: _of_job(line.job.user, line)),
 )
@@ -106,7 +109,7 @@ CELLS = {cell.head.lower(): cell for cell in _CELLS}
 _EMPTY: tuple[tuple[str, int], ...] = (
     ("AveCPU", 10), ("AveRSS", 10), ("AveVMSize", 10), ("Comment", 14), ("Constraints", 19), ("ConsumedEnergy", 14),
     ("MaxVMSize", 10), ("MinCPU", 10), ("Priority", 10), ("Reservation", 20), ("SubmitLine", 20),
-    ("Suspended", 10), ("SystemCPU", 10), ("TotalCPU", 10), ("UserCPU", 10), ("WCKey", 10), ("WorkDir", 20),
+    ("Suspended", 10), ("SystemCPU", 10), ("UserCPU", 10), ("WCKey", 10), ("WorkDir", 20),
     ("MaxDiskRead", 12), ("MaxDiskWrite", 12), ("AdminComment", 19), ("TRESUsageInTot", 14), ("TRESUsageInMax", 14),
     ("TRESUsageInAve", 14),
 )  # fmt: skip
@@ -114,6 +117,18 @@ _EMPTY: tuple[tuple[str, int], ...] = (
 without accounting of usage."""
 NOT_MEASURED = frozenset(head.lower() for head, _ in _EMPTY)
 CELLS |= {head.lower(): Cell(head, width, lambda _: "") for head, width in _EMPTY}
+
+
+MEASURED = frozenset({"maxrss", "totalcpu"})
+"""Fields for which a job is asked for by itself: lists do not tell what a job took."""
+
+
+def _cpu_time(seconds: float) -> str:
+    """As Slurm has it: `00:07.250` below an hour, `01:02:03` from there on."""
+    if seconds >= 3600:
+        return full_span(int(seconds))
+    minutes, rest_ms = divmod(int(1000 * seconds), 60_000)
+    return f"{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}"
 
 
 def _waited(job: SlurmJob) -> str:
