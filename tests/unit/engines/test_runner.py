@@ -65,6 +65,7 @@ class Tried(Runner):
 
     def wait(self) -> None:
         self.clock[0] += 1.0
+        assert self.clock[0] < 500, "it never ends"
         self.hands.now_s = self.clock[0]
 
     def obey(self) -> None:
