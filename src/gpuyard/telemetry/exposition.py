@@ -12,6 +12,7 @@ from gpuyard.telemetry.samples import Sample
 from gpuyard.telemetry.signals import Of, Signal, signal_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PREFIX = "gpuyard_"
 _OLDER = {
     "power": "dcgm_gpu_power_usage",
@@ -49,6 +50,21 @@ def family(name: str, kind: str, help: str, rows: Iterable[Row]) -> list[str]:
 def written(lines: Iterable[str]) -> str:
     """The whole text."""
     return "\n".join(lines) + "\n"
+
+
+def open_metrics(text: str) -> str:
+    """The same as OpenMetrics has it: a counter's family has no ending, and the text says where it ends."""
+    lines = text.splitlines()
+    counters = {
+        line.split(" ")[2] for line in lines if line.startswith("# TYPE ") and line.endswith(" counter")
+    }
+    renamed = []
+    for line in lines:
+        words = line.split(" ", 3)
+        if line.startswith("# ") and words[2] in counters:
+            words[2] = words[2].removesuffix("_total")
+        renamed.append(" ".join(words))
+    return written([*renamed, "# EOF"])
 
 
 def signals(

@@ -262,7 +262,8 @@ HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the
 READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether it can do its work", tag="health",
     others={503: "ReadyReply"})
 METRICS = Endpoint("GET", "/metrics", Action.SEE_NODES, "",
-    "GPUs, nodes, jobs and the scheduler, as Prometheus reads them", tag="health", also=("text/plain",))
+    "GPUs, nodes, jobs and the scheduler, as Prometheus reads them", tag="health",
+    also=("text/plain", "application/openmetrics-text"))
 VERSION = Endpoint("GET", "/version", Action.ANYBODY, "VersionReply", "Which release this is", tag="health")
 # fmt: on
 

@@ -44,6 +44,16 @@ def text(team: Team, user: str) -> str:
     return answer.body.decode()
 
 
+def test_a_prometheus_that_asks_for_open_metrics_gets_it(yard: tuple[Team, dict[str, int]]) -> None:
+    made, _ids = yard
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    answer = made.call("GET", "/metrics", made.tokens["adam"], headers={"Accept": accept})
+
+    assert "application/openmetrics-text; version=1.0.0; charset=utf-8" == answer.headers["content-type"]
+    assert answer.body.endswith(b"\n# EOF\n")
+    assert b"# TYPE gpuyard_events counter" in answer.body
+
+
 def test_emulated_gpus_do_what_their_jobs_say(yard: tuple[Team, dict[str, int]]) -> None:
     made, ids = yard
     found = text(made, "adam")

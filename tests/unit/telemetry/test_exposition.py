@@ -3,7 +3,7 @@
 import re
 import time
 
-from gpuyard.telemetry.exposition import GpuCard, family, labels, signals, written
+from gpuyard.telemetry.exposition import GpuCard, family, labels, open_metrics, signals, written
 from gpuyard.telemetry.samples import Sample
 
 CARD = GpuCard("GPU-1", "NVIDIA H200", "00000000:1B:00.0", "580.159")
@@ -78,3 +78,15 @@ def test_ten_thousand_gpus_are_written_in_a_second() -> None:
 
     assert time.process_time() - began_s < 2.0, "half of that on a machine of its own"
     assert 10_000 == len(re.findall(r"^DCGM_FI_DEV_GPU_UTIL\{", text, re.MULTILINE))
+
+
+def test_open_metrics_has_counters_without_their_ending_and_an_end() -> None:
+    text = written(signals([SAMPLE], {("n1", 0): CARD}, {}))
+    lines = open_metrics(text).splitlines()
+
+    assert "# TYPE gpuyard_gpu_energy_joules counter" in lines
+    assert "# HELP gpuyard_gpu_energy_joules Energy used since the driver was loaded." in lines
+    assert "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION gauge" in lines
+    assert "# EOF" == lines[-1]
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    assert rows == [line for line in lines if not line.startswith("#")]

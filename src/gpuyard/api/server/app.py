@@ -34,7 +34,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.views.metrics import metrics_text
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
-from gpuyard.telemetry.exposition import MEDIA_TYPE
+from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE, open_metrics
 from gpuyard.wire import endpoints
 from gpuyard.wire.actions import Action
 
@@ -120,12 +120,15 @@ def _health(yard: Yard) -> Handlers:
     async def metrics(request: Request) -> Response:
         """For a Prometheus, with a token where the server asks for one. Jobs of other tenants are left out."""
         sight = asker(request.scope).sight
+        wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
         def made() -> bytes:
             _ready, how = yard.readiness()
-            return metrics_text(yard.replica, yard.watch, how, sight, yard.shippers).encode()
+            text = metrics_text(yard.replica, yard.watch, how, sight, yard.shippers)
+            return (open_metrics(text) if wants_open else text).encode()
 
-        return Response(await in_thread(made), media_type=MEDIA_TYPE)
+        kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE
+        return Response(await in_thread(made), media_type=kind, headers={"Vary": "Accept"})
 
     async def version() -> Response:
         """Which release this is, and which yard."""
