@@ -139,6 +139,7 @@ def test_errors_in_a_file_of_their_own_and_tasks_of_arrays(world: World, tmp_pat
         assert {("0", "stdout"), ("0", "stderr"), ("1", "stdout"), ("1", "stderr")} == found
 
 
+@pytest.mark.rig
 def test_one_receiver_away_and_the_yard_killed(world: World):
     away = world.receivers["loki"]
     away.stop()

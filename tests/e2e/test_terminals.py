@@ -85,6 +85,7 @@ def test_a_command_that_ends_at_once_shows_all_that_it_wrote(yard: Box) -> None:
     assert [str(number) for number in range(1, 5001)] == [line for line in lines if line.isdigit()]
 
 
+@pytest.mark.rig
 def test_a_shell_survives_a_server_that_is_killed_under_it(yard: Box) -> None:
     with at(yard, "run", "-g", 1, "--", *SHELL) as shell, at(yard, "run", "-g", 0, "--", "cat") as other:
         shell.until(PROMPT)
@@ -135,6 +136,7 @@ def test_a_shell_beside_a_job_is_inside_of_it_and_ends_with_it(yard: Box, tmp_pa
     assert "enter" in trail[0].split()
 
 
+@pytest.mark.rig
 def test_srun_and_salloc_have_terminals_and_steps_in_them_too(yard: Box) -> None:
     with at(yard, "slurm", "srun", "--gpus=1", "--pty", *SHELL) as shell:
         shell.until(PROMPT)
@@ -232,6 +234,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", port), Lab).serve_forever()
 """
 
 
+@pytest.mark.rig
 def test_a_notebook_is_reached_by_its_address_and_stopped_when_it_is_idle(yard: Box, tmp_path: Path) -> None:
     missing = yard("notebook", "-g", 1, PATH="/usr/bin:/bin")
     assert (1, True) == (missing.code, "pip install jupyterlab" in missing.err)

@@ -270,3 +270,28 @@ def test_a_file_that_is_not_whole_is_not_left_there(tmp_path: Path) -> None:
         taker.data(b"1234567890")
     taker.close(whole=False)
     assert [] == os.listdir(tmp_path)
+
+
+def test_what_comes_with_the_first_frame_is_left_to_whoever_takes_the_connection_over() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(
+            terminal.frame(terminal.HELLO, b'{"do": "forward"}') + terminal.frame(terminal.DATA, b"early")
+        )
+        client, found = terminal.Client(here), []
+        while not found:
+            found = client.frames() or []
+        assert [(terminal.HELLO, b'{"do": "forward"}')] == found
+        assert terminal.frame(terminal.DATA, b"early") == here.recv(100)
+
+
+def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.sendall(b"shown and not read")
+        there.sendall(terminal.frame(terminal.DATA, b"typed"))
+        there.close()
+        client = terminal.Client(here)
+        client.greeted = True
+        assert [(terminal.DATA, b"typed")] == client.frames()
+        assert client.frames() is None

@@ -225,6 +225,8 @@ class Client:
         self.connection = connection
         self.session: Optional[Session] = None
         self.come = bytearray()
+        self.greeted = False
+        """Whether its first frame has come. What follows it stays in the connection, which may be handed over."""
         self.unsent = bytearray()
         self.took_at = time.monotonic()
         self.closing = False
@@ -251,8 +253,13 @@ class Client:
 
     def frames(self) -> Optional[List[Tuple[bytes, bytes]]]:
         """Frames that have come; None: the client is gone."""
+        wanted = _READ_BYTES if self.greeted else self._rest_of_first()
         try:
-            piece = self.connection.recv(_READ_BYTES)
+            try:
+                piece = self.connection.recv(wanted)
+            except ConnectionResetError:
+                # It left without reading all that it was shown; what it typed before is still here.
+                piece = self.connection.recv(wanted)
         except BlockingIOError:
             return []
         except OSError:
@@ -269,7 +276,13 @@ class Client:
                 break
             found.append((kind, bytes(self.come[HEAD.size : HEAD.size + length])))
             del self.come[: HEAD.size + length]
+            self.greeted = True
         return found
+
+    def _rest_of_first(self) -> int:
+        if len(self.come) < HEAD.size:
+            return HEAD.size - len(self.come)
+        return HEAD.size + HEAD.unpack_from(self.come)[1] - len(self.come)
 
 
 class Keeper:
