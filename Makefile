@@ -22,7 +22,7 @@ test: lint ## Style, types, layers and every test that needs no server; under te
 	$(PYTEST) -m "not soak and not rig"
 
 test-rigs soak: JOBS = 2
-test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, an identity provider); continuous integration runs them too
+test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too
 	$(PYTEST) -m "rig and not soak"
 
 lint: setup ## Style, types and layers

@@ -30,6 +30,7 @@ def end(server: Server) -> None:
     server.process.wait(timeout=60)
 
 
+@pytest.mark.rig
 def test_ids_that_were_given_out_after_a_backup_are_not_given_out_again(tmp_path: Path) -> None:
     server, runs = Server(tmp_path / "yard"), tmp_path / "runs"
     runs.touch()

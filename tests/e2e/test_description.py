@@ -72,6 +72,7 @@ def operations(url: str) -> list[Any]:
     return found
 
 
+@pytest.mark.rig
 def test_whatever_is_sent_gets_an_answer_that_is_described(yard: Opened) -> None:
     token = yard("token", "create", "--user", "adam").out.strip()
     head = {"Authorization": f"Bearer {token}"}

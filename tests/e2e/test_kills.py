@@ -19,6 +19,7 @@ def survive(data: Path, store: str, submissions: int, kills: int, seed: int) -> 
     assert kills == counted["kills"]
 
 
+@pytest.mark.rig
 def test_nothing_acknowledged_is_lost_on_sqlite(tmp_path: Path) -> None:
     survive(tmp_path / "yard", "", 80, 5, 1)
 

@@ -222,6 +222,7 @@ def until(what: Callable[[], Any]) -> Any:
     return found
 
 
+@pytest.mark.rig
 def test_each_manifest_runs_as_its_writer_means_it(box: Box, tmp_path: Path) -> None:
     """All are submitted first, so that they run beside each other; one is held, fails once and is tried again."""
     mark, path = tmp_path / "tries", tmp_path / "held.yaml"

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from sqlalchemy.engine import make_url
 
 from rigs.kills import free_port
@@ -80,6 +81,7 @@ def everything(box: Box) -> list[object]:
     return [told(box, "history"), told(box, "audit")]
 
 
+@pytest.mark.rig
 def test_a_backup_is_made_of_a_running_yard_and_restored(bare: Box, tmp_path: Path) -> None:
     bare.config.write_text(
         "version: 1\nclusters: {box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}\n"
@@ -121,6 +123,7 @@ def test_a_backup_is_made_of_a_running_yard_and_restored(bare: Box, tmp_path: Pa
     assert "stops; jobs go on" in (bare.data / "yard.log").read_text()
 
 
+@pytest.mark.rig
 def test_a_store_of_the_first_release_is_opened_by_this_one(bare: Box, tmp_path: Path) -> None:
     bare.data.mkdir(mode=0o711)
     with sqlite3.connect(bare.data / "yard.db") as old:

@@ -40,6 +40,7 @@ def test_a_job_survives_kill_and_restart_with_its_true_exit_code(bare: Box, tmp_
     assert "before\nafter\n" == bare("logs", job).out
 
 
+@pytest.mark.rig
 def test_down_leaves_jobs_running_and_down_jobs_does_not(bare: Box, tmp_path: Path) -> None:
     bare.up()
     beat = tmp_path / "beat"
@@ -58,6 +59,7 @@ def test_down_leaves_jobs_running_and_down_jobs_does_not(bare: Box, tmp_path: Pa
     assert after == beat.read_text()
 
 
+@pytest.mark.rig
 def test_a_yard_started_from_a_process_that_heeds_no_signal_runs_and_stops(bare: Box) -> None:
     """`nohup`, cron and shells in the background ignore signals; a few programs block them too."""
 
@@ -82,6 +84,7 @@ def test_a_yard_started_from_a_process_that_heeds_no_signal_runs_and_stops(bare:
     until(lambda: not Path(f"/proc/{pid}/exe").exists())
 
 
+@pytest.mark.rig
 def test_a_second_server_on_the_same_data_is_refused_with_the_pid(bare: Box) -> None:
     bare.up()
     for words in (("up", "--port", 0), ("up", "-d", "--port", 0)):
@@ -160,6 +163,7 @@ wait
 """Takes every block as soon as it is free."""
 
 
+@pytest.mark.rig
 def test_a_job_that_fills_the_disk_can_be_cancelled_and_the_yard_goes_on(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -228,6 +232,7 @@ def _fill(path: Path) -> None:
                     pass
 
 
+@pytest.mark.rig
 def test_a_second_users_yard_finds_a_free_port_and_a_taken_one_is_refused(bare: Box) -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

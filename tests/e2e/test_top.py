@@ -144,6 +144,7 @@ def test_hold_release_and_cancel_after_a_question(teams: Box, monkeypatch: pytes
     teams.wait(filler, "CANCELLED")
 
 
+@pytest.mark.rig
 def test_it_waits_for_a_yard_that_goes_away(bare: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     bare.up()
     job_id = bare.submit("-g", 1, "-n", "stays", "--", "sleep", 600)
@@ -179,6 +180,7 @@ def test_only_one_tenants_jobs(teams: Box, monkeypatch: pytest.MonkeyPatch) -> N
     on_screen(teams, monkeypatch, use, size=(80, 24), tenant="interns")
 
 
+@pytest.mark.rig
 def test_a_job_that_never_stops_writing_can_be_left(bare: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     bare.up()
     chatter = "while true; do head -c 2000 /dev/zero | tr '\\0' x; echo; sleep 0.01; done"

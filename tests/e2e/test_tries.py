@@ -68,6 +68,7 @@ def test_a_job_says_why_it_ran_before_while_it_waits_and_when_it_has_ended(yard:
     assert "TRY" not in yard("show", urgent).out
 
 
+@pytest.mark.rig
 def test_who_breaks_an_mps_server_has_failed_and_the_others_run_again(yard: Box) -> None:
     good = [share(yard, "good") for _ in range(2)]
     # What computes is not the process that the yard started, but one below it.
@@ -87,6 +88,7 @@ def test_who_breaks_an_mps_server_has_failed_and_the_others_run_again(yard: Box)
         assert "good, try 1\n" == yard("logs", job, "--attempt", 1).out
 
 
+@pytest.mark.rig
 def test_who_does_not_notice_is_ended_and_nobody_fails_for_it(yard: Box) -> None:
     idle, bad = share(yard, "idle"), share(yard, "bad", 2)
     until(lambda: json.loads(yard("show", bad, "-o", "json").out)["tries"], s=30)

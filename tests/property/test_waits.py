@@ -129,4 +129,4 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_promise_can_be_used_and_no_start_is_told_in_the_past(name: str) -> None:
     spec = replace(registry.PRESETS[name], **UNCAPPED)
     for base in (PartsMachine, machine.YardMachine, pin_machine.PinMachine):
-        machine.run(spec, examples=8, steps=12, shrink=False, base=base)
+        machine.run(spec, examples=6, steps=12, shrink=False, base=base)

@@ -253,13 +253,12 @@ class Client:
 
     def frames(self) -> Optional[List[Tuple[bytes, bytes]]]:
         """Frames that have come; None: the client is gone."""
-        wanted = _READ_BYTES if self.greeted else self._rest_of_first()
         try:
             try:
-                piece = self.connection.recv(wanted)
+                piece = self.connection.recv(self._wanted())
             except ConnectionResetError:
                 # It left without reading all that it was shown; what it typed before is still here.
-                piece = self.connection.recv(wanted)
+                piece = self.connection.recv(self._wanted())
         except BlockingIOError:
             return []
         except OSError:
@@ -279,10 +278,9 @@ class Client:
             self.greeted = True
         return found
 
-    def _rest_of_first(self) -> int:
-        if len(self.come) < HEAD.size:
-            return HEAD.size - len(self.come)
-        return HEAD.size + HEAD.unpack_from(self.come)[1] - len(self.come)
+    def _wanted(self) -> int:
+        first = HEAD.unpack_from(self.come)[1] if len(self.come) >= HEAD.size else 0
+        return _READ_BYTES if self.greeted else HEAD.size + first - len(self.come)
 
 
 class Keeper:
