@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from gpuyard.api.connecting.calling import Refused
+from gpuyard.cli.commands.jobs import show
 from gpuyard.cli.terminal.curves import columns, drawn, pictures
 from gpuyard.telemetry.spans import Spans, mean, spans
 
@@ -90,3 +92,16 @@ def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> No
 
 def test_nothing_is_drawn_of_what_nobody_saw() -> None:
     assert [] == pictures(told(curve("cpu", {})), 80, 0)
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_server_that_keeps_no_curves_shows_its_jobs_without_them(status: int) -> None:
+    class Older:
+        def curves(self, job: str) -> Any:
+            raise Refused(status, {"detail": f"nothing there for {job}"})
+
+    if status == 404:
+        assert show._curves(Older(), "7") is None
+    else:
+        with pytest.raises(Refused):
+            show._curves(Older(), "7")

@@ -70,7 +70,7 @@ def _show(job: str, output: Output) -> None:
     with client() as yard:
         found = yard.job(job)
         ran = not found.get("array") and found["started_ms"] and output is not Output.CSV
-        told = yard.curves(job) if ran else None
+        told = _curves(yard, job) if ran else None
     from gpuyard.cli.listings.tables import emit, write_document
 
     if output in (Output.JSON, Output.YAML):
@@ -87,6 +87,18 @@ def _show(job: str, output: Output) -> None:
             lines += ["", *pictures(told, _drawn_width(), time.time_ns() // 1_000_000)]
         for line in lines:
             print(line)
+
+
+def _curves(yard: Any, job: str) -> Any:
+    """What the job used over time; None: the server is of a release that keeps no curves."""
+    from gpuyard.api.connecting.calling import Refused
+
+    try:
+        return yard.curves(job)
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+        return None
 
 
 def _drawn_width() -> int:
