@@ -18,7 +18,7 @@ from bench_sharing import DOCUMENT, asked_for_settings, keep, yard_of
 from figures import publish, table
 
 from gpuyard.api.client import Client
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.model.mig import MigGeometry
 from hardware.conftest import Hardware
 
@@ -38,7 +38,7 @@ def layouts(geometry: MigGeometry) -> list[str]:
 def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     """The GPU cut to one layout after another by `yard mig apply`: by the engine's stopwatch, and for who waits."""
     found: list[dict[str, Any]] = []
-    cut: list[list[Place]] = []
+    cut: list[list[PlacedSlice]] = []
     before = "whole"
     for layout in layouts(hardware.geometry):
         began = time.monotonic()
@@ -55,7 +55,7 @@ def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
             }
         )
         before = layout
-        cut.append([Place(profile, start) for gpu, profile, start, *_job in node["slices"] if gpu == 0])
+        cut.append([PlacedSlice(profile, start) for gpu, profile, start, *_job in node["slices"] if gpu == 0])
     hardware("mig", "release")
     hardware("down", "--jobs")
     hardware.put_back()
@@ -66,7 +66,7 @@ def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     return found
 
 
-def by_nvidia_smi(geometry: MigGeometry, places: list[Place]) -> float:
+def by_nvidia_smi(geometry: MigGeometry, places: list[PlacedSlice]) -> float:
     """The same slices made by NVIDIA's own tool, in seconds."""
     asked = ",".join(
         [f"{geometry.profile(name).number}:{start}" for name, start in places if geometry.profile(name)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuyard.control.projections.following import Rows
 from gpuyard.ledger.accounts import Owner, Prices, micro_usd, read_entry, summed
 from gpuyard.ledger.books import Books
-from gpuyard.ledger.prices import Place, PriceBook
+from gpuyard.ledger.prices import BookPlace, PriceBook
 from gpuyard.ledger.units import CATEGORIES, CHARGED, FLEET, PARTS, month_of
 from gpuyard.model import (
     AttemptConfirmed,
@@ -327,7 +327,7 @@ def test_the_books_are_the_same_bytes_in_any_batches(steps: list[Any], batch: in
 @given(histories())
 def test_the_money_of_any_two_dimensions_balances_to_the_cost_of_the_fleet(steps: list[Any]) -> None:
     rows = settled(steps)
-    places = {key[2:]: Place(*facts) for key, facts in read(rows, "p/").items()}
+    places = {key[2:]: BookPlace(*facts) for key, facts in read(rows, "p/").items()}
     owners = {key[2:]: Owner(*facts) for key, facts in read(rows, "o/").items()}
     closed = [(m["from_day"], m["until_day"], PriceBook.of(m["prices"])) for m in read(rows, "m/").values()]
     prices = Prices(PriceBook.of(rows.get("prices")), closed)

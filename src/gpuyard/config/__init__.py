@@ -4,7 +4,7 @@
 place. It is imported by itself where it is needed, because YAML and pydantic take a moment.
 """
 
-from gpuyard.config.problems import ConfigError, Place, Problem
+from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.config.values import Cluster, Config, Engine
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "Config",
     "ConfigError",
     "Engine",
-    "Place",
+    "Position",
     "Problem",
 ]

@@ -54,7 +54,7 @@ def _user(value: str) -> str:
 
 
 RoleWord = Annotated[str, *choice(ROLE_WORDS, "role", "roles")]
-Place = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
+TenantPath = Annotated[str, Plain(text(_place)), Shown({"type": "string", "pattern": f"^{_PLACE}$"})]
 Login = Annotated[str, Plain(text(_login)), Shown({"type": "string", "pattern": f"^{_LOGIN}$"})]
 UserName = Annotated[str, AfterValidator(_user), Shown({"type": "string", "pattern": f"^{USER}$"})]
 Person = Annotated[str, Plain(text(_user)), Shown({"type": "string", "pattern": f"^{USER}$"})]
@@ -68,12 +68,12 @@ class UserEntry(Entry):
     unix: Login | None = key(
         "The user of the machine as whom their jobs run. Left out: of the same name.", example="ana"
     )
-    tenant: Place | None = key(
+    tenant: TenantPath | None = key(
         "The place in the tree of tenants where the role holds, and everywhere below it. Left out: everywhere.",
         example="research",
     )
     role: RoleWord | None = key("The most they may do there, whatever their token says.", default="user")
-    default_tenant: Place | None = key(
+    default_tenant: TenantPath | None = key(
         "The tenant of their jobs that name none, with --auth or without. Left out: their own name below tenant.",
         example="research/vision",
     )
@@ -82,7 +82,7 @@ class UserEntry(Entry):
 class GroupEntry(Entry):
     """What members of a group of the identity provider may do."""
 
-    tenant: Place | None = key("Where the role holds. Left out: everywhere.", example="research")
+    tenant: TenantPath | None = key("Where the role holds. Left out: everywhere.", example="research")
     role: RoleWord | None = key("What they may do there.", default="user")
 
 

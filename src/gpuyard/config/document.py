@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import yaml
 
-from gpuyard.config.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Place, Problem, inside
+from gpuyard.config.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Position, Problem, inside
 from gpuyard.config.syntax import place_in, syntax_problem
 from gpuyard.errors import quoted
 
@@ -50,7 +50,7 @@ class Nothing(Enum):
 class Scalar:
     """A single value, still as text."""
 
-    place: Place
+    place: Position
     text: str
     null: bool
     """It is empty, `~` or `null`, and not in quotes."""
@@ -62,7 +62,7 @@ class Scalar:
 class Sequence:
     """A list."""
 
-    place: Place
+    place: Position
     items: "list[Node]"
     size: int = 1
     """How many values it stands for, itself included, with aliases expanded."""
@@ -74,8 +74,8 @@ class Sequence:
 class Mapping:
     """Keys with their values; each key has a place of its own."""
 
-    place: Place
-    entries: "dict[str, tuple[Place, Node]]"
+    place: Position
+    entries: "dict[str, tuple[Position, Node]]"
     size: int = 1
     height: int = 0
 
@@ -98,10 +98,10 @@ class Document:
         assert isinstance(content, dict)
         return content
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def place(self, path: Path, *, key: bool = False) -> Position:
         """Where the value at a path (with `key`: its key) begins, or the nearest thing above it."""
         node: Node = self.root
-        found = Place(1, 1)
+        found = Position(1, 1)
         for step in path:
             if isinstance(node, Mapping) and step in node.entries:
                 key_place, node = node.entries[str(step)]
@@ -175,7 +175,7 @@ def decode(content: bytes, name: str) -> str:
         _fail(name, place, f"{what}; save the file as UTF-8")
 
 
-def _fail(name: str, place: Place, text: str) -> NoReturn:
+def _fail(name: str, place: Position, text: str) -> NoReturn:
     raise ConfigError(name, [Problem(place, text)])
 
 
@@ -193,7 +193,7 @@ class _Reader:
 
     def take(self, event: yaml.Event) -> None:
         assert event.start_mark is not None
-        place = Place(event.start_mark.line + 1, event.start_mark.column + 1)
+        place = Position(event.start_mark.line + 1, event.start_mark.column + 1)
         match event:
             case yaml.DocumentStartEvent():
                 self._documents += 1
@@ -212,12 +212,12 @@ class _Reader:
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 self._end()
 
-    def _note(self, place: Place, text: str) -> None:
+    def _note(self, place: Position, text: str) -> None:
         self.problems.append(Problem(place, text))
         if len(self.problems) >= FOUND_MAX:
             raise ConfigError(self.name, self.problems)
 
-    def _tag(self, tag: str | None, place: Place) -> None:
+    def _tag(self, tag: str | None, place: Position) -> None:
         if tag is not None:
             self._note(place, f"the tag {quoted(tag)} is not allowed; remove it")
 
@@ -227,7 +227,7 @@ class _Reader:
         self._add(node, node.place)
 
     def _begin(
-        self, event: yaml.SequenceStartEvent | yaml.MappingStartEvent, node: Node, place: Place
+        self, event: yaml.SequenceStartEvent | yaml.MappingStartEvent, node: Node, place: Position
     ) -> None:
         self._tag(event.tag, place)
         # The stack holds this level too, once the node is on it.
@@ -250,7 +250,7 @@ class _Reader:
         node.height = 1 + max((child.height for child in children), default=0)
         self._keep(closed.anchor, node)
 
-    def _alias(self, event: yaml.AliasEvent, place: Place) -> Node:
+    def _alias(self, event: yaml.AliasEvent, place: Position) -> Node:
         anchor = str(event.anchor)
         if anchor not in self._anchors:
             text = f"alias {quoted('*' + anchor)} has no anchor {quoted('&' + anchor)} above it"
@@ -265,7 +265,7 @@ class _Reader:
             _fail(self.name, place, _TOO_DEEP)
         return node
 
-    def _add(self, node: Node, place: Place) -> None:
+    def _add(self, node: Node, place: Position) -> None:
         if not self._open:
             self.root = node
             return
@@ -323,7 +323,7 @@ class _Open:
 
     node: Node
     anchor: str | None
-    key: tuple[Place, str] | None = None
+    key: tuple[Position, str] | None = None
     """The key that waits for its value, in a mapping."""
     dropped: bool = False
     """The key cannot be one; its value goes nowhere."""

@@ -1,7 +1,7 @@
 """Collects what the checks find, each with its place, so that all of it can be raised at once."""
 
 from gpuyard.config.document import Document
-from gpuyard.config.problems import FOUND_MAX, ConfigError, Path, Place, Problem
+from gpuyard.config.problems import FOUND_MAX, ConfigError, Path, Position, Problem
 
 
 class Findings:
@@ -19,7 +19,7 @@ class Findings:
         """A problem with the key at the end of a path."""
         self._add(self._document.place(path, key=True), text)
 
-    def _add(self, place: Place, text: str) -> None:
+    def _add(self, place: Position, text: str) -> None:
         self._problems.append(Problem(place, text))
         if len(self._problems) >= FOUND_MAX:
             self.raise_if_any()

@@ -19,21 +19,21 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Position:
     """A line and a column, both counted from 1 as editors do. Line 0 is the file as a whole."""
 
     line: int
     column: int
 
 
-WHOLE_FILE = Place(0, 0)
+WHOLE_FILE = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong."""
 
-    place: Place
+    place: Position
     text: str
     """What is wrong and what to do, in one line."""
 

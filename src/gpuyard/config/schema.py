@@ -13,7 +13,7 @@ from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
 from gpuyard.config import quantities as q
-from gpuyard.config.access import AuthEntry, Person, Place
+from gpuyard.config.access import AuthEntry, Person, TenantPath
 from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word
 from gpuyard.config.fields import Entry as _Entry
 from gpuyard.config.fields import OneOrMore as _OneOrMore
@@ -247,7 +247,7 @@ class ClassEntry(_Entry):
     grace: DurationMs | None = _key(
         "Time between the warning and the kill; at most 30d.", default=duration_text(_CLASS.grace_ms)
     )
-    tenants: Annotated[list[Place], _OneOrMore()] | None = _key(
+    tenants: Annotated[list[TenantPath], _OneOrMore()] | None = _key(
         "Tenants whose jobs may be of it, with all below them. Left out: everybody's, unless it has users.",
         example=["research", "product/ml"],
     )

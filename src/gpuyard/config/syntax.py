@@ -7,16 +7,16 @@ import re
 
 import yaml
 
-from gpuyard.config.problems import WHOLE_FILE, Place, Problem
+from gpuyard.config.problems import WHOLE_FILE, Position, Problem
 from gpuyard.errors import quoted
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
-def place_in(text: str, index: int) -> Place:
+def place_in(text: str, index: int) -> Position:
     """The place of the character at an index."""
     before = _LINE_BREAK.split(text[:index])
-    return Place(len(before), len(before[-1]) + 1)
+    return Position(len(before), len(before[-1]) + 1)
 
 
 _FITS_NOT = "this does not fit the lines above it; check its indentation and the quotes before it"
@@ -52,13 +52,15 @@ def syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
     lines = _LINE_BREAK.split(text)
     if mark.line >= len(lines):
         # libyaml puts what is missing at the end on a line after the last one.
-        place = Place(len(lines), len(lines[-1]) + 1)
+        place = Position(len(lines), len(lines[-1]) + 1)
     else:
-        place = Place(mark.line + 1, mark.column + 1)
+        place = Position(mark.line + 1, mark.column + 1)
     line = lines[place.line - 1]
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation:
-        return Problem(Place(place.line, indentation.index("\t") + 1), "a tab in the indentation; use spaces")
+        return Problem(
+            Position(place.line, indentation.index("\t") + 1), "a tab in the indentation; use spaces"
+        )
     if "cannot start any token" in said and place.column <= len(line):
         begin = quoted(line[place.column - 1])
         return Problem(place, f"a value cannot begin with {begin}; put it in quotes")

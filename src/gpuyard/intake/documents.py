@@ -8,7 +8,7 @@ import yaml
 
 from gpuyard.config import document
 from gpuyard.config.document import Document, Mapping, Node, Scalar, Sequence
-from gpuyard.config.problems import ConfigError, Place, Problem
+from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.errors import BadInput, quoted
 
@@ -75,6 +75,6 @@ def _is_job(event: yaml.Event, file: str) -> bool:
     )
 
 
-def _place(event: yaml.Event) -> Place:
+def _place(event: yaml.Event) -> Position:
     assert event.start_mark is not None
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+    return Position(event.start_mark.line + 1, event.start_mark.column + 1)

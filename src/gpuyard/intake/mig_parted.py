@@ -12,7 +12,7 @@ import yaml
 
 from gpuyard.config.problems import ConfigError
 from gpuyard.config.syntax import syntax_problem
-from gpuyard.core.fleet.mig_geometry import Place, layout_text
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model.mig import WHOLE, read_layout
 
@@ -144,4 +144,4 @@ def _layout(entry: Mapping[str, Any], where: str) -> str:
             raise BadInput(
                 f"{where}: {quoted(str(name))} is no slice that the yard makes; it makes such as 1g.18gb"
             ) from None
-    return layout_text([Place(name, 0) for name in profiles])
+    return layout_text([PlacedSlice(name, 0) for name in profiles])

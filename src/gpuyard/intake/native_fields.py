@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard.config import quantities
-from gpuyard.config.problems import Place
+from gpuyard.config.problems import Position
 from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, JobField, Kind
@@ -17,7 +17,7 @@ from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, J
 class Wrong(Exception):
     """A value that does not fit its field."""
 
-    def __init__(self, place: Place, text: str) -> None:
+    def __init__(self, place: Position, text: str) -> None:
         super().__init__(text)
         self.place = place
 

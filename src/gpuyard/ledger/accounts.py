@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
-from gpuyard.ledger.prices import Place, PriceBook
+from gpuyard.ledger.prices import BookPlace, PriceBook
 from gpuyard.ledger.units import CHARGED, COLUMNS, FLEET, GPU_HOUR, day_text, month_of
 
 NOT_CHARGED = "not charged"
@@ -47,7 +47,7 @@ class Line(NamedTuple):
     """What the fleet cost, in the same unit."""
 
 
-_Of = Callable[[Entry, Place, Owner], str]
+_Of = Callable[[Entry, BookPlace, Owner], str]
 DIMENSIONS: dict[str, _Of] = {
     "tenant": lambda _entry, _place, owner: owner.tenant,
     "user": lambda _entry, _place, owner: owner.user,
@@ -80,7 +80,7 @@ class Prices:
         self._now = now
         self._closed = sorted(closed, key=lambda each: each[0])
 
-    def price(self, place: Place, day: int) -> int:
+    def price(self, place: BookPlace, day: int) -> int:
         """Micro-dollars an hour; nothing for a model without any price."""
         book = next((book for first, after, book in self._closed if first <= day < after), self._now)
         return book.price(place, day) or 0
@@ -89,7 +89,7 @@ class Prices:
 def summed(
     entries: Iterable[Entry],
     by: Sequence[str],
-    places: Mapping[str, Place],
+    places: Mapping[str, BookPlace],
     owners: Mapping[str, Owner],
     prices: Prices,
 ) -> list[Line]:

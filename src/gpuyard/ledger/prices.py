@@ -17,7 +17,7 @@ from gpuyard.model.serialise import Plain, from_plain
 CURRENCY = "USD"
 
 
-class Place(NamedTuple):
+class BookPlace(NamedTuple):
     """Where time was spent, as far as prices and reports tell places apart."""
 
     cluster: str
@@ -39,7 +39,7 @@ class PriceBook:
         self._prices = sorted(prices, key=_exactness, reverse=True)
         known = {name: model.list_price_micro_usd_h for name, model in CATALOGUE.items()}
         self._models = {**known, **(listed or {}), **(models or {})}
-        self._found: dict[tuple[Place, int], int | None] = {}
+        self._found: dict[tuple[BookPlace, int], int | None] = {}
 
     @classmethod
     def of(cls, row: Plain) -> "PriceBook":
@@ -48,7 +48,7 @@ class PriceBook:
         prices = from_plain(tuple[Price, ...], row.get("book", []))
         return cls(prices, row.get("models", {}), row.get("list", {}))
 
-    def price(self, place: Place, day: int) -> int | None:
+    def price(self, place: BookPlace, day: int) -> int | None:
         """Micro-dollars for an hour of a GPU; None: nobody gave a price."""
         key = (place, day)
         if key not in self._found:
@@ -63,7 +63,7 @@ def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
     return *named, price.from_day, price.micro_usd_h
 
 
-def _fits(price: Price, place: Place, day: int) -> bool:
+def _fits(price: Price, place: BookPlace, day: int) -> bool:
     return (
         price.from_day <= day
         and (not price.until_day or day < price.until_day)

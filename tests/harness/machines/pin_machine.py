@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from gpuyard.core import apply
 from gpuyard.core.explain.layout_plan import plan_layout
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.state.dump import derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import (
@@ -157,7 +157,7 @@ class PinMachine(YardMachine):
         number, gpu = self._gpu(pick, which)
         rows = self.yard.state.nodes.slices_idle
         resting = [(at, on) for at, row in sorted(rows.items()) for on in sorted(row)]
-        there: tuple[Place, ...] = ()
+        there: tuple[PlacedSlice, ...] = ()
         if idle and resting:
             # What the engine finds there: what is in use, and what was once.
             number, gpu = resting[pick % len(resting)]
@@ -166,7 +166,9 @@ class PinMachine(YardMachine):
         self._pin_as_wanted(number, gpu, wanted, there)
         self.yard.step()
 
-    def _pin_as_wanted(self, number: int, gpu: int, wanted: list[str], there: tuple[Place, ...]) -> None:
+    def _pin_as_wanted(
+        self, number: int, gpu: int, wanted: list[str], there: tuple[PlacedSlice, ...]
+    ) -> None:
         books = self.yard.books
         model = books.nodes[number].gpu_model
         room = Room(books, books.grants(earmarks=True))
@@ -192,7 +194,7 @@ class PinMachine(YardMachine):
         assert Counter(wanted) == Counter(name for name, _start in held), f"{wanted}: {told}"
         assert set(used) <= set(held), f"{used} are in use: {told}"
         assert not unlawful(model, held), f"{model}: {told}"
-        assert set(told.kept) == set(told.held) & {*there, *[Place(*piece) for piece in used]}
+        assert set(told.kept) == set(told.held) & {*there, *[PlacedSlice(*piece) for piece in used]}
         assert set(told.made) == set(told.held) - set(told.kept)
         assert set(told.gone) == set(there) - set(told.held)
         self._pin(number, 1 << gpu, [Slice(gpu, *place) for place in told.held])

@@ -16,7 +16,7 @@ from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.local import engine as local
 from gpuyard.engines.local import machine
 from gpuyard.engines.local.engine import LocalEngine
@@ -31,7 +31,7 @@ from rigs.desk import ROOT
 from unit.engines.test_outsiders import Driver
 
 GPUS = [GpuReading(f"GPU-{name}", "NVIDIA H200", 143_771) for name in "ab"]
-CUT = (Place("1g.18gb", 0), Place("1g.18gb", 1), Place("3g.71gb", 4))
+CUT = (PlacedSlice("1g.18gb", 0), PlacedSlice("1g.18gb", 1), PlacedSlice("3g.71gb", 4))
 
 
 class Machine:
@@ -167,4 +167,4 @@ def test_what_the_owner_cuts_anew_is_seen_and_once_the_yard_may_it_cuts_again(he
     here.up(hands_off=False)
     assert {} == here.replica.state.nodes.pins
     here.submit(mig="7g.141gb", command=("true",))
-    here.until(lambda: here.card.places("GPU-b") == (Place("7g.141gb", 0),))
+    here.until(lambda: here.card.places("GPU-b") == (PlacedSlice("7g.141gb", 0),))

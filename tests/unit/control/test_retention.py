@@ -16,7 +16,7 @@ import pytest
 from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.replica.labels import attempt_key, label_of
 from gpuyard.control.upkeep import retention
-from gpuyard.control.upkeep.retention import Place, Pruner, Tally, Wish, place_of
+from gpuyard.control.upkeep.retention import PruneCursor, Pruner, Tally, Wish, cursor_of
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
@@ -89,8 +89,8 @@ class Yard:
         return "".join(word for word, is_there in zip("eslf", there, strict=True) if is_there)
 
     def walk(self, wish: Wish) -> Tally:
-        tally, place = Tally(), Place()
-        going: Place | None = place
+        tally, place = Tally(), PruneCursor()
+        going: PruneCursor | None = place
         while going is not None:
             going = self.keeper.step(wish, going, tally)
         return tally
@@ -178,7 +178,7 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 KILLED = """
 import os, select, signal, sys
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.retention import Pruner, Place, Tally, Wish
+from gpuyard.control.upkeep.retention import Pruner, PruneCursor, Tally, Wish
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.store import open_store
 class Folders(Leftovers):
@@ -186,7 +186,7 @@ class Folders(Leftovers):
 def walk(begun):
     with open_store(sys.argv[1]) as store:
         keeper = Pruner(Replica(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
-        place = Place()
+        place = PruneCursor()
         os.write(begun, b"x")
         while place is not None:
             place = keeper.step(Wish("ana", 0), place, Tally())
@@ -248,8 +248,8 @@ def test_a_folder_that_does_not_answer_is_left_alone(
 
 
 def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
-    for place in (Place(), Place("scripts", 17, "ab" * 32), Place("logs", 5, "3")):
-        assert place == place_of(str(place))
+    for place in (PruneCursor(), PruneCursor("scripts", 17, "ab" * 32), PruneCursor("logs", 5, "3")):
+        assert place == cursor_of(str(place))
     wrong = (
         "",
         "logs",
@@ -262,7 +262,7 @@ def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
     )
     for text in wrong:
         with pytest.raises(Unacceptable):
-            place_of(text)
+            cursor_of(text)
 
 
 def test_it_looks_by_itself_while_it_leads(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:

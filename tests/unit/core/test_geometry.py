@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpuyard.core.fleet.mig_geometry import (
     Held,
-    Place,
+    PlacedSlice,
     best_start,
     fit,
     flaw,
@@ -53,7 +53,10 @@ def cut(draw: st.DrawFn) -> tuple[MigGeometry, Held]:
         able = starts(geometry, held, name)
         if able:
             held = tuple(
-                sorted((*held, Place(name, draw(st.sampled_from(able)))), key=lambda p: (p.start, p.profile))
+                sorted(
+                    (*held, PlacedSlice(name, draw(st.sampled_from(able)))),
+                    key=lambda p: (p.start, p.profile),
+                )
             )
     return geometry, held
 
@@ -88,7 +91,7 @@ def test_what_fits_is_what_the_rule_allows(found: tuple[MigGeometry, Held]) -> N
     assert "" == flaw(geometry, held)
     for profile in geometry.profiles:
         for start in range(geometry.slots):
-            more = (*held, Place(profile.name, start))
+            more = (*held, PlacedSlice(profile.name, start))
             assert lawful(geometry, more) == (start in starts(geometry, held, profile.name))
             assert lawful(geometry, more) == (flaw(geometry, more) == "")
 
@@ -101,8 +104,8 @@ def test_the_best_place_leaves_no_less_than_any_other(found: tuple[MigGeometry, 
         best = best_start(geometry, held, profile.name)
         assert (best is None) == (not able)
         if best is not None:
-            least = harm(geometry, held, Place(profile.name, best))
-            assert all(least <= harm(geometry, held, Place(profile.name, start)) for start in able)
+            least = harm(geometry, held, PlacedSlice(profile.name, best))
+            assert all(least <= harm(geometry, held, PlacedSlice(profile.name, start)) for start in able)
 
 
 @given(cut(), st.data())
@@ -129,7 +132,7 @@ def test_a_fitted_layout_moves_nothing_and_takes_the_most(
         start = best_start(geometry, there, name)
         profile = geometry.profile(name)
         if start is not None and profile is not None:
-            there = (*there, Place(name, start))
+            there = (*there, PlacedSlice(name, start))
             greedy += gpu_milli(geometry, profile)
     assert greedy <= size
 
@@ -139,19 +142,21 @@ def test_small_slices_leave_room_for_large_ones() -> None:
     for _ in range(3):
         start = best_start(H200, held, "1g.18gb")
         assert start is not None
-        held = (*held, Place("1g.18gb", start))
+        held = (*held, PlacedSlice("1g.18gb", start))
     # Three small ones lie together at the end: a large one still fits before them.
     assert (0,) == starts(H200, held, "4g.71gb")
     assert {4, 5, 6} == {place.start for place in held}
 
 
 def test_a_layout_is_explained() -> None:
-    assert "H200 has no profile 9g.999gb; it has 1g.18gb, 1g.18gb+me" in flaw(H200, [Place("9g.999gb", 0)])
-    assert "4g.71gb cannot begin at slot 4, only at 0" == flaw(H200, [Place("4g.71gb", 4)])
-    assert "2g.35gb at slot 0 does not fit beside 3g.71gb at 0" == flaw(
-        H200, [Place("3g.71gb", 0), Place("2g.35gb", 0)]
+    assert "H200 has no profile 9g.999gb; it has 1g.18gb, 1g.18gb+me" in flaw(
+        H200, [PlacedSlice("9g.999gb", 0)]
     )
-    fitted = fit(H200, [Place("3g.71gb", 4)], ["2g.35gb", "1g.18gb", "7g.141gb", "2g.35gb"])
+    assert "4g.71gb cannot begin at slot 4, only at 0" == flaw(H200, [PlacedSlice("4g.71gb", 4)])
+    assert "2g.35gb at slot 0 does not fit beside 3g.71gb at 0" == flaw(
+        H200, [PlacedSlice("3g.71gb", 0), PlacedSlice("2g.35gb", 0)]
+    )
+    fitted = fit(H200, [PlacedSlice("3g.71gb", 4)], ["2g.35gb", "1g.18gb", "7g.141gb", "2g.35gb"])
     assert {"7g.141gb", "1g.18gb"} == set(fitted.left_out)
     assert 2 == len(fitted.new)
 
@@ -171,4 +176,4 @@ def test_a_slice_counts_as_the_larger_of_its_parts(name: str, milli: int) -> Non
     profile = H200.profile(name)
     assert profile is not None
     assert milli == gpu_milli(H200, profile)
-    assert worth(H200, (Place("7g.141gb", 0),)) == 0
+    assert worth(H200, (PlacedSlice("7g.141gb", 0),)) == 0

@@ -9,7 +9,7 @@ from gpuyard.core import apply
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.layout_plan import LayoutPlan, plan_layout
 from gpuyard.core.explain.why import why
-from gpuyard.core.fleet.mig_geometry import Place, layout_text
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
@@ -96,8 +96,8 @@ def test_what_runs_is_part_of_the_layout_where_it_is_or_it_is_refused() -> None:
     assert "2g.35gb is in use by job 1" in pin(here, "7x1g.18gb").refusal
     assert "beside 2g.35gb, which job 1 has, there is no place for" in pin(
         here, "4g.71gb+2g.35gb"
-    ).refusal or (Place("2g.35gb", start) in here.state.nodes.pins[0][0].held)
-    assert Place("2g.35gb", start) in pin(here, "2g.35gb+3x1g.18gb").held
+    ).refusal or (PlacedSlice("2g.35gb", start) in here.state.nodes.pins[0][0].held)
+    assert PlacedSlice("2g.35gb", start) in pin(here, "2g.35gb+3x1g.18gb").held
     with pytest.raises(InvalidEvent, match="in use there"):
         apply(here.state, LayoutPinned(here.now_ms, 0, 1, (Slice(0, "7g.141gb", 0),)))
     other = Yard("fifo", nodes(1, gpus=1, model="H200"))
@@ -130,17 +130,17 @@ def test_a_layout_that_one_gpu_cannot_have_is_pinned_on_none() -> None:
 
 def test_idle_slices_are_kept_where_the_layout_has_such() -> None:
     here = Yard("fifo", nodes(1, gpus=1, model="H200"))
-    there = (Place("1g.18gb", 0), Place("3g.71gb", 4))
+    there = (PlacedSlice("1g.18gb", 0), PlacedSlice("3g.71gb", 4))
     found = plan_layout(here.state, 0, 0, read_layout("3g.71gb+2x2g.35gb"), there)
-    assert (Place("3g.71gb", 4),) == found.kept
-    assert (Place("1g.18gb", 0),) == found.gone
+    assert (PlacedSlice("3g.71gb", 4),) == found.kept
+    assert (PlacedSlice("1g.18gb", 0),) == found.gone
     assert {"2g.35gb"} == {place.profile for place in found.made}
     assert lawful(MIG_MODELS["H200"], found.held)
 
 
 def test_layouts_are_read_and_written() -> None:
     for text in ("7x1g.18gb", "3g.71gb+2x2g.35gb", "1g.18gb+me", "2g.35gb+2x1g.18gb+1g.18gb+me", "whole"):
-        assert text == layout_text([Place(name, 0) for name in read_layout(text)])
+        assert text == layout_text([PlacedSlice(name, 0) for name in read_layout(text)])
     assert ("1g.18gb",) * 2 + ("2g.35gb",) == read_layout(" 2 x 1g.18gb, 2g.35gb ")
     for text in ("", "1g", "0x1g.18gb", "7x1g.18gb+", "whole+1g.18gb"):
         with pytest.raises(ValueError, match=r"layout|leave it out"):
@@ -259,11 +259,13 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
         state = here.state
         for job_id, record in state.running.items():
             assert where.setdefault(job_id, record.grants) == record.grants
-        held: dict[tuple[int, int], list[Place]] = {}
+        held: dict[tuple[int, int], list[PlacedSlice]] = {}
         for record in state.running.values():
             for grant in record.grants:
                 for piece in grant.slices:
-                    held.setdefault((grant.node, piece.gpu), []).append(Place(piece.profile, piece.start))
+                    held.setdefault((grant.node, piece.gpu), []).append(
+                        PlacedSlice(piece.profile, piece.start)
+                    )
                 for at, found_pin in state.nodes.pins.get(grant.node, {}).items():
                     if grant.gpus >> at & 1 and found_pin.held:
                         assert grant.slices

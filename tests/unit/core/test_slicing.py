@@ -7,7 +7,7 @@ import pytest
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.admission import never
-from gpuyard.core.fleet.mig_geometry import Place, charge_of
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, charge_of
 from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
@@ -198,14 +198,14 @@ def test_what_no_gpu_here_can_be_cut_to_never_starts(model: str, profile: str, s
     assert () == here.state.jobs[job].shape.ways
 
 
-def cuts(here: Yard, *, earmarks: bool) -> dict[tuple[int, int], list[Place]]:
+def cuts(here: Yard, *, earmarks: bool) -> dict[tuple[int, int], list[PlacedSlice]]:
     """By node and GPU, the slices that run, and those that are kept for someone."""
-    found: dict[tuple[int, int], list[Place]] = {}
+    found: dict[tuple[int, int], list[PlacedSlice]] = {}
     for record in here.state.jobs.values():
         kept = record.earmark.grants if earmarks and record.earmark else ()
         for grant in (*record.grants, *kept):
             for piece in grant.slices:
-                found.setdefault((grant.node, piece.gpu), []).append(Place(piece.profile, piece.start))
+                found.setdefault((grant.node, piece.gpu), []).append(PlacedSlice(piece.profile, piece.start))
     return found
 
 
@@ -264,7 +264,7 @@ def test_the_log_tells_the_slices() -> None:
 def test_the_whole_gpu_as_one_slice_is_cut_like_any_other() -> None:
     here = Yard("fifo", nodes(1, gpus=1, model="H200"))
     (whole,) = started(here, Mig(1, "7g.141gb"))
-    assert {0: {0: (Place("7g.141gb", 0),)}} == here.state.nodes.slices_used
+    assert {0: {0: (PlacedSlice("7g.141gb", 0),)}} == here.state.nodes.slices_used
     waits = here.submit(1)
     assert [] == here.started(here.step())
     here.end(whole.job_id)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.core.fleet.mig_geometry import Place, fit
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, fit
 from gpuyard.engines.contract import Answer, Permanent, Transient
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.gpus.mig import Slices
@@ -17,7 +17,7 @@ from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import Slice
 from unit.engines.test_slices import GPU, H200, ONE, THREE, TWO, WHOLE, Box, Dies, part, there
 
-BALANCED = (Place("2g.35gb", 0), Place("1g.18gb", 2), Place("1g.18gb", 3), THREE)
+BALANCED = (PlacedSlice("2g.35gb", 0), PlacedSlice("1g.18gb", 2), PlacedSlice("1g.18gb", 3), THREE)
 
 
 def test_a_layout_is_made_from_whatever_is_there_and_what_fits_stays(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_server_that_dies_while_it_cuts_leaves_work_that_the_next_one_finishes
     assert set(BALANCED) == there(fresh)
 
 
-def pieces(*places: Place) -> tuple[Slice, ...]:
+def pieces(*places: PlacedSlice) -> tuple[Slice, ...]:
     return tuple([Slice(0, *place) for place in places])
 
 

@@ -27,14 +27,14 @@ def container(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> podman.Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> podman.ContainerContext:
     monkeypatch.setattr(podman.os, "getuid", lambda: 1000)
     monkeypatch.setattr(podman, "_has_ids", lambda: True)
     monkeypatch.setattr(podman, "hybrid", lambda: False)
-    return podman.Place(str(tmp_path), "/r", "/w", 0o027, False)
+    return podman.ContainerContext(str(tmp_path), "/r", "/w", 0o027, False)
 
 
-def test_the_command_line_of_a_container(place: podman.Place) -> None:
+def test_the_command_line_of_a_container(place: podman.ContainerContext) -> None:
     own = container(
         entrypoint=["/run", "a b"], argv=["--epochs", "3"], volumes=["/data:/mnt:ro", "scratch:/x"]
     )
@@ -61,7 +61,9 @@ def test_the_command_line_of_a_container(place: podman.Place) -> None:
     assert 0o600 == Path(folder, "env-0").stat().st_mode & 0o777
 
 
-def test_podman_has_settings_of_its_own_and_passes_variables_on_by_name(place: podman.Place) -> None:
+def test_podman_has_settings_of_its_own_and_passes_variables_on_by_name(
+    place: podman.ContainerContext,
+) -> None:
     env = {"HOME": "/job", "LD_PRELOAD": "x", "CONTAINERS_CONF": "x", "TOKEN": "t", "YARD_ATTEMPT_DIR": "/a"}
     own = podman.environment(place.folder, "/r", "run", plan(), env)
     passed = podman.passed_on(own, env)
@@ -73,7 +75,9 @@ def test_podman_has_settings_of_its_own_and_passes_variables_on_by_name(place: p
         podman.words_of_run(plan(), container(), 0, "x", {"PATH": "a\nb"}, place)
 
 
-def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(place: podman.Place) -> None:
+def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(
+    place: podman.ContainerContext,
+) -> None:
     words = podman.words_of_run(plan(), container(), 1, "x", {}, place._replace(cwd=""))
 
     assert "--workdir" not in words
@@ -82,7 +86,7 @@ def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(place:
 
 
 def test_a_user_without_further_ids_is_root_inside(
-    place: podman.Place, monkeypatch: pytest.MonkeyPatch
+    place: podman.ContainerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(podman, "_has_ids", lambda: False)
     words = podman.words_of_run(plan(), container(), 0, "x", {}, place)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mps import NoMps
@@ -28,11 +28,11 @@ class Counting(EmulatedCutter):
 
     made = destroyed = switched = 0
 
-    def make(self, gpu: str, place: Place) -> None:
+    def make(self, gpu: str, place: PlacedSlice) -> None:
         self.made += 1
         super().make(gpu, place)
 
-    def destroy(self, gpu: str, place: Place) -> None:
+    def destroy(self, gpu: str, place: PlacedSlice) -> None:
         self.destroyed += 1
         super().destroy(gpu, place)
 

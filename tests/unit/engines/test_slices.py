@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Part, Permanent, Transient
 from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
@@ -18,7 +18,12 @@ from gpuyard.model.mig import MIG_MODELS, Slice
 
 H200 = MIG_MODELS["H200"]
 GPU = "GPU-a"
-ONE, TWO, THREE, WHOLE = Place("1g.18gb", 0), Place("2g.35gb", 0), Place("3g.71gb", 4), Place("7g.141gb", 0)
+ONE, TWO, THREE, WHOLE = (
+    PlacedSlice("1g.18gb", 0),
+    PlacedSlice("2g.35gb", 0),
+    PlacedSlice("3g.71gb", 4),
+    PlacedSlice("7g.141gb", 0),
+)
 ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")
 
 
@@ -41,10 +46,10 @@ class Dies(EmulatedCutter):
     def switch(self, gpu: str, on: bool) -> None:
         self._maybe(lambda: super(Dies, self).switch(gpu, on))
 
-    def make(self, gpu: str, place: Place) -> None:
+    def make(self, gpu: str, place: PlacedSlice) -> None:
         self._maybe(lambda: super(Dies, self).make(gpu, place))
 
-    def destroy(self, gpu: str, place: Place) -> None:
+    def destroy(self, gpu: str, place: PlacedSlice) -> None:
         self._maybe(lambda: super(Dies, self).destroy(gpu, place))
 
 
@@ -58,7 +63,7 @@ def slices(tmp_path: Path, cutter: EmulatedCutter) -> Slices:
     return Slices(str(tmp_path), cutter)
 
 
-def there(cutter: EmulatedCutter) -> set[Place] | None:
+def there(cutter: EmulatedCutter) -> set[PlacedSlice] | None:
     found = cutter.places(GPU)
     return None if found is None else set(found)
 

@@ -4,8 +4,8 @@ import pytest
 
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
 from gpuyard.engines.local.translate import (
+    LocalContext,
     MachineReading,
-    Place,
     Seat,
     alike,
     node_of,
@@ -87,7 +87,7 @@ def test_a_node_is_made_of_the_gpus_that_are_alike() -> None:
     assert [] == alike([])
 
 
-def place(**changes: object) -> Place:
+def place(**changes: object) -> LocalContext:
     values: dict[str, object] = {
         "seats": (Seat("box", tuple(f"GPU-{i}" for i in range(8))),),
         "boot": "b",
@@ -99,7 +99,7 @@ def place(**changes: object) -> Place:
         "port": 4242,
         "lang": "C.UTF-8",
     }
-    return Place(**(values | changes))  # type: ignore[arg-type]
+    return LocalContext(**(values | changes))  # type: ignore[arg-type]
 
 
 def plan(recipe: Recipe, part: Part, **changes: object) -> dict[str, object]:

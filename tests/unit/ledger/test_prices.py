@@ -4,12 +4,12 @@ import pytest
 
 from gpuyard.errors import BadInput
 from gpuyard.ledger.accounts import micro_usd
-from gpuyard.ledger.prices import Place, PriceBook, check_currency, checked
+from gpuyard.ledger.prices import BookPlace, PriceBook, check_currency, checked
 from gpuyard.ledger.units import GPU_HOUR, read_day
 from gpuyard.model import CATALOGUE, Price
 
 DAY = read_day("2026-11-16")
-SPOT = Place("west", "cheap", "H100", "spot", "eu")
+SPOT = BookPlace("west", "cheap", "H100", "spot", "eu")
 
 
 def test_the_most_exact_price_goes_first_and_the_list_price_last() -> None:

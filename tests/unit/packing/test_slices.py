@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import place_slices, sliceable, slices_on, whole_free
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MIG_MODELS
@@ -34,17 +34,17 @@ def test_the_odd_ones_go_to_the_end_of_the_row() -> None:
     """Eight slots of memory for seven compute slices: a 3g or a two-slot 1g wastes nothing only at the end."""
     worth = values(H100, MIX)
     for name, starts in (("3g.40gb", (0, 4)), ("1g.20gb", (0, 2, 4, 6))):
-        assert starts[-1] == max(starts, key=lambda start, name=name: worth[(Place(name, start),)])
+        assert starts[-1] == max(starts, key=lambda start, name=name: worth[(PlacedSlice(name, start),)])
 
 
 def test_whole_gpus_are_kept_where_they_are_wanted() -> None:
     """With large asks about, a small slice goes beside others; the emptier GPU costs more."""
-    crowded = (Place("1g.10gb", 0), Place("2g.20gb", 2))
+    crowded = (PlacedSlice("1g.10gb", 0), PlacedSlice("2g.20gb", 2))
     costs = {}
     for sevens in (0, 50):
         worth = values(H100, {"1g.10gb": 50, "2g.20gb": 10, "7g.80gb": sevens})
-        empty = worth[()] - worth[(Place("1g.10gb", 6),)]
-        costs[sevens] = empty - (worth[crowded] - worth[with_place(crowded, Place("1g.10gb", 6))])
+        empty = worth[()] - worth[(PlacedSlice("1g.10gb", 6),)]
+        costs[sevens] = empty - (worth[crowded] - worth[with_place(crowded, PlacedSlice("1g.10gb", 6))])
     assert costs[50] > max(0, costs[0])
 
 

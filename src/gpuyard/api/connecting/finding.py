@@ -21,7 +21,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Login:
-    """What `yard login` keeps. Written out, as `Place` is: the first NamedTuple of a process takes 2 ms to make."""
+    """What `yard login` keeps. Written out, like `YardAddress`: the first NamedTuple of a process takes 2 ms."""
 
     def __init__(self, url: str, token: str, ca: str = "") -> None:
         self.url, self.token = url, token
@@ -29,7 +29,7 @@ class Login:
         """A file with the certificate that signed the server's, if the machine does not know it."""
 
 
-class Place:
+class YardAddress:
     """Where a yard is, and the token for it."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Place:
         return f"{name}:{self.address[1]}"
 
 
-def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
+def find(server: str, token: str, data: Path | None, ca: str = "") -> YardAddress:
     """Where to ask."""
     said = server or ("" if data else os.environ.get("YARD_URL") or os.environ.get("YARD_SERVER") or "")
     login = None
@@ -64,24 +64,24 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> Place:
         said = login.url if login else ""
     if not said:
         local = socket_of(data)
-        return Place(local, url=local, local=True)
+        return YardAddress(local, url=local, local=True)
     where = address(said)
     if isinstance(where, str):
-        return Place(where, url=where)
+        return YardAddress(where, url=where)
     secure = said.strip().startswith("https://")
     login = login or (_login_of(said) if not token else None)
     token = token or os.environ.get("YARD_TOKEN") or (login.token if login else "")
     if not token and where[0] in LOOPBACK:
         own = own_socket(data, where[1])
         if own:
-            return Place(own, url=said)
+            return YardAddress(own, url=said)
     if token and not secure and where[0] not in LOOPBACK and not os.environ.get("YARD_INSECURE_HTTP"):
         raise BadInput(
             f"{said} is not https: your token could be read on the way",
             "Use https://, or set YARD_INSECURE_HTTP=1 if nobody else is on that network.",
         )
     ca = ca or os.environ.get("YARD_CA") or (login.ca if login else "")
-    return Place(where, token, trusted(ca) if secure else None, said)
+    return YardAddress(where, token, trusted(ca) if secure else None, said)
 
 
 def trusted(ca: str) -> "ssl.SSLContext":

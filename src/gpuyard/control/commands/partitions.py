@@ -19,7 +19,7 @@ from gpuyard.control.views.demand import gpu_rows, waiting_rows
 from gpuyard.core import State, dump, load
 from gpuyard.core.explain.layout_plan import LayoutPlan, may_cut, pinned, plan_layout
 from gpuyard.core.fleet.mig_book import Pin
-from gpuyard.core.fleet.mig_geometry import Held, Place, layout_text
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
@@ -220,7 +220,7 @@ def _of(state: State, number: int, there: There) -> tuple[Slice, ...]:
 
 def _on(state: State, number: int, gpu: int, there: There) -> Held:
     return tuple(
-        [Place(piece.profile, piece.start) for piece in _of(state, number, there) if piece.gpu == gpu]
+        [PlacedSlice(piece.profile, piece.start) for piece in _of(state, number, there) if piece.gpu == gpu]
     )
 
 

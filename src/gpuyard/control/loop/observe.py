@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuyard.control.replica.labels import attempt_of
 from gpuyard.core import State
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import NodeReport, Phase, Report
@@ -228,7 +228,7 @@ def _layouts(state: State, number: int, report: NodeReport, now_ms: int) -> list
         return [LayoutReleased(now_ms, number, mask, HANDS_OFF)] if mask else []
     new = {}
     for gpu, slices in report.layouts.items():
-        held = tuple([Place(piece.profile, piece.start) for piece in slices])
+        held = tuple([PlacedSlice(piece.profile, piece.start) for piece in slices])
         same = gpu in pins and pins[gpu].found and set(pins[gpu].held) == set(held)
         # One that something else runs on is looked at again once that has gone.
         if not same and not pin_flaw(state.nodes, number, gpu, held):

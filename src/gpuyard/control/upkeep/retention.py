@@ -41,7 +41,7 @@ _START: Mark = (0, 0)
 _log = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class PruneCursor(NamedTuple):
     """How far a walk has come: what it removes now, and the last one that it looked at."""
 
     kind: str = KINDS[0]
@@ -52,8 +52,8 @@ class Place(NamedTuple):
         return f"{self.kind}:{self.ended_ms}:{self.name}"
 
 
-def place_of(text: str) -> Place:
-    """The place that a reply named."""
+def cursor_of(text: str) -> PruneCursor:
+    """The cursor that a reply named."""
     kind, _, rest = text.partition(":")
     ended_ms, _, name = rest.partition(":")
     # Names are hashes and ids; the store holds numbers of 63 bits.
@@ -61,7 +61,7 @@ def place_of(text: str) -> Place:
         raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
     if kind not in OF_RECIPES and name and not (name.isdecimal() and len(name) < 18):
         raise Unacceptable("`next` is not what an earlier reply said", "Leave it out to begin anew.")
-    return Place(kind, int(ended_ms), name)
+    return PruneCursor(kind, int(ended_ms), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Pruner:
             }
         tally = Tally()
         for kind in KINDS:
-            place: Place | None = self._begun(kind)
+            place: PruneCursor | None = self._begun(kind)
             while place is not None and place.kind == kind:
                 if self._rounds.rest(PAUSE_S):
                     return tally
@@ -146,9 +146,9 @@ class Pruner:
         self._remember()
         return tally
 
-    def _begun(self, kind: str) -> Place:
+    def _begun(self, kind: str) -> PruneCursor:
         mark = (self._marks or {}).get(kind, _START)
-        return Place(kind) if kind in OF_RECIPES else Place(kind, mark[0], str(mark[1]))
+        return PruneCursor(kind) if kind in OF_RECIPES else PruneCursor(kind, mark[0], str(mark[1]))
 
     def _remember(self) -> None:
         kept = self._replica.state.settings.retention
@@ -163,17 +163,17 @@ class Pruner:
         self._marks = marks
         self._replica.store.put_marks(marks)
 
-    def some(self, wish: Wish, place: Place) -> tuple[Tally, Place | None]:
+    def some(self, wish: Wish, place: PruneCursor) -> tuple[Tally, PruneCursor | None]:
         """As many steps of a walk as one request may take, and where to go on."""
         tally, until_s = Tally(), time.monotonic() + BUDGET_S
-        going: Place | None = place
+        going: PruneCursor | None = place
         while going is not None and time.monotonic() < until_s:
             going = self.step(wish, going, tally)
         if not wish.dry_run and tally.total:
             _log.info("removed for %s: %s", wish.by, tally)
         return tally, going
 
-    def step(self, wish: Wish, place: Place, tally: Tally) -> Place | None:
+    def step(self, wish: Wish, place: PruneCursor, tally: Tally) -> PruneCursor | None:
         """One step of a walk: the next place, or nothing at its end."""
         with self._lock:
             before_ms = self._before_ms(wish, place.kind)
@@ -186,7 +186,7 @@ class Pruner:
         if after is not None:
             return after
         rest = KINDS[KINDS.index(place.kind) + 1 :]
-        return Place(rest[0]) if rest else None
+        return PruneCursor(rest[0]) if rest else None
 
     def _before_ms(self, wish: Wish, kind: str) -> int | None:
         """What ended before then is to go; None: nothing is."""
@@ -195,7 +195,7 @@ class Pruner:
             kept_ms = getattr(self._replica.state.settings.retention, f"{kind}_ms") or None
         return None if kept_ms is None else self._now_ms() - kept_ms + (kept_ms == 0)
 
-    def _recipes(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
+    def _recipes(self, wish: Wish, place: PruneCursor, before_ms: int, tally: Tally) -> PruneCursor | None:
         # In this order: a job that ends meanwhile is then among the live ones or among the ends that are noted.
         needed, seq = self._needed()
         if not self._note_ends():
@@ -208,7 +208,7 @@ class Pruner:
         for recipe in found:
             if recipe.size and not recipe.needed:
                 tally.add(kind, 1, recipe.size)
-        return Place(kind, found[-1].ended_ms, found[-1].hash) if found else None
+        return PruneCursor(kind, found[-1].ended_ms, found[-1].hash) if found else None
 
     def _needed(self) -> tuple[set[str], int]:
         """The recipes of live jobs, and up to which event they were looked for."""
@@ -231,7 +231,7 @@ class Pruner:
             self._noted = jobs[-1].mark
         return len(jobs) < STEP_JOBS
 
-    def _leftovers(self, wish: Wish, place: Place, before_ms: int, tally: Tally) -> Place | None:
+    def _leftovers(self, wish: Wish, place: PruneCursor, before_ms: int, tally: Tally) -> PruneCursor | None:
         assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
         what, store = Leftover(place.kind), self._replica.store
         jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
@@ -247,7 +247,7 @@ class Pruner:
             gone = {names[name].id: names[name] for name in sizes}
             store.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
             self._engine.remove(what, list(sizes))
-        return Place(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
+        return PruneCursor(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
 
     def _names(self, what: Leftover, job: Ended) -> list[str]:
         if what is Leftover.FOLDERS:

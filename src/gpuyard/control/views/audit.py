@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.mig_geometry import Place, layout_text
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
 from gpuyard.model import (
     ConfigSet,
     Event,
@@ -126,7 +126,7 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
         case NodeUncordoned():
             return Done(event.by, "resume", f"node {node(event.node)}")
         case LayoutPinned():
-            pieces = {gpu: [Place(p.profile, p.start) for p in event.slices if p.gpu == gpu]
+            pieces = {gpu: [PlacedSlice(p.profile, p.start) for p in event.slices if p.gpu == gpu]
                       for gpu in positions[event.gpus]}  # fmt: skip
             said = ", ".join([f"GPU {gpu} to {layout_text(held)}" for gpu, held in pieces.items()])
             return Done(event.by, "pin", f"node {node(event.node)}: {said}")

@@ -9,7 +9,7 @@ from gpuyard.control.reading.plain_views import View
 from gpuyard.control.views.explained import told
 from gpuyard.core import Policy, State, explain
 from gpuyard.core.explain.layout_plan import jobs_on
-from gpuyard.core.fleet.mig_geometry import Held, Place, fit, layout_text
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, fit, layout_text
 from gpuyard.core.fleet.mig_placing import place_slices, spare_whole
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
@@ -30,7 +30,11 @@ def gpu_rows(state: State, number: int, there: Sequence[Slice]) -> list[View]:
     for gpu in range(node.gpus):
         used = state.nodes.slices_used.get(number, {}).get(gpu, ())
         idle = tuple(
-            [Place(*piece[1:]) for piece in there if piece.gpu == gpu and Place(*piece[1:]) not in used]
+            [
+                PlacedSlice(*piece[1:])
+                for piece in there
+                if piece.gpu == gpu and PlacedSlice(*piece[1:]) not in used
+            ]
         )
         rows.append(
             {

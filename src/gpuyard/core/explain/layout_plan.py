@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.core.fleet.mig_book import Pin
-from gpuyard.core.fleet.mig_geometry import Held, Place, fit, layout_text
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, fit, layout_text
 from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.phrases import names_text
 from gpuyard.core.state.state import State
@@ -117,7 +117,7 @@ def _impossible(geometry: MigGeometry, wanted: Sequence[str]) -> str:
 
 def _placed(geometry: MigGeometry, used: Held, idle: Held, wanted: list[str]) -> Held | None:
     """Where all wanted slices go beside those in use, keeping as many idle slices as possible."""
-    reused: list[Place] = []
+    reused: list[PlacedSlice] = []
     left = list(wanted)
     for place in idle:
         if place.profile in left:
@@ -134,4 +134,4 @@ def _placed(geometry: MigGeometry, used: Held, idle: Held, wanted: list[str]) ->
 
 
 def _listed(names: Sequence[str]) -> str:
-    return layout_text([Place(name, 0) for name in names])
+    return layout_text([PlacedSlice(name, 0) for name in names])

@@ -6,7 +6,7 @@ that is pinned to stay whole counts like any other, but is never cut.
 """
 
 from gpuyard.core.fleet.mig_book import Pin
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.model.plans import Grant
 from gpuyard.model.serialise import Plain
@@ -26,7 +26,7 @@ def write_pin(found: Pin) -> dict[str, Plain]:
 
 def read_pin(plain: dict[str, Plain]) -> Pin:
     """The pin from those values."""
-    held = tuple([Place(*place) for place in plain["held"]])
+    held = tuple([PlacedSlice(*place) for place in plain["held"]])
     return Pin(held, plain["made"], plain["why"], plain["took_ms"], plain.get("found", False))
 
 

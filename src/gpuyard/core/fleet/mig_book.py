@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.mig_geometry import Held, Place, book_milli, flaw
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, flaw
 from gpuyard.model import Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.plans import Grant
@@ -61,7 +61,7 @@ class Cards(NamedTuple):
     def fits(self, grant: Grant) -> bool:
         """Whether the slices of a grant could be made now."""
         for gpu in {piece.gpu for piece in grant.slices}:
-            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            new = [PlacedSlice(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
             held = self.cut.get(gpu, ())
             if not self.only_slices(gpu) or flaw(self.geometry, [*held, *new]):
                 return False
@@ -102,9 +102,9 @@ def shift(cut: Cut, number: int, slices: tuple[Slice, ...], sign: int) -> None:
     for gpu, profile, start in slices:
         held = list(row.get(gpu, ()))
         if sign < 0:
-            held.append(Place(profile, start))
+            held.append(PlacedSlice(profile, start))
         else:
-            held.remove(Place(profile, start))
+            held.remove(PlacedSlice(profile, start))
         row[gpu] = tuple(sorted(held, key=lambda place: (place.start, place.profile)))
         if not held:
             del row[gpu]
@@ -118,7 +118,7 @@ def mark_idle(idle: Cut, grants: tuple[Grant, ...]) -> None:
         row = idle.setdefault(grant.node, {})
         for gpu, profile, start in grant.slices:
             row[gpu] = tuple(
-                sorted({*row.get(gpu, ()), Place(profile, start)}, key=lambda p: (p.start, p.profile))
+                sorted({*row.get(gpu, ()), PlacedSlice(profile, start)}, key=lambda p: (p.start, p.profile))
             )
 
 
@@ -130,7 +130,7 @@ def mark_used(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> No
             continue
         geometry = MIG_MODELS[nodes[grant.node].gpu_model]
         for gpu in positions[grant.gpus]:
-            new = [Place(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
+            new = [PlacedSlice(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
             left = tuple([place for place in row.pop(gpu, ()) if new and not _in_way(geometry, place, new)])
             if left:
                 row[gpu] = left
@@ -138,5 +138,5 @@ def mark_used(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> No
             del idle[grant.node]
 
 
-def _in_way(geometry: MigGeometry, place: Place, others: Sequence[Place]) -> bool:
+def _in_way(geometry: MigGeometry, place: PlacedSlice, others: Sequence[PlacedSlice]) -> bool:
     return any([flaw(geometry, [other, place]) for other in others])

@@ -13,14 +13,14 @@ from gpuyard.model.mig import MIG_MODELS, MigGeometry, Profile
 from gpuyard.model.units import MILLI
 
 
-class Place(NamedTuple):
+class PlacedSlice(NamedTuple):
     """A slice on one GPU: its profile and its first slot."""
 
     profile: str
     start: int
 
 
-Held = tuple[Place, ...]
+Held = tuple[PlacedSlice, ...]
 """The slices on a GPU, by first slot."""
 
 
@@ -70,7 +70,7 @@ def gpus_on(size: Profile, count: int) -> int:
     return count // each_gpu
 
 
-def starts(geometry: MigGeometry, held: Iterable[Place], name: str) -> tuple[int, ...]:
+def starts(geometry: MigGeometry, held: Iterable[PlacedSlice], name: str) -> tuple[int, ...]:
     """First slots where one more slice of a profile could be made now; none if the model has no such profile."""
     profile = geometry.profile(name)
     if profile is None:
@@ -87,9 +87,9 @@ def starts(geometry: MigGeometry, held: Iterable[Place], name: str) -> tuple[int
     return tuple([start for start in profile.starts if not slots_of(profile, start) & taken])
 
 
-def flaw(geometry: MigGeometry, held: Sequence[Place]) -> str:
+def flaw(geometry: MigGeometry, held: Sequence[PlacedSlice]) -> str:
     """What is wrong with a set of places as the layout of a GPU; empty: nothing."""
-    before: list[Place] = []
+    before: list[PlacedSlice] = []
     for place in held:
         profile = geometry.profile(place.profile)
         if profile is None:
@@ -104,7 +104,7 @@ def flaw(geometry: MigGeometry, held: Sequence[Place]) -> str:
 
 
 def best_start(
-    geometry: MigGeometry, held: Iterable[Place], name: str, idle: Sequence[Place] = ()
+    geometry: MigGeometry, held: Iterable[PlacedSlice], name: str, idle: Sequence[PlacedSlice] = ()
 ) -> int | None:
     """Where a slice does the least harm: where it leaves the most possible.
 
@@ -116,21 +116,21 @@ def best_start(
         return None
 
     def rank(start: int) -> tuple[int, int, bool, int]:
-        place = Place(name, start)
+        place = PlacedSlice(name, start)
         # 1. what could still be made; 2. idle slices spared; 3. the last slots, which large slices use last.
         return -worth(geometry, _with(there, place)), *idle_harm(geometry, idle, place), -start
 
     return min(able, key=rank)
 
 
-def idle_harm(geometry: MigGeometry, idle: Sequence[Place], place: Place) -> tuple[int, bool]:
+def idle_harm(geometry: MigGeometry, idle: Sequence[PlacedSlice], place: PlacedSlice) -> tuple[int, bool]:
     """What a new slice does to idle ones: how many must go, and whether it has to be made."""
     if not idle:
         return 0, True
     return sum([bool(flaw(geometry, [place, other])) for other in idle if other != place]), place not in idle
 
 
-def harm(geometry: MigGeometry, held: Held, place: Place) -> int:
+def harm(geometry: MigGeometry, held: Held, place: PlacedSlice) -> int:
     """How much less can be made on a GPU once this slice is on it."""
     return worth(geometry, held) - worth(geometry, _with(held, place))
 
@@ -148,14 +148,14 @@ def _most(geometry: MigGeometry, held: Held, profile: Profile) -> int:
     """How many more slices of one profile fit. Slices of one size only exclude each other by overlap."""
     count, there = 0, held
     while able := starts(geometry, there, profile.name):
-        there = _with(there, Place(profile.name, able[0]))
+        there = _with(there, PlacedSlice(profile.name, able[0]))
         count += 1
     return count
 
 
 def layouts(geometry: MigGeometry) -> Iterator[Held]:
     """Every set of places that a GPU can have at once, the empty one included, without media engines."""
-    places = [Place(profile.name, start) for profile in _plain(geometry) for start in profile.starts]
+    places = [PlacedSlice(profile.name, start) for profile in _plain(geometry) for start in profile.starts]
 
     def more(held: Held, first: int) -> Iterator[Held]:
         yield held
@@ -178,7 +178,7 @@ class Fitted(NamedTuple):
     """Wanted slices that found no place."""
 
 
-def fit(geometry: MigGeometry, held: Iterable[Place], wanted: Sequence[str]) -> Fitted:
+def fit(geometry: MigGeometry, held: Iterable[PlacedSlice], wanted: Sequence[str]) -> Fitted:
     """The most of the wanted slices, counted by size, beside the existing ones, which do not move.
 
     Every combination is tried: a GPU has few. Of equals, the one that leaves the most possible.
@@ -204,7 +204,7 @@ def fit(geometry: MigGeometry, held: Iterable[Place], wanted: Sequence[str]) -> 
             return
         name = names[index]
         for start in starts(geometry, _joined(there, new), name):
-            added = tuple(sorted((*new, Place(name, start)), key=_order))
+            added = tuple(sorted((*new, PlacedSlice(name, start)), key=_order))
             search(index + 1, added, size + _size(geometry, name))
         search(index + 1, new, size)
 
@@ -216,7 +216,7 @@ def fit(geometry: MigGeometry, held: Iterable[Place], wanted: Sequence[str]) -> 
     return Fitted(_joined(there, new), new, tuple(left))
 
 
-def layout_text(held: Iterable[Place]) -> str:
+def layout_text(held: Iterable[PlacedSlice]) -> str:
     """A layout in its usual notation, largest first: `3g.71gb+2x2g.35gb`; `whole` without slices."""
     counts: dict[str, int] = {}
     for place in held:
@@ -239,7 +239,7 @@ def _size(geometry: MigGeometry, name: str) -> int:
     return gpu_milli(geometry, profile) if profile else 0
 
 
-def _with(held: Held, place: Place) -> Held:
+def _with(held: Held, place: PlacedSlice) -> Held:
     return tuple(sorted((*held, place), key=_order))
 
 
@@ -247,11 +247,11 @@ def _joined(held: Held, new: Held) -> Held:
     return tuple(sorted((*held, *new), key=_order))
 
 
-def _order(place: Place) -> tuple[int, str]:
+def _order(place: PlacedSlice) -> tuple[int, str]:
     return place.start, place.profile
 
 
-def _named(held: Sequence[Place]) -> str:
+def _named(held: Sequence[PlacedSlice]) -> str:
     return ", ".join([f"{place.profile} at {place.start}" for place in held]) or "nothing"
 
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.mig_book import ByForce, Cards
-from gpuyard.core.fleet.mig_geometry import Held, Place, best_start, book_milli, flaw, harm, layout_text
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, best_start, book_milli, flaw, harm, layout_text
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
@@ -143,7 +143,7 @@ def _has_room(nodes: Nodes, shape: Shape, number: int) -> bool:
 @cache
 def _least_harm(geometry: MigGeometry, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
     start = best_start(geometry, held, profile, idle)
-    return None if start is None else (harm(geometry, held, Place(profile, start)), start)
+    return None if start is None else (harm(geometry, held, PlacedSlice(profile, start)), start)
 
 
 def slices_on(
@@ -183,7 +183,7 @@ def slices_on(
                     break
                 cost, start = best
                 lost += cost
-                held = tuple(sorted((*held, Place(shape.profile, start)), key=_order))
+                held = tuple(sorted((*held, PlacedSlice(shape.profile, start)), key=_order))
                 made.append(Slice(gpu, shape.profile, start))
             if len(made) == each_gpu:
                 found.append((lost, turn, tuple(made)))
@@ -200,5 +200,5 @@ def _open(cards: Cards, gpu: int) -> bool:
     return not _overlap(cards.geometry, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
 
 
-def _order(place: Place) -> tuple[int, str]:
+def _order(place: PlacedSlice) -> tuple[int, str]:
     return place.start, place.profile

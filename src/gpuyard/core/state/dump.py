@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from gpuyard.core.fleet import claims
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
@@ -184,7 +184,7 @@ def load(plain: dict[str, Plain]) -> State:
         if row["foreign"][0]:
             claims.set_foreign(state.nodes, number, *row["foreign"])
         for gpu, places in row.get("idle", {}).items():
-            held = tuple([Place(*place) for place in places])
+            held = tuple([PlacedSlice(*place) for place in places])
             state.nodes.slices_idle.setdefault(number, {})[int(gpu)] = held
         for gpu, found in row.get("pins", {}).items():
             claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))

@@ -3,7 +3,7 @@
 from gpuyard.core.fleet import claims
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_book import Pin
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.state.state import InvalidEvent, State
 from gpuyard.model import (
@@ -111,7 +111,7 @@ def layout_pinned(state: State, event: LayoutPinned) -> None:
     """Pin GPUs to a layout, all or none. Slices in use on them must be part of it, in the same place."""
     _check(state, event)
     layouts = {
-        gpu: tuple([Place(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
+        gpu: tuple([PlacedSlice(piece.profile, piece.start) for piece in event.slices if piece.gpu == gpu])
         for gpu in positions[event.gpus]
     }
     for gpu, held in layouts.items():

@@ -410,7 +410,7 @@ class LocalEngine:
     ) -> dict[str, Any]:
         """What its supervisor will follow."""
         folder = self._data.attempt(launch.key)
-        place = translate.Place(
+        place = translate.LocalContext(
             seats=tuple(
                 [
                     translate.Seat(

@@ -9,7 +9,7 @@ from gpuyard.engines.contract import Launch
 from gpuyard.engines.local.gpus.cdi import Devices
 from gpuyard.engines.local.gpus.sharing import Ready
 from gpuyard.engines.local.hosts import Host
-from gpuyard.engines.local.translate import Place
+from gpuyard.engines.local.translate import LocalContext
 from gpuyard.engines.machine.accounts import Account
 from gpuyard.engines.machine.files import IMAGE
 from gpuyard.engines.machine.launches import containers_of
@@ -42,7 +42,7 @@ class Images:
         account: Account,
         hosts: Mapping[str, Host],
         ready: Sequence[Ready],
-        place: Place,
+        place: LocalContext,
     ) -> dict[str, Any]:
         """What the plan of an attempt says of images; empty: it is a process of the node."""
         recipe = launch.recipe

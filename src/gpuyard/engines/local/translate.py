@@ -44,7 +44,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LocalContext:
     """What a plan has to know about the machine."""
 
     seats: tuple[Seat, ...]
@@ -108,7 +108,7 @@ WORK = ("argv", "script", "envs", "room", "image")
 """The parts of a plan that only its supervisor needs."""
 
 
-def plan_of(launch: Launch, account: Account, place: Place) -> dict[str, Any]:
+def plan_of(launch: Launch, account: Account, place: LocalContext) -> dict[str, Any]:
     """Everything a supervisor needs, in plain values."""
     recipe, parts = launch.recipe, launch.parts
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
@@ -187,7 +187,7 @@ def _node(part: Part, devices: Sequence[str], model: str, ranks: int) -> dict[st
     }
 
 
-def _environment(launch: Launch, account: Account, place: Place) -> dict[str, str]:
+def _environment(launch: Launch, account: Account, place: LocalContext) -> dict[str, str]:
     """A clean base, then the recipe's variables, then those that only the yard knows."""
     recipe, parts = launch.recipe, launch.parts
     inside = bool(recipe.containers)
@@ -233,7 +233,7 @@ def _environment(launch: Launch, account: Account, place: Place) -> dict[str, st
     return env
 
 
-def _task_environments(launch: Launch, place: Place) -> Iterator[dict[str, str]]:
+def _task_environments(launch: Launch, place: LocalContext) -> Iterator[dict[str, str]]:
     """What differs from task to task, by rank: where it runs, its number, and which of the GPUs are meant for it.
 
     Every task sees all GPUs of the job on its node, because training scripts choose theirs by LOCAL_RANK.

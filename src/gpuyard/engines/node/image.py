@@ -162,7 +162,7 @@ class Containers:
                 # It is a file of the attempt, which the container sees where it is.
                 seen = "{0}:{0}:ro".format(argv[0])
                 own = dict(own, entrypoint=argv[:1], argv=argv[1:], volumes=own["volumes"] + [seen])
-            place = podman.Place(self.folder, self.short, self.image["cwd"], umask, terminal)
+            place = podman.ContainerContext(self.folder, self.short, self.image["cwd"], umask, terminal)
             steps = [each for each in self.image["containers"][1:] if each["init"]]
             beside = [each for each in self.image["containers"][1:] if not each["init"]]
             code = 0
@@ -178,7 +178,7 @@ class Containers:
             self._note()
             os._exit(code)
 
-    def _ended(self, containers: List[Tuple[Dict[str, Any], int]], place: podman.Place) -> int:
+    def _ended(self, containers: List[Tuple[Dict[str, Any], int]], place: podman.ContainerContext) -> int:
         """Run containers together; the exit code of the first that failed, 0 if none did."""
         running = {}
         for wanted, number in containers:

@@ -29,7 +29,7 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 0x40000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Place(NamedTuple):
+class ContainerContext(NamedTuple):
     """Where and how the containers of a task run."""
 
     folder: str
@@ -257,7 +257,7 @@ def words_of_run(
     number: int,
     full: str,
     env: Dict[str, str],
-    place: Place,
+    place: ContainerContext,
 ) -> List[str]:
     """The command line that runs one container of a task to its end."""
     folder = place.folder
@@ -309,7 +309,7 @@ def with_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:
     return [text.replace(_INDEX, env.get("JOB_COMPLETION_INDEX", _INDEX)) for text in texts]
 
 
-def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: Place) -> List[str]:
+def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
     own = [place.cwd + ":" + place.cwd] if place.cwd else []
     # The machine's shared memory, or the job's own behind its fence: 64 MiB are too few for those that load data.
     words = ["--volume", "/dev/shm:/dev/shm"]

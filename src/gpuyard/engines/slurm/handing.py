@@ -76,7 +76,7 @@ class Handing:
             return _DONE
         groups = submission.groups_of(launch, usable, scene.partitions)
         program = submission.program_of(folder.program)
-        place = plans.Place(
+        place = plans.SlurmContext(
             folder=folder.attempt(key),
             job_folder=folder.job(launch.job_id),
             knock=os.path.join(folder.news, key),

@@ -22,7 +22,7 @@ _FROM_SUBMITTER = ("SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlurmContext:
     """What a plan has to know about where it is followed."""
 
     folder: str
@@ -58,7 +58,9 @@ def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
     return flaw_of_recipe(launch)
 
 
-def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, SlurmNode]) -> dict[str, Any]:
+def plan_of(
+    launch: Launch, account: Account, place: SlurmContext, nodes: Mapping[str, SlurmNode]
+) -> dict[str, Any]:
     """Everything the nodes need to know, in plain values."""
     recipe = launch.recipe
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
@@ -104,7 +106,7 @@ def plan_of(launch: Launch, account: Account, place: Place, nodes: Mapping[str, 
     }
 
 
-def _base(account: Account, place: Place, *, boxed: bool) -> dict[str, str]:
+def _base(account: Account, place: SlurmContext, *, boxed: bool) -> dict[str, str]:
     # An image has programs and a shell of its own, and no homes.
     shell = {"HOME": place.job_folder}
     if not boxed:
@@ -129,7 +131,7 @@ def _own_variables(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _yard(launch: Launch, place: Place) -> dict[str, str]:
+def _yard(launch: Launch, place: SlurmContext) -> dict[str, str]:
     """Variables that only the yard knows. Job ids are Slurm's own here, so that its commands work in the job."""
     yard = {
         "YARD_ATTEMPT_DIR": place.folder,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from typing import TypeVar
 
-from gpuyard.config.problems import ConfigError, Place, Problem
+from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.errors import quoted
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.values import Warning
@@ -20,11 +20,11 @@ class Findings:
         self.problems: list[Problem] = []
         self.warnings: list[Warning] = []
 
-    def problem(self, place: Place, text: str) -> None:
+    def problem(self, place: Position, text: str) -> None:
         """Note something that cannot be served."""
         self.problems.append(Problem(place, text))
 
-    def warn(self, place: Place, text: str) -> None:
+    def warn(self, place: Position, text: str) -> None:
         """Note something that will not be as expected."""
         self.warnings.append(Warning(place.line, text))
 
@@ -56,7 +56,7 @@ class Part:
         """The name of a key in messages."""
         return f"{self.path}.{key}" if self.path else key
 
-    def place(self, key: str) -> Place:
+    def place(self, key: str) -> Position:
         """The place of a key, or of the mapping if the key is missing."""
         return self.node.entries[key][0] if key in self.node.entries else self.node.place
 

@@ -8,7 +8,7 @@ place, and a change of one node moves it from one set to another.
 from collections.abc import Mapping
 
 from gpuyard.core.fleet.bits import each
-from gpuyard.core.fleet.mig_geometry import Held, Place, book_milli, idle_harm, starts
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, idle_harm, starts
 from gpuyard.core.fleet.mig_placing import (
     KEPT,
     Found,
@@ -155,11 +155,11 @@ class SliceValueIndex:
         worth = self._values.get(geometry.model)
         if worth is None:
             worth = self._values[geometry.model] = values(geometry, self._weights(geometry))
-        now = tuple([Place(plain(place.profile), place.start) for place in held])
+        now = tuple([PlacedSlice(plain(place.profile), place.start) for place in held])
         costs = [
             (
-                worth[now] - worth[with_place(now, Place(plain(profile), start))],
-                *idle_harm(geometry, idle, Place(profile, start)),
+                worth[now] - worth[with_place(now, PlacedSlice(plain(profile), start))],
+                *idle_harm(geometry, idle, PlacedSlice(profile, start)),
                 -start,
             )
             for start in starts(geometry, held, profile)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from gpuyard.core.fleet.mig_geometry import Held, Place, gpu_milli, starts
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, gpu_milli, starts
 from gpuyard.model.mig import MigGeometry, Profile
 from gpuyard.model.units import MILLI
 
@@ -112,7 +112,7 @@ def _ways(geometry: MigGeometry) -> _Ways:
     for held in seen:
         for size in sizes:
             for start in starts(geometry, held, size.name):
-                more = with_place(held, Place(size.name, start))
+                more = with_place(held, PlacedSlice(size.name, start))
                 if more not in known:
                     known.add(more)
                     seen.append(more)
@@ -122,7 +122,12 @@ def _ways(geometry: MigGeometry) -> _Ways:
     taking = [
         tuple(
             [
-                tuple([number[with_place(held, Place(s.name, at))] for at in starts(geometry, held, s.name)])
+                tuple(
+                    [
+                        number[with_place(held, PlacedSlice(s.name, at))]
+                        for at in starts(geometry, held, s.name)
+                    ]
+                )
                 for s in sizes
             ]
         )
@@ -132,6 +137,6 @@ def _ways(geometry: MigGeometry) -> _Ways:
     return _Ways(number, tuple(taking), tuple(leaving))
 
 
-def with_place(held: Held, place: Place) -> Held:
+def with_place(held: Held, place: PlacedSlice) -> Held:
     """The slices on a GPU, with one more."""
     return tuple(sorted((*held, place), key=lambda each: (each.start, each.profile)))

@@ -2,7 +2,7 @@
 
 from gpuyard.engines.contract import Launch, Part, Recipe
 from gpuyard.engines.machine.accounts import Account
-from gpuyard.engines.slurm.plan import Place, plan_of
+from gpuyard.engines.slurm.plan import SlurmContext, plan_of
 from gpuyard.engines.slurm.words.translate import SlurmNode
 
 NODES = {"n1": SlurmNode("n1", "n1", frozenset({"IDLE"}), "", 64, 512_000, (("a100", 8),), (), ("gpu",))}
@@ -13,7 +13,7 @@ def planned(env: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The variables below those of Slurm, and those above."""
     recipe = Recipe(argv=("true",), env=env, cwd="/to")
     one = Launch("y-1-1", 1, 1, "1", "a", recipe, (Part("n1", (0,), 1000, 1000, 64, 1),), 0, 0)
-    made = plan_of(one, ANN, Place("/s/a", "/s/j", "/s/k", "p", []), NODES)
+    made = plan_of(one, ANN, SlurmContext("/s/a", "/s/j", "/s/k", "p", []), NODES)
     return made["env"], made["yard"]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from gpuyard.core.fleet.mig_geometry import Place, flaw
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine import files
 from gpuyard.model.mig import MigGeometry
@@ -27,11 +27,11 @@ class Cutter(Protocol):
         """Several calls in a row are quicker within."""
         ...
 
-    def places(self, gpu: str) -> tuple[Place, ...] | None:
+    def places(self, gpu: str) -> tuple[PlacedSlice, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
         ...
 
-    def uuid(self, gpu: str, place: Place) -> str:
+    def uuid(self, gpu: str, place: PlacedSlice) -> str:
         """The name by which a program sees this slice and nothing else. Takes longer to find than the slice."""
         ...
 
@@ -39,19 +39,19 @@ class Cutter(Protocol):
         """Switch MIG on or off. A GPU in use, or still cut, cannot be switched: `Transient`."""
         ...
 
-    def make(self, gpu: str, place: Place) -> None:
+    def make(self, gpu: str, place: PlacedSlice) -> None:
         """Make a slice exactly there."""
         ...
 
-    def destroy(self, gpu: str, place: Place) -> None:
+    def destroy(self, gpu: str, place: PlacedSlice) -> None:
         """Remove this slice; if it is not there, do nothing. A slice in use cannot be removed: `Transient`."""
         ...
 
 
-def own_slices(folder: str) -> dict[str, set[Place]]:
+def own_slices(folder: str) -> dict[str, set[PlacedSlice]]:
     """The yard's slices, by GPU, as noted in a folder."""
     kept: dict[str, Any] = files.read(os.path.join(folder, FILE)) or {}
-    return {gpu: {Place(*place) for place in places} for gpu, places in kept.items()}
+    return {gpu: {PlacedSlice(*place) for place in places} for gpu, places in kept.items()}
 
 
 class Slices:
@@ -62,16 +62,18 @@ class Slices:
         self._cutter = cutter
         self._mutex = threading.Lock()
 
-    def own(self) -> dict[str, set[Place]]:
+    def own(self) -> dict[str, set[PlacedSlice]]:
         """The yard's slices, by GPU: made, or about to be made when the server died."""
         return own_slices(os.path.dirname(self._path))
 
-    def foreign(self, gpu: str) -> tuple[Place, ...]:
+    def foreign(self, gpu: str) -> tuple[PlacedSlice, ...]:
         """Slices that the yard did not make."""
         mine = self.own().get(gpu, set())
         return tuple([place for place in self._cutter.places(gpu) or () if place not in mine])
 
-    def ensure(self, geometry: MigGeometry, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+    def ensure(
+        self, geometry: MigGeometry, gpu: str, wanted: PlacedSlice, in_use: Iterable[PlacedSlice]
+    ) -> str:
         """The UUID of this slice, made now if it is not there. Idle slices in its way are removed first.
 
         `in_use` are the places on this GPU that live attempts hold: they are never touched.
@@ -94,8 +96,13 @@ class Slices:
             return self._cutter.uuid(gpu, wanted)
 
     def _make_room(
-        self, geometry: MigGeometry, gpu: str, wanted: Place, there: set[Place], held: set[Place]
-    ) -> set[Place]:
+        self,
+        geometry: MigGeometry,
+        gpu: str,
+        wanted: PlacedSlice,
+        there: set[PlacedSlice],
+        held: set[PlacedSlice],
+    ) -> set[PlacedSlice]:
         """Remove idle slices where a slice is to be; gives the rest."""
         for place in sorted(there - held):
             if flaw(geometry, [place, wanted]):
@@ -103,7 +110,9 @@ class Slices:
                 there.discard(place)
         return there
 
-    def keep(self, geometry: MigGeometry, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+    def keep(
+        self, geometry: MigGeometry, gpu: str, layout: Iterable[PlacedSlice], in_use: Iterable[PlacedSlice]
+    ) -> None:
         """Cut a GPU to exactly this layout. Slices of it that exist stay; idle ones that are not in it are removed.
 
         Every slice is noted before it is made, so that a server that starts after a crash goes on from there.
@@ -131,13 +140,13 @@ class Slices:
                     self._note(gpu, place)
                     self._cutter.make(gpu, place)
 
-    def there(self, gpu: str) -> tuple[Place, ...]:
+    def there(self, gpu: str) -> tuple[PlacedSlice, ...]:
         """The yard's own slices that are on a GPU now."""
         own = self.own().get(gpu, set())
         found = self._cutter.places(gpu) if own else ()
         return tuple([place for place in found or () if place in own])
 
-    def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
+    def whole(self, gpu: str, in_use: Iterable[PlacedSlice]) -> None:
         """Make a GPU whole again for a job that takes all of it."""
         with self._mutex, self._cutter.at_work():
             if self._cutter.places(gpu) is None:
@@ -154,7 +163,7 @@ class Slices:
             self._cutter.switch(gpu, False)
             self._forget(gpu)
 
-    def sweep(self, in_use: dict[str, set[Place]]) -> None:
+    def sweep(self, in_use: dict[str, set[PlacedSlice]]) -> None:
         """Remove slices that are not in use, and switch MIG off where none is left: at the end, or on request."""
         for gpu in sorted(self.own()):
             held = in_use.get(gpu, set())
@@ -165,7 +174,7 @@ class Slices:
             if not held:
                 self.whole(gpu, ())
 
-    def _take_away(self, gpu: str, place: Place) -> None:
+    def _take_away(self, gpu: str, place: PlacedSlice) -> None:
         if place not in self.own().get(gpu, ()):
             raise Permanent(f"{place.profile} at slot {place.start} of {gpu} is not this yard's")
         self._cutter.destroy(gpu, place)
@@ -174,7 +183,7 @@ class Slices:
         kept[gpu].discard(place)
         self._write(kept)
 
-    def _note(self, gpu: str, place: Place) -> None:
+    def _note(self, gpu: str, place: PlacedSlice) -> None:
         kept = self.own()
         kept.setdefault(gpu, set()).add(place)
         self._write(kept)
@@ -184,7 +193,7 @@ class Slices:
         kept.pop(gpu, None)
         self._write(kept)
 
-    def _write(self, kept: dict[str, set[Place]]) -> None:
+    def _write(self, kept: dict[str, set[PlacedSlice]]) -> None:
         try:
             files.replace(
                 self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())}, durable=True
@@ -196,39 +205,43 @@ class Slices:
 class FoundSlices(Slices):
     """Slices as the owner of the machine has cut them: served, and never changed (`card_settings: leave`)."""
 
-    def own(self) -> dict[str, set[Place]]:
+    def own(self) -> dict[str, set[PlacedSlice]]:
         """Nothing: all slices are the owner's."""
         return {}
 
-    def foreign(self, gpu: str) -> tuple[Place, ...]:
+    def foreign(self, gpu: str) -> tuple[PlacedSlice, ...]:
         """Nothing: no slice is in the way."""
         return ()
 
-    def there(self, gpu: str) -> tuple[Place, ...]:
+    def there(self, gpu: str) -> tuple[PlacedSlice, ...]:
         """All slices of a GPU."""
         return self._cutter.places(gpu) or ()
 
-    def ensure(self, geometry: MigGeometry, gpu: str, wanted: Place, in_use: Iterable[Place]) -> str:
+    def ensure(
+        self, geometry: MigGeometry, gpu: str, wanted: PlacedSlice, in_use: Iterable[PlacedSlice]
+    ) -> str:
         """The UUID of a slice that is there."""
         if wanted not in self.there(gpu):
             raise Permanent(f"{gpu} has no {wanted.profile} at slot {wanted.start}, and {LEFT_ALONE}")
         return self._cutter.uuid(gpu, wanted)
 
-    def keep(self, geometry: MigGeometry, gpu: str, layout: Iterable[Place], in_use: Iterable[Place]) -> None:
+    def keep(
+        self, geometry: MigGeometry, gpu: str, layout: Iterable[PlacedSlice], in_use: Iterable[PlacedSlice]
+    ) -> None:
         """See that a GPU is cut like this."""
         if set(layout) != set(self.there(gpu)):
             raise Transient(f"{gpu} is cut in another way, and {LEFT_ALONE}")
 
-    def whole(self, gpu: str, in_use: Iterable[Place]) -> None:
+    def whole(self, gpu: str, in_use: Iterable[PlacedSlice]) -> None:
         """See that a GPU is whole."""
         if self._cutter.places(gpu) is not None:
             raise Transient(f"MIG is on at {gpu}, and {LEFT_ALONE}")
 
-    def sweep(self, in_use: dict[str, set[Place]]) -> None:
+    def sweep(self, in_use: dict[str, set[PlacedSlice]]) -> None:
         """Nothing is taken away."""
 
 
-def _crowded(geometry: MigGeometry, there: set[Place], wanted: Place) -> bool:
+def _crowded(geometry: MigGeometry, there: set[PlacedSlice], wanted: PlacedSlice) -> bool:
     """Whether the slices that are there leave too little compute for the wanted one."""
     places = sorted(there - {wanted}, key=lambda place: place.start)
     return bool(flaw(geometry, [*places, wanted]))

@@ -8,7 +8,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gpuyard.core.fleet.mig_geometry import Place, flaw
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine import files
 from gpuyard.model.mig import MigGeometry
@@ -30,14 +30,14 @@ class EmulatedCutter:
     def _kept(self) -> dict[str, list[list[Any]]]:
         return files.read(self._path) or {}
 
-    def places(self, gpu: str) -> tuple[Place, ...] | None:
+    def places(self, gpu: str) -> tuple[PlacedSlice, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
         kept = self._kept().get(gpu)
         if kept is None:
             return None
-        return tuple(sorted([Place(*each) for each in kept], key=lambda place: place.start))
+        return tuple(sorted([PlacedSlice(*each) for each in kept], key=lambda place: place.start))
 
-    def uuid(self, gpu: str, place: Place) -> str:
+    def uuid(self, gpu: str, place: PlacedSlice) -> str:
         """A UUID that no other slice has."""
         if place not in (self.places(gpu) or ()):
             raise Transient(f"{gpu} has no {place.profile} at slot {place.start}")
@@ -59,17 +59,17 @@ class EmulatedCutter:
             del kept[gpu]
         files.replace(self._path, kept)
 
-    def make(self, gpu: str, place: Place) -> None:
+    def make(self, gpu: str, place: PlacedSlice) -> None:
         """Make a slice exactly there."""
         kept = self._kept()
         if gpu not in kept or self._geometry is None:
             raise Transient(f"MIG is off at {gpu}")
-        if wrong := flaw(self._geometry, [*[Place(*each) for each in kept[gpu]], place]):
+        if wrong := flaw(self._geometry, [*[PlacedSlice(*each) for each in kept[gpu]], place]):
             raise Transient(f"{gpu}: {wrong}")
         kept[gpu].append(list(place))
         files.replace(self._path, kept)
 
-    def destroy(self, gpu: str, place: Place) -> None:
+    def destroy(self, gpu: str, place: PlacedSlice) -> None:
         """Take this slice away."""
         kept = self._kept()
         if list(place) in kept.get(gpu, []):

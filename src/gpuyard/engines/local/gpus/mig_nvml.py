@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Transient
 from gpuyard.model.mig import MigGeometry, Profile
 
@@ -25,7 +25,7 @@ class NvmlCutter:
         """Keeps the driver open: opening it takes longer than most calls."""
         return _driver("cutting GPUs")
 
-    def places(self, gpu: str) -> tuple[Place, ...] | None:
+    def places(self, gpu: str) -> tuple[PlacedSlice, ...] | None:
         """The slices of a GPU by first slot; None: MIG is off there."""
         with _driver(f"reading the slices of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
@@ -34,10 +34,10 @@ class NvmlCutter:
             found = [self._place(info) for _instance, info in self._all(nvml, handle)]
         return tuple(sorted(found, key=lambda place: place.start))
 
-    def _place(self, info: Any) -> Place:
-        return Place(self._by_number[info.profileId].name, info.placement.start)
+    def _place(self, info: Any) -> PlacedSlice:
+        return PlacedSlice(self._by_number[info.profileId].name, info.placement.start)
 
-    def uuid(self, gpu: str, place: Place) -> str:
+    def uuid(self, gpu: str, place: PlacedSlice) -> str:
         """The name of the MIG device on a slice."""
         with _driver(f"reading the name of {place.profile} at slot {place.start} of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)
@@ -63,7 +63,7 @@ class NvmlCutter:
                 )
             _log.info("MIG switched %s at %s", "on" if on else "off", gpu)
 
-    def make(self, gpu: str, place: Place) -> None:
+    def make(self, gpu: str, place: PlacedSlice) -> None:
         """Make a slice exactly there, with one compute instance over all of it."""
         size = self._geometry.profile(place.profile)
         assert size is not None, f"{self._geometry.model} has no {place.profile}"
@@ -79,7 +79,7 @@ class NvmlCutter:
                 nvml.nvmlGpuInstanceDestroy(instance)
                 raise
 
-    def destroy(self, gpu: str, place: Place) -> None:
+    def destroy(self, gpu: str, place: PlacedSlice) -> None:
         """Take this slice away."""
         with _driver(f"taking away {place.profile} at slot {place.start} of {gpu}") as nvml:
             handle = nvml.nvmlDeviceGetHandleByUUID(gpu)

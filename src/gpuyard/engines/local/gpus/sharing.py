@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.core.fleet.mig_geometry import Place
+from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local.gpus.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.gpus.mps import CONTROL, THROUGH, Daemon, Mps, caps
@@ -132,17 +132,17 @@ class Sharing:
         devices, held = [], []
         for gpu, profile, start in part.slices:
             uuid = readings[gpu].uuid
-            devices.append(slices.ensure(geometry, uuid, Place(profile, start), used.get(uuid, set())))
-            used.setdefault(uuid, set()).add(Place(profile, start))
+            devices.append(slices.ensure(geometry, uuid, PlacedSlice(profile, start), used.get(uuid, set())))
+            used.setdefault(uuid, set()).add(PlacedSlice(profile, start))
             held.append([uuid, profile, start])
         return Ready(tuple(devices), held={"slices": held})
 
-    def _cuts(self) -> dict[str, set[Place]]:
+    def _cuts(self) -> dict[str, set[PlacedSlice]]:
         """Slices that live attempts hold, by GPU."""
-        found: dict[str, set[Place]] = {}
+        found: dict[str, set[PlacedSlice]] = {}
         for plan in self._plans():
             for uuid, profile, start in plan.get("held", {}).get("slices", ()):
-                found.setdefault(uuid, set()).add(Place(profile, start))
+                found.setdefault(uuid, set()).add(PlacedSlice(profile, start))
         return found
 
     def _shared(self) -> set[tuple[str, int]]:
@@ -151,10 +151,10 @@ class Sharing:
 
     # ---- layouts that are kept
 
-    def pinned(self) -> dict[str, tuple[Place, ...]]:
+    def pinned(self) -> dict[str, tuple[PlacedSlice, ...]]:
         """Layouts that GPUs keep until the next call; none: it stays whole. On disk, as a server may come back."""
         kept: dict[str, Any] = files.read(os.path.join(self._folder, PINS)) or {}
-        return {uuid: tuple([Place(*place) for place in places]) for uuid, places in kept.items()}
+        return {uuid: tuple([PlacedSlice(*place) for place in places]) for uuid, places in kept.items()}
 
     def pin(
         self,
