@@ -13,6 +13,7 @@ from hypothesis.stateful import initialize, rule
 
 from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.reading.changes import ORDER_S
 from gpuyard.control.reading.model import Model, told
 from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.plain_views import node_view
@@ -78,6 +79,7 @@ class PublishedYard(Yard):
         self.nodes = NodesReading(self.shelf)
         self.kept = self.reading.latest(), dict[int, tuple[Any, ...]]()
         """A model from before that nobody has read, and what it said of each job: that never changes."""
+        self.looks_s = 0.0
         self.mirrors = [(Mirror(), sight, [0, 0]) for sight in SIGHTS]
         for mirror, sight, at in self.mirrors:
             self.begin(mirror, sight, at)
@@ -156,7 +158,8 @@ class PublishedYard(Yard):
             at[0], _seq, text = found
             if text:
                 mirror.heed("rows", json.loads(text))
-        at[1], _seq, text = window.order(at[1])
+        self.looks_s += ORDER_S
+        at[1], _seq, text = window.order(at[1], self.looks_s)
         if text:
             mirror.heed("order", json.loads(text))
         _head, rows = shown(model, sight)

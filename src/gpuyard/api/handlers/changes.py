@@ -22,6 +22,7 @@ from gpuyard.api.edge.routes import Handlers, number_of
 from gpuyard.api.handlers.streams import QUIET_S, event, events, still
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
+from gpuyard.control.reading.changes import ORDER_S
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.control.serve import Yard
@@ -32,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 APART_S = 0.2
 """Between two models that are published for followers, however much happens."""
-ORDER_S = 1.0
-"""Between two orders that a follower is told: they are long."""
 LOOK_S = 1.0
 """How often it is looked at reasons, which change without an event, and whether somebody would still be let in."""
 TURN_S = 0.0001
@@ -123,7 +122,7 @@ class _Changes:
                         quiet_s = now_s
                 if now_s - ordered_s >= ORDER_S:
                     ordered_s = now_s
-                    ordered, _seq, text = window.order(ordered)
+                    ordered, _seq, text = window.order(ordered, now_s)
                     if text:
                         yield event("order", text)
                 if now_s - quiet_s > QUIET_S:

@@ -22,6 +22,8 @@ MODELS_MAX = 5_000
 AT_ONCE_MAX = 5_000
 """Rows that are told in one go: of more a list is cheaper."""
 TEXTS_MAX = 64
+ORDER_S = 1.0
+"""Between two orders that a follower is told, and between two looks for another one: orders are long."""
 
 
 class Told(NamedTuple):
@@ -51,6 +53,7 @@ class Window:
         self._ordered: tuple[Order, int] = (Order(), 0)
         """The order that followers were last told, and since which version it is another."""
         self._compared: Model | None = None
+        self._compared_s = float("-inf")
         """The model whose order was last compared with it."""
         self._order_text = Told(0, 0, b"")
 
@@ -132,14 +135,14 @@ class Window:
                 return Told(version, self._model.seq, b"")
             return self._texts.get((version, sight.tenants))
 
-    def order(self, version: int) -> Told:
+    def order(self, version: int, now_s: float) -> Told:
         """The order for a follower that was told that of a version; empty: it can tell by itself."""
         with self._lock:
             order, since = self._ordered
             model = self._model
-            if model is not None and model is not self._compared:
-                # Only now that a follower asks: it takes a look at all that wait.
-                self._compared = model
+            if model is not None and model is not self._compared and now_s - self._compared_s >= ORDER_S:
+                # Only now that a follower asks, and once for all of them: it takes a look at all that wait.
+                self._compared, self._compared_s = model, now_s
                 if model.order is not order and not follows(order, model):
                     order, since = self._ordered = (model.order, model.version)
             if version >= since:
