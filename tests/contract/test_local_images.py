@@ -204,6 +204,14 @@ def test_credentials_open_a_registry_to_their_owner_alone(box: Box) -> None:
         cwd="",
     )
     assert "is not on this node" in report.why, "another user's store is not looked into"
+    nobody = pwd.getpwnam("nobody")
+    with settings_for_all(box):
+        # Such a user is root inside, and binds what it can name.
+        report, said = box.run(
+            Container(box.images.plain, volumes=(f"{store}:/layers",)),
+            argv=("ls", "/layers"), uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody", cwd="",
+        )  # fmt: skip
+    assert (Outcome.FAILED, "ls: can't open '/layers': Permission denied\n") == (report.outcome, said), report
 
 
 def test_a_full_disk_during_the_pull_is_said_and_room_helps(images: Images) -> None:

@@ -20,10 +20,25 @@ MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
+FENCE = "tests/contract/test_local_fence.py"
 PINS = "tests/property/test_machine_pins.py"
 LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
+    Planted(
+        "slices of other jobs stay in a job's view",
+        "engines/local/fencing.py",
+        'found["only"] = {self._devices: sorted({*uuids, *slices})}',
+        'found["only"] = {self._devices: sorted({*uuids, *slices, *os.listdir(self._devices)})}',
+        FENCE,
+    ),
+    Planted(
+        "every user may look into the images of all",
+        "engines/local/images.py",
+        "            os.mkdir(store, 0o700)\n",
+        "            os.mkdir(store, 0o755)\n",
+        FENCE,
+    ),
     Planted(
         "a client that takes nothing holds its job up",
         "engines/node/terminal.py",

@@ -1,6 +1,6 @@
 """A job that tries everything to get at what is not its own, and says what it met: run as a program, by itself.
 
-    python3 hostile.py OTHER-DEVICE OTHER-PID OTHER-TMP SECRET MAJOR MINOR
+    python3 hostile.py OTHER-DEVICE OTHER-PID OTHER-TMP SECRET MAJOR MINOR OTHER-LAYER
 
 It prints, for each try, the name of the error that it met, or `open`. Only the standard library: a job runs it.
 """
@@ -40,10 +40,26 @@ def opened(path, flags=os.O_RDWR):
     os.close(os.open(path, flags))
 
 
-def mount(source, target, kind=None, flags=0):
+def mount(source, target, kind=None, flags=0, options=None):
     return call(
-        libc.mount(source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), None)
+        libc.mount(
+            source.encode(),
+            target.encode(),
+            kind and kind.encode(),
+            ctypes.c_ulong(flags),
+            options and options.encode(),
+        )
     )
+
+
+def first(*tries):
+    """What the last of several steps meets; a step that fails ends them."""
+    met = "none"
+    for each in tries:
+        met = each()
+        if met != "open":
+            break
+    return met
 
 
 def made(path, number):
@@ -78,9 +94,13 @@ def below(what):
         return json.loads(file.read() or '{"died": "open"}')
 
 
-def main(device, pid, tmp, secret, major, minor):
+def main(device, pid, tmp, secret, major, minor, layer):
     folder, number = os.path.dirname(device), os.makedev(int(major), int(minor))
-    os.mkdir("here")
+    layers = os.path.dirname(layer)
+    store = os.path.dirname(layers)
+    for name in ("here", "there", "over", "upper", "work"):
+        os.mkdir(name)
+    given = os.environ["CUDA_VISIBLE_DEVICES"]
     for name in ("CUDA_VISIBLE_DEVICES", "YARD_GPUS"):
         os.environ.pop(name, None)
 
@@ -99,9 +119,25 @@ def main(device, pid, tmp, secret, major, minor):
             "device": tried(opened, device),
             "tmp": tried(opened, f"{tmp}/tmp/{secret}", os.O_RDONLY),
             "environment": tried(opened, f"/proc/{pid}/environ", os.O_RDONLY),
+            "layer": tried(opened, layer, os.O_RDONLY),
+            "bind layers": first(
+                lambda: mount(store, "there", None, BIND | REC),
+                lambda: tried(opened, os.path.join("there", os.path.relpath(layer, store)), os.O_RDONLY),
+            ),
+            "layers of a container of its own": first(
+                lambda: mount(
+                    "overlay",
+                    "over",
+                    "overlay",
+                    0,
+                    f"lowerdir={layers},upperdir=upper,workdir=work,userxattr",
+                ),
+                lambda: tried(opened, f"over/{os.path.basename(layer)}", os.O_RDONLY),
+            ),
         }
 
     found = {
+        "given": given,
         "own": sorted(os.listdir(folder)),
         "own opens": [tried(opened, f"{folder}/{name}") for name in sorted(os.listdir(folder))],
         "device": tried(opened, device),
@@ -125,6 +161,10 @@ def main(device, pid, tmp, secret, major, minor):
         "memory": tried(opened, f"/proc/{pid}/mem", os.O_RDONLY),
         "ptrace": call(libc.ptrace(PTRACE_ATTACH, int(pid), None, None)),
         "kill": tried(os.kill, int(pid), 9),
+        "layers": tried(os.listdir, store),
+        "layer": tried(opened, layer, os.O_RDONLY),
+        "layer by its root": tried(opened, f"/proc/{pid}/root{layer}", os.O_RDONLY),
+        "link to a layer": tried(os.link, layer, "linked"),
         "others": len(
             [
                 name
