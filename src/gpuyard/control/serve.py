@@ -51,6 +51,7 @@ from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, 
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
 from gpuyard.errors import BadInput, YardError
+from gpuyard.model import Node
 from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
 from gpuyard.wire.replies.jobs import CurvesReply
@@ -198,11 +199,15 @@ class Yard:
         self._undo.append(self.leader.stop)
         self.keeper = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.keeper.close)
-        here = [engine for engine in self.engines.values() if isinstance(engine, LocalEngine)]
-        self.watch = Watch(str(self.instance.series), here, self.now_ms, self.reserve.has_room)
-        self._undo.append(self.watch.close)
+        self._open_watch()
         self._open_shippers()
         self._closing = threading.Event()
+
+    def _open_watch(self) -> None:
+        self.watch = Watch(
+            str(self.instance.series), self._here, self.now_ms, self.reserve.has_room, self._cluster_of
+        )
+        self._undo.append(self.watch.close)
 
     def _open_shippers(self) -> None:
         """One for each receiver of logs; without any, nothing of it is loaded."""
@@ -238,8 +243,12 @@ class Yard:
     def _compare_log(self) -> dict[str, Witness]:
         """Whether the log knows at least what the local engine's folder has seen."""
         self._behind = ""
-        local = {name: each for name, each in self.engines.items() if isinstance(each, LocalEngine)}
-        return {name: self._witness(engine) for name, engine in local.items()}
+        return {name: self._witness(engine) for name, engine in self._here.items()}
+
+    @property
+    def _here(self) -> dict[str, LocalEngine]:
+        """The engines whose nodes are this machine, by cluster."""
+        return {name: each for name, each in self.engines.items() if isinstance(each, LocalEngine)}
 
     def _witness(self, engine: LocalEngine) -> Witness:
         with self.replica.lock:
@@ -403,7 +412,24 @@ class Yard:
         def key(attempt: int) -> str:
             return self.log_key(view["id"], attempt, view["submitted_ms"])
 
-        return curves_view(self.watch, view, key, self.replica.state.nodes.node, self.now_ms())
+        return curves_view(self.watch, view, key, self._nodes_of(view), self.now_ms())
+
+    def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
+        """The nodes that a job, as it is shown, has, or had: of an ended one all of these names."""
+        with self.replica.lock:
+            state = self.replica.state
+            record = state.jobs.get(view["id"])
+            if record is not None and record.grants:
+                numbers = [grant.node for grant in record.grants]
+            else:
+                numbers = [number for name in view["nodes"] for number in numbers_named(state, name)]
+            return [state.nodes.node[number] for number in numbers]
+
+    def _cluster_of(self, node: str) -> str:
+        """The cluster of the only node of this name; empty: there are several, or none."""
+        with self.replica.lock:
+            found = numbers_named(self.replica.state, node)
+            return self.replica.state.nodes.node[found[0]].cluster if len(found) == 1 else ""
 
     def price_of_node(self, node: str) -> int:
         """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""

@@ -42,6 +42,8 @@ CREATE TABLE IF NOT EXISTS kept (
     attempt TEXT PRIMARY KEY, ended_ms INTEGER NOT NULL, blob BLOB NOT NULL
 ) WITHOUT ROWID;
 """
+_FORM = 1
+"""Of the file: since 1 nodes are named with their cluster."""
 
 Chunk = tuple[list[int], dict[str, list[int | None]]]
 Wanted = Callable[[str], bool]
@@ -101,7 +103,8 @@ class _Waiting:
 class Series:
     """The file, and what is not in it yet."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, cluster_of: Callable[[str], str] = lambda _node: "") -> None:
+        """Nodes are named `CLUSTER:NODE`. `cluster_of` a node's name alone, by which an older release kept them."""
         self._path = path
         self._lock = threading.RLock()
         self._waiting: dict[str, _Waiting] = {}
@@ -111,6 +114,7 @@ class Series:
         self.note = ""
         """What people should know; empty: nothing."""
         self._db = self._opened()
+        self._name_clusters(cluster_of)
         row = self._db.execute("SELECT MAX(changed) FROM chunks").fetchone()
         self._changed = row[0] or 0
 
@@ -126,6 +130,25 @@ class Series:
             self.note = f"the series were damaged ({error}) and begin anew; {aside} has the old ones"
             _log.warning("%s", self.note)
             return _connected(self._path)
+
+    def _name_clusters(self, cluster_of: Callable[[str], str]) -> None:
+        """Series that were kept by the name of their node alone get its cluster; of several clusters, none can."""
+        if self._db.execute("PRAGMA user_version").fetchone()[0] >= _FORM:
+            return
+        left_out = []
+        for (node,) in self._db.execute("SELECT DISTINCT node FROM chunks").fetchall():
+            if cluster := cluster_of(node):
+                self._db.execute("UPDATE chunks SET node = ? WHERE node = ?", (f"{cluster}:{node}", node))
+            else:
+                self._db.execute("DELETE FROM chunks WHERE node = ?", (node,))
+                left_out.append(node)
+        self._db.execute(f"PRAGMA user_version = {_FORM}")
+        self._db.commit()
+        if left_out:
+            self.note = (
+                f"the series of {len(left_out)} nodes begin anew: an older release kept no cluster with them"
+            )
+            _log.warning("%s", self.note)
 
     def close(self) -> None:
         """Save what waits."""

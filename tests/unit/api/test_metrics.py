@@ -92,7 +92,8 @@ def test_curves_of_a_job_are_kept_when_it_has_ended(yard: tuple[Team, dict[str, 
     made.until(lambda: len(engine.whereabouts()) == 3)
     (key,) = [each.key for each in engine.whereabouts() if f"-{number}-" in each.key]
     watch._look()
-    running = watch.curves(key, list(engine.gpus()), made.yard.now_ms() - 60_000, made.yard.now_ms() + 1)
+    nodes = [watch._eyes[0].key(node) for node in engine.gpus()]
+    running = watch.curves(key, nodes, made.yard.now_ms() - 60_000, made.yard.now_ms() + 1)
     made.call("POST", f"/api/v1/jobs/{number}/cancel", made.tokens["ulla"])
     made.until(lambda: len(engine.whereabouts()) == 2)
     watch._look()

@@ -1,14 +1,19 @@
 """What GPUs do, joined with the jobs on them: an attempt's memory is its job's, and what nobody told is null."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpuyard.control.access.rights import ALL
 from gpuyard.control.readings import gpus_view
 from gpuyard.control.replica.labels import key_of
+from gpuyard.control.upkeep.handed_in import Batch
+from gpuyard.control.upkeep.watching import Watch
+from gpuyard.control.views.metrics import metrics_text
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
-from gpuyard.model import Settings
+from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.policies.registry import PRESETS
 from rigs.desk import Rig, rig
 
@@ -54,6 +59,26 @@ def test_nodes_of_one_name_in_two_clusters_have_their_own_signals(desk: Rig) -> 
     there.found = (GpuSignals("n1", 0, 81_920, 90),)
     view = gpus_view(desk.replica, {"other": there, cluster: here}, "y")  # type: ignore[dict-item]
     assert (cluster, 10) == (view["gpus"][0]["cluster"], view["gpus"][0]["busy_pct"])
+
+
+def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(desk: Rig, tmp_path: Path) -> None:
+    desk.add(NodeAdded(0, Node("n1", "west", "p", "H100", 8, 16_000, 64_000)))
+    desk.add(NodeAdded(0, Node("n2", "west", "p", "H100", 8, 16_000, 64_000)))
+    watch = Watch(str(tmp_path / "series.db"), {}, desk.now_ms, lambda: True)
+    now_ms = desk.now_ms()
+    for key, busy in (("c:n1", 100), ("west:n1", 900), ("west:n2", 500)):
+        watch.take(
+            key, Batch(now_ms, 0, [now_ms], {"gpu/0/busy": [busy], "attempt/y-1-1-1/memory": [busy]}), ()
+        )
+    ready = dict.fromkeys(["ready", "steps", "events"], 0) | {"role": "", "troubles": ()}
+    ready |= dict.fromkeys(["step_ms_p50", "step_ms_p99", "decide_ms_p50", "decide_ms_p99"])
+    told = metrics_text(desk.replica, watch, ready, ALL)
+    found = dict(re.findall(r'gpuyard_gpu_busy_ratio{node="(.*?)",.*} (.*)', told))
+    curve = watch.curves("y-1-1-1", ["west:n1"], now_ms - 1, now_ms + 1)["memory"].values
+    watch.close()
+
+    assert {"c:n1": "0.1", "west:n1": "0.9", "n2": "0.5"} == found
+    assert [900] == curve
 
 
 def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(desk: Rig) -> None:

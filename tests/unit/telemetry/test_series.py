@@ -205,3 +205,26 @@ def test_a_damaged_chunk_is_a_hole(tmp_path: Path) -> None:
 
     assert 120 == len(series.curves("n1", "gpu/0", BEGIN, BEGIN + HOUR_MS, BEGIN + HOUR_MS)["busy"].values)
     assert {("n1", "damaged on disk"): 1} == series.faults
+
+
+def test_series_of_a_release_that_named_no_clusters_get_theirs_and_two_of_one_name_begin_anew(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "series.db"
+    series = Series(str(path))
+    for node in ("n1", "n2"):
+        fill(series, BEGIN, BEGIN + 10 * MINUTE_MS, node=node)
+    series.close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 0")
+    db.close()
+    series = Series(str(path), {"n1": "east", "n2": ""}.__getitem__)
+    again = Series(str(path))
+
+    def seen(node: str) -> int:
+        found = again.curves(node, "gpu/0", BEGIN, BEGIN + HOUR_MS, BEGIN + HOUR_MS)
+        return len(found["busy"].values) if found else 0
+
+    assert [60, 0, 0, 0] == [seen(node) for node in ("east:n1", "n1", "n2", ":n2")]
+    assert "1 nodes begin anew" in series.note
+    assert "" == again.note

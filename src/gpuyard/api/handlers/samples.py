@@ -7,7 +7,7 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.messages.schemas import SamplesRequest, sent
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.replica.labels import key_of, number_of
+from gpuyard.control.replica.labels import key_of, node_key, number_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.telemetry.exposition import GpuCard
@@ -18,8 +18,8 @@ from gpuyard.wire.actions import Action
 def handlers(yard: Yard) -> Handlers:
     """`/nodes/{name}/samples`."""
 
-    def node_of(name: str) -> tuple[str, set[str]]:
-        """The node, and the attempts that run on other nodes and not on it."""
+    def node_of(name: str) -> tuple[str, str, set[str]]:
+        """The node, the name of its series, and the attempts that run on other nodes and not on it."""
         with yard.replica.lock:
             yard.replica.catch_up()
             state = yard.replica.state
@@ -30,7 +30,8 @@ def handlers(yard: Yard) -> Handlers:
                 for job_id, record in state.running.items()
                 if job_id not in here
             }
-            return state.nodes.node[number].name, elsewhere
+            node = state.nodes.node[number]
+            return node.name, node_key(node.cluster, node.name), elsewhere
 
     async def take(request: Request, name: str) -> Response:
         """A sample that was handed in before counts once. What cannot be is left out, and counted in `/metrics`."""
@@ -41,7 +42,7 @@ def handlers(yard: Yard) -> Handlers:
                 f"An admin makes one for it: yard token create --role collector --user {name}.",
             )
         asked = await sent(SamplesRequest, request, required=True)
-        node, elsewhere = await in_thread(node_of, name)
+        node, key, elsewhere = await in_thread(node_of, name)
         batch = Batch(
             asked.sent_ms,
             asked.steady_ms,
@@ -50,7 +51,7 @@ def handlers(yard: Yard) -> Handlers:
             asked.faults,
             {each.gpu: GpuCard(each.uuid, each.model, each.pci, each.driver) for each in asked.cards},
         )
-        off_ms = await in_thread(yard.watch.take, node, batch, elsewhere)
+        off_ms = await in_thread(yard.watch.take, key, batch, elsewhere)
         return answer({"node": node, "taken": len(asked.at_ms), "clock_off_ms": off_ms})
 
     return {endpoints.SAMPLES: take}

@@ -185,6 +185,11 @@ def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
     return int(job_id), int(attempt)
 
 
+def node_key(cluster: str, node: str) -> str:
+    """The name of a node that no other cluster has: series are kept by it."""
+    return f"{cluster}:{node}"
+
+
 def numbers_named(state: State, text: str) -> list[int]:
     """The nodes that a text may mean, in the order of their clusters."""
     cluster, _, name = text.rpartition(":")

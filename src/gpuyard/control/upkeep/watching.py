@@ -8,8 +8,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import EngineError, Whereabouts
@@ -39,12 +40,15 @@ class Watch:
     def __init__(
         self,
         path: str,
-        engines: Iterable[LocalEngine],
+        engines: Mapping[str, LocalEngine],
         now_ms: Callable[[], int],
         has_room: Callable[[], bool],
+        cluster_of: Callable[[str], str] = lambda _node: "",
     ) -> None:
+        """`engines`: by cluster. `cluster_of` a node's name, by which alone an older release kept series."""
         self._path = path
-        self._eyes = [_Eyes(engine) for engine in engines]
+        self._cluster_of = cluster_of
+        self._eyes = [_Eyes(cluster, engine) for cluster, engine in engines.items()]
         self._now_ms = now_ms
         self._has_room = has_room
         self._series: Series | None = None
@@ -81,13 +85,13 @@ class Watch:
         return self.handed_in.cards | here
 
     def take(self, node: str, batch: Batch, elsewhere: Collection[str]) -> int:
-        """Take in what a node's collector hands in; by how much the node's clock is behind ours, in ms."""
+        """Take in what a node's collector hands in, the node by its key; how many ms its clock is behind ours."""
         return self.handed_in.take(self._opened(), node, batch, elsewhere)
 
     def _opened(self) -> Series:
         with self._opening:
             if self._series is None:
-                self._series = Series(self._path)
+                self._series = Series(self._path, self._cluster_of)
             return self._series
 
     def faults(self) -> dict[tuple[str, str], int]:
@@ -95,7 +99,7 @@ class Watch:
         return dict(self._series.faults) if self._series is not None else {}
 
     def curves(self, attempt: str, nodes: Sequence[str], from_ms: int, to_ms: int) -> Mapping[str, Curve]:
-        """The curves of an attempt by signal: those kept at its end, or as far as it has come."""
+        """The curves of an attempt by signal: those kept at its end, or as far as it has come on these nodes (keys)."""
         series = self._series
         if series is None:
             return {}
@@ -133,7 +137,8 @@ class Watch:
             return 0.0
         for eyes in self._eyes:
             for ended in eyes.ended():
-                series.keep(ended.key, list(ended.devices), ended.started_ms, now_ms + 1, now_ms)
+                nodes = [eyes.key(node) for node in ended.devices]
+                series.keep(ended.key, nodes, ended.started_ms, now_ms + 1, now_ms)
         self.handed_in.keep_ended(series)
         # With many nodes more is due than one piece of work; a round still takes a bounded time.
         began_s = time.thread_time()
@@ -145,7 +150,8 @@ class Watch:
 class _Eyes:
     """The collectors of one engine's nodes."""
 
-    def __init__(self, engine: LocalEngine) -> None:
+    def __init__(self, cluster: str, engine: LocalEngine) -> None:
+        self._cluster = cluster
         self._engine = engine
         self._emulated, self._pretended = engine.pretends
         self._kernel = Kernel()
@@ -159,8 +165,12 @@ class _Eyes:
         for collector in self._collectors.values():
             collector.close()
 
+    def key(self, node: str) -> str:
+        """A node of this engine, as series are kept by it."""
+        return node_key(self._cluster, node)
+
     def look(self, now_ms: int) -> dict[str, Mapping[str, int | float | None]]:
-        """What each node tells. An emulated node has something to tell while an attempt is on it."""
+        """What each node tells, by its key. An emulated node has something to tell while an attempt is on it."""
         running = {each.key: each for each in self._engine.whereabouts()}
         self._ended += [each for key, each in self._running.items() if key not in running]
         self._running = running
@@ -171,9 +181,9 @@ class _Eyes:
         found: dict[str, Mapping[str, int | float | None]] = {}
         for node in self._places if self._pretended else self._engine.gpus():
             collector = self._collectors.get(node) or self._collector(node)
-            found[node] = collector.take(now_ms)
+            found[self.key(node)] = collector.take(now_ms)
             self.cards |= {
-                (node, look.gpu): GpuCard(look.uuid, look.model, look.pci, look.driver)
+                (self.key(node), look.gpu): GpuCard(look.uuid, look.model, look.pci, look.driver)
                 for look in collector.looks
             }
         return found

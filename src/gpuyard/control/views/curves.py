@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.fleet.mig_geometry import geometries_of
 from gpuyard.model import Node
@@ -16,12 +17,13 @@ from gpuyard.wire.replies.jobs import CurveReply, CurvesReply
 def curves_view(
     watch: Watch, view: Mapping[str, Any], key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
 ) -> CurvesReply:
-    """Of the last try of a job. `key`: the engine's name of a try by its number."""
+    """Of the last try of a job. `key`: the engine's name of a try by its number; `nodes`: those that it has or had."""
     held = held_by(view, nodes)
     found: Mapping[str, Curve] = {}
     if view["started_ms"]:
         until_ms = (view["ended_ms"] or now_ms) + 1
-        found = watch.curves(key(view["attempts"]), view["nodes"], view["started_ms"], until_ms)
+        at = [node_key(node.cluster, node.name) for node in nodes]
+        found = watch.curves(key(view["attempts"]), at, view["started_ms"], until_ms)
     curves: list[CurveReply] = [
         {
             "signal": name,

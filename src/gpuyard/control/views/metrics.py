@@ -5,6 +5,7 @@ What people may see of jobs they see here: rows of jobs and tenants go through t
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuyard import __version__
@@ -31,9 +32,9 @@ def metrics_text(
     shippers: Sequence[Sends] = (),
 ) -> str:
     """The whole answer. `ready` is what the server says of itself (`Yard.readiness`)."""
-    samples, cards = watch.latest(), watch.cards()
     with replica.lock:
         replica.catch_up()
+        names = _Names(replica.state)
         yard, state = replica.store.yard, replica.state
         jobs, info = _jobs(state, yard, sight)
         own = [*_counts(state), *_tenants(state, sight)]
@@ -44,11 +45,27 @@ def metrics_text(
         *_server(ready),
         *own,
         *_family("job_info", "A job that runs, to be joined by its id.", info),
-        *_watch(watch),
+        *_watch(watch, names),
         *_sinks(shippers),
-        *signals(samples, cards, jobs),
+        *signals(
+            [replace(each, node=names(each.node)) for each in watch.latest()],
+            {(names(node), gpu): card for (node, gpu), card in watch.cards().items()},
+            jobs,
+        ),
     ]
     return written(lines)
+
+
+class _Names:
+    """Nodes by the keys of their series, as people write them: with the cluster where two have one of this name."""
+
+    def __init__(self, state: State) -> None:
+        count = Counter([name for _cluster, name in state.node_number])
+        self._several = {name for name, there in count.items() if there > 1}
+
+    def __call__(self, key: str) -> str:
+        name = key.partition(":")[2]
+        return key if name in self._several else name
 
 
 def _family(name: str, help: str, rows: list[Row], kind: str = "gauge") -> list[str]:
@@ -156,12 +173,14 @@ def _jobs(state: State, yard: str, sight: Sight) -> tuple[dict[str, str], list[R
     return jobs, sorted(info)
 
 
-def _watch(watch: Watch) -> list[str]:
+def _watch(watch: Watch, names: _Names) -> list[str]:
     refused: list[Row] = [
-        (labels(node=node, cause=cause), count) for (node, cause), count in sorted(watch.faults().items())
+        (labels(node=names(node), cause=cause), count)
+        for (node, cause), count in sorted(watch.faults().items())
     ]
     clocks: list[Row] = [
-        (labels(node=node), off_ms / 1000) for node, off_ms in sorted(watch.handed_in.clocks_off_ms().items())
+        (labels(node=names(node)), off_ms / 1000)
+        for node, off_ms in sorted(watch.handed_in.clocks_off_ms().items())
     ]
     return [
         *_family("node_clock_off_seconds", "By how much the clock of a node is behind the yard's.", clocks),
