@@ -41,7 +41,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.site.accounting import JobRow
-from gpuyard.engines.slurm.site.site import Site, from_commands, from_files, sources
+from gpuyard.engines.slurm.site.site import SlurmSite, from_commands, from_files, sources
 from gpuyard.engines.slurm.words.forms import models_of
 from gpuyard.model import PolicySpec
 from gpuyard.policies import registry
@@ -137,7 +137,7 @@ def exact(rows: Sequence[JobRow], times: Times) -> list[JobRow]:
     return found
 
 
-def imported(site: Site, rows: Sequence[JobRow]) -> tuple[Config, History]:
+def imported(site: SlurmSite, rows: Sequence[JobRow]) -> tuple[Config, History]:
     """The cluster as a configuration, and these jobs as a trace, as `yard slurm import` makes them."""
     types, places = GpuTypes(), paths(site)
     config = loads(yaml.safe_dump(document(site, types, Notes()), sort_keys=False))
@@ -231,7 +231,7 @@ def run(name: str, jobs: int, over_s: float, seed: int, keep: Path | None = None
     return compared(name, site, times)
 
 
-def compared(name: str, site: Site, times: Times) -> list[Row]:
+def compared(name: str, site: SlurmSite, times: Times) -> list[Row]:
     """The lines of a round."""
     config, past = imported(site, site.jobs.rows)
     _, sharp = imported(site, exact(site.jobs.rows, times))

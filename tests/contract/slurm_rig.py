@@ -9,7 +9,7 @@ from gpuyard.engines.contract import Recipe
 from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
-from gpuyard.engines.slurm.fleet import Site
+from gpuyard.engines.slurm.fleet import SlurmSettings
 from rigs.slurm.cluster import SlurmCluster
 
 TYPES = {"a100": "A100-80GB"}
@@ -28,7 +28,7 @@ class SlurmRig:
         self.data = folder.resolve() / "shared"
         self.effects = folder.resolve() / "effects"
         self.effects.mkdir()
-        self.site = Site("slurm", gpu_types=TYPES, handoff_ms=handoff_ms)
+        self.site = SlurmSettings("slurm", gpu_types=TYPES, handoff_ms=handoff_ms)
         self.keys: set[str] = set()
         self.engines: list[SlurmEngine] = []
         self.engine = self.reopen()

@@ -23,8 +23,8 @@ from gpuyard.control.serve import Options, Yard
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
 from rigs.described import Description
-from rigs.desk import granted, listed
 from rigs.gpu_time import GpuTime
+from rigs.request_service import granted, listed
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ADMIN = Person(os.geteuid(), os.getegid(), ME, True)
@@ -91,7 +91,7 @@ class Team:
         numbers = [str(number) for number in left()]
         if numbers:
             # One of them may end by itself between the two.
-            granted(self.yard.desk, self.yard.desk.wish(ADMIN, Verb.CANCEL, numbers))
+            granted(self.yard.requests, self.yard.requests.wish(ADMIN, Verb.CANCEL, numbers))
         self.until(lambda: not left())
 
     def close(self) -> None:

@@ -25,8 +25,8 @@ from gpuyard.control.access.people import person
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
 from gpuyard.control.commands.configs import Configurations, StartFile
-from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.observed import ObservedClusters
+from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.memory import Witness, open_memory
@@ -152,7 +152,7 @@ class Yard:
         witnesses = self._compare_log()
         self.committer = Committer(self.replica, steady_ms)
         self._undo.append(self.committer.close)
-        self.desk = Desk(
+        self.requests = RequestService(
             self.replica,
             self.committer,
             steady_ms,
@@ -197,8 +197,8 @@ class Yard:
             drop_unread=self.views.drop_unread,
         )
         self._undo.append(self.leader.stop)
-        self.keeper = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
-        self._undo.append(self.keeper.close)
+        self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
+        self._undo.append(self.pruner.close)
         self._open_watch()
         self._open_shippers()
         self._closing = threading.Event()
@@ -320,7 +320,7 @@ class Yard:
         """Begin to write and to lead."""
         self.committer.start()
         self.leader.start()
-        self.keeper.start()
+        self.pruner.start()
         self.projections.start()
         self.watch.start()
         for shipper in self.shippers:

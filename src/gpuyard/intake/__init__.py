@@ -7,15 +7,15 @@ script does not need it.
 """
 
 from gpuyard.intake.text import BYTES_MAX, decode
-from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning
+from gpuyard.intake.values import PROPOSED, Caller, Form, Intake, SubmitOptions, Warning
 
 __all__ = [
     "BYTES_MAX",
     "PROPOSED",
     "Caller",
     "Form",
-    "Handing",
     "Intake",
+    "SubmitOptions",
     "Warning",
     "decode",
 ]

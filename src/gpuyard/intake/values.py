@@ -65,7 +65,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handing:
+class SubmitOptions:
     """How to submit the job, apart from what it is: options of sbatch for the moment of submission."""
 
     test_only: bool = False
@@ -96,7 +96,7 @@ class Intake:
     job: dict[str, Any]
     """Fields by their native names; those that equal the default are left out."""
     warnings: tuple[Warning, ...] = ()
-    handing: Handing = field(default_factory=Handing)
+    options: SubmitOptions = field(default_factory=SubmitOptions)
     lines: Mapping[str, int] = field(default_factory=dict)
     """The lines that ask for fields that the yard lacks, as far as known; 0: not in the file."""
 
@@ -123,19 +123,19 @@ class Intake:
 
     def environment(self, submitter: dict[str, str]) -> dict[str, str]:
         """The variables that the job gets, given those of the user who submits it."""
-        if self.handing.export_all:
+        if self.options.export_all:
             passed = submitter
         elif self.form is Form.KUBERNETES:
             # A container has what its manifest says, and nothing from the submitter.
             passed = {}
         else:
-            wanted = set(self.handing.export_names)
+            wanted = set(self.options.export_names)
             passed = {
                 name: value
                 for name, value in submitter.items()
                 if name in wanted or name.startswith("SLURM_")
             }
-        return {**passed, **self.handing.variables, **self.job.get("env", {})}
+        return {**passed, **self.options.variables, **self.job.get("env", {})}
 
 
 def refuse(problems: Iterable[tuple[int, str]], file: str, hint: str = "") -> BadInput:

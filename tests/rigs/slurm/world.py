@@ -8,7 +8,7 @@ from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
 from gpuyard.control.replica.replica import Replica
 from gpuyard.engines.slurm.calls.commands import OutOfReach
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
-from gpuyard.engines.slurm.site.site import Site, read
+from gpuyard.engines.slurm.site.site import SlurmSite, read
 from gpuyard.engines.slurm.words.forms import tres
 from gpuyard.model import ConfigSet, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
@@ -119,7 +119,7 @@ class World:
             self.shuffle.shuffle(found)
         return found
 
-    def site(self) -> Site:
+    def site(self) -> SlurmSite:
         self._ask("nodes")
         lines = [
             f"NodeName={name} CPUTot=64 RealMemory=512000 Gres=gpu:a100:8 State={self.states.get(name, 'IDLE')} "

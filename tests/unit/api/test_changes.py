@@ -18,7 +18,7 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.reading import changes as window_module
 from gpuyard.control.reading import publisher
 from gpuyard.model import Verb
-from rigs.desk import ROOT, Rig, granted, listed, rig
+from rigs.request_service import ROOT, Rig, granted, listed, rig
 from rigs.teams import ADMIN, ROLES, Team, team
 
 OWNERS = {"ulla": "research", "dora": "research/vision", "erik": "product"}
@@ -54,11 +54,11 @@ def submit(yard: Team, user: str, **fields: Any) -> int:
             **fields,
         }
     )
-    return int(yard.yard.desk.submit(person, new).result(10).first_id)
+    return int(yard.yard.requests.submit(person, new).result(10).first_id)
 
 
 def wish(yard: Team, verb: Verb, *ids: int) -> None:
-    granted(yard.yard.desk, yard.yard.desk.wish(ADMIN, verb, [str(job_id) for job_id in ids]))
+    granted(yard.yard.requests, yard.yard.requests.wish(ADMIN, verb, [str(job_id) for job_id in ids]))
 
 
 def in_order(rows: list[Any]) -> list[Any]:
@@ -154,9 +154,9 @@ def test_a_follower_without_rows_is_told_that_something_has_happened_and_no_more
     time.sleep(1.2)
     # Nothing of the queue: a list of nodes has changed all the same.
     node = yard.yard.replica.state.nodes.node[0].name
-    yard.yard.desk.drain(ADMIN, node, "a fan").result(10)
+    yard.yard.requests.drain(ADMIN, node, "a fan").result(10)
     last = yard.yard.store.head()
-    yard.yard.desk.resume(ADMIN, node).result(10)
+    yard.yard.requests.resume(ADMIN, node).result(10)
     body = stream.result(20).body
     found = events_in(body)
 
@@ -223,7 +223,7 @@ def test_a_slow_follower_gets_each_row_once_as_it_is_by_then(
         assert b"event: start" in await anext(stream)
         for round_ in range(25):
             verb = Verb.HOLD if round_ % 2 else Verb.RELEASE
-            granted(here.desk, here.desk.wish(ROOT, verb, [str(job_id)]))
+            granted(here.requests, here.requests.wish(ROOT, verb, [str(job_id)]))
             here.views.reading.latest()
         while not (text := await anext(stream)).startswith(b"id:"):
             pass
@@ -233,7 +233,7 @@ def test_a_slow_follower_gets_each_row_once_as_it_is_by_then(
         # It sleeps on, and more changes than are kept.
         array = here.submit(array=tuple(range(50)), hold=True)
         for verb in (Verb.RELEASE, Verb.HOLD):
-            granted(here.desk, here.desk.wish(ROOT, verb, [str(array)]))
+            granted(here.requests, here.requests.wish(ROOT, verb, [str(array)]))
             here.views.reading.latest()
         assert window._ids <= 60
         told = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.pace import BURST_S, SHARE, Pace
+from gpuyard.api.edge.throttle import BURST_S, SHARE, Throttle
 from gpuyard.api.handlers.streams import PIECE_BYTES_MAX, _Streams
 from gpuyard.control.access.people import Person
 from gpuyard.control.replica.labels import Label
@@ -67,7 +67,7 @@ def follow(log: Log, pulse: AsyncNotifier) -> Any:
 
 def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> None:
     async def main() -> tuple[int, float]:
-        log, pace = Log(LOOK_S), Pace()
+        log, throttle = Log(LOOK_S), Throttle()
 
         async def app(_scope: Any, _receive: Any, send: Any) -> None:
             await send({"type": "http.response.start"})
@@ -81,12 +81,12 @@ def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> No
             pass
 
         async def eve() -> None:
-            await pace.user("eve", app, {"method": "GET"}, None, sent)
+            await throttle.user("eve", app, {"method": "GET"}, None, sent)
 
         follows = [asyncio.create_task(eve()) for _ in range(FOLLOWERS)]
         began_s = time.monotonic()
         while time.monotonic() - began_s < 1.5:
-            await pace.user("ann", nothing, {"method": "GET"}, None, sent)
+            await throttle.user("ann", nothing, {"method": "GET"}, None, sent)
             await asyncio.sleep(0.05)
         took_s = time.monotonic() - began_s
         for task in follows:

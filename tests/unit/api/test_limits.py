@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.views import queue_list
-from rigs.desk import listed
+from rigs.request_service import listed
 from rigs.teams import CONFIG, Team, team
 
 LIMITS = CONFIG.replace(

@@ -209,7 +209,7 @@ def job(yard: Team, role: str, relation: str) -> int:
 def job_as_viewer(yard: Team, name: str) -> int:
     once = Person(ADMIN.uid, ADMIN.gid, name, False, ADMIN.name, EVERYTHING)
     new = NewJob(command=("true",), hold=True, name="old", tenant=f"research/{name}")
-    return yard.yard.desk.submit(once, new).result(10).first_id
+    return yard.yard.requests.submit(once, new).result(10).first_id
 
 
 def tenant_of(role: str, relation: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gpuyard.api.edge.pace import ALL_WAITING_MAX, WAITING_MAX, Turns
+from gpuyard.api.edge.throttle import ALL_WAITING_MAX, WAITING_MAX, Turns
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 

@@ -8,28 +8,28 @@ import pytest
 from gpuyard.control.views.audit import audit
 from gpuyard.core.state.dump import dump
 from gpuyard.model import JobEntered, Requested, Verb
-from rigs.desk import ANA, Rig, rig
+from rigs.request_service import ANA, Rig, rig
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as found:
         yield found
 
 
-def told(desk: Rig, **how: object) -> list[tuple[str, str, str]]:
+def told(service: Rig, **how: object) -> list[tuple[str, str, str]]:
     """Who, what, about; page by page."""
-    lines, before = audit(desk.replica.store, str, **how)  # type: ignore[arg-type]
+    lines, before = audit(service.replica.store, str, **how)  # type: ignore[arg-type]
     found = [(line["who"], line["what"], line["about"]) for line in lines]
-    return found if before is None else found + told(desk, **{**how, "before_seq": before})
+    return found if before is None else found + told(service, **{**how, "before_seq": before})
 
 
-def test_an_array_and_what_is_asked_of_many_at_once_are_one_line_each(desk: Rig) -> None:
-    desk.submit(ANA)
-    array = desk.submit(ANA, array=tuple(range(30)))
-    desk.submit(ANA, array=(0, 1))
+def test_an_array_and_what_is_asked_of_many_at_once_are_one_line_each(service: Rig) -> None:
+    service.submit(ANA)
+    array = service.submit(ANA, array=tuple(range(30)))
+    service.submit(ANA, array=(0, 1))
     wishes = [Requested(9_000_000, array + 1 + at, Verb.HOLD, "root") for at in range(30)]
-    desk.add(*wishes, Requested(9_000_000, 1, Verb.CANCEL, "root"))
+    service.add(*wishes, Requested(9_000_000, 1, Verb.CANCEL, "root"))
 
     lines = [
         ("root", "cancel", "job 1"),
@@ -39,16 +39,16 @@ def test_an_array_and_what_is_asked_of_many_at_once_are_one_line_each(desk: Rig)
         ("ana", "submit", "job 1"),
     ]
     for limit in (100, 1, 2):
-        assert lines == [line for line in told(desk, limit=limit) if line[1] != "configure"]
-    assert lines[2:] == told(desk, user="ana")
+        assert lines == [line for line in told(service, limit=limit) if line[1] != "configure"]
+    assert lines[2:] == told(service, user="ana")
 
 
-def test_whoever_comes_into_a_job_is_named_with_the_way_and_it_changes_nothing_else(desk: Rig) -> None:
-    job = desk.submit(ANA)
-    desk.replica.catch_up()
-    before = dump(desk.replica.state)
-    desk.add(JobEntered(desk.replica.state.now_ms, job, "shell", "bob (token t1)"))
+def test_whoever_comes_into_a_job_is_named_with_the_way_and_it_changes_nothing_else(service: Rig) -> None:
+    job = service.submit(ANA)
+    service.replica.catch_up()
+    before = dump(service.replica.state)
+    service.add(JobEntered(service.replica.state.now_ms, job, "shell", "bob (token t1)"))
 
-    assert ("bob (token t1)", "enter", f"job {job}: shell") == told(desk)[0]
-    assert [("bob (token t1)", "enter", f"job {job}: shell")] == told(desk, user="bob")
-    assert before == dump(desk.replica.state)
+    assert ("bob (token t1)", "enter", f"job {job}: shell") == told(service)[0]
+    assert [("bob (token t1)", "enter", f"job {job}: shell")] == told(service, user="bob")
+    assert before == dump(service.replica.state)

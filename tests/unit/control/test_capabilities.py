@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import CouldNever, Impossible
 from gpuyard.control.replica.committer import Committer
@@ -30,13 +30,13 @@ from gpuyard.model import (
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store.codec import CODEC
 from gpuyard.testing import Life, MemoryStore, SimEngine
-from rigs.desk import ROOT, granted
+from rigs.request_service import ROOT, granted
 
 NODE = Node("n0", "hpc", "gpu", "A100-80GB", 8, 64_000, 512_000)
 
 
 class World:
-    """A leader over an engine that can do what a driven Slurm can, and the desk of another process."""
+    """A leader over an engine that can do what a driven Slurm can, and the service of another process."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -55,7 +55,7 @@ class World:
         self.replica = Replica(self.store)  # type: ignore[arg-type]
         self.committer = Committer(self.replica, lambda: self.now_ms)
         self.committer.start()
-        self.desk = Desk(self.replica, self.committer, lambda: self.now_ms, allow_root=True)
+        self.requests = RequestService(self.replica, self.committer, lambda: self.now_ms, allow_root=True)
 
     def step(self) -> list[object]:
         self.now_ms += 60_000
@@ -65,7 +65,7 @@ class World:
 
     def submit(self, **fields: object) -> int:
         new = NewJob(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
-        return self.desk.submit(ROOT, new).result(10).first_id
+        return self.requests.submit(ROOT, new).result(10).first_id
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_job_cannot_be_frozen_where_the_engine_cannot(world: World) -> None:
     job_id = world.submit()
     world.step()
 
-    (asked,) = granted(world.desk, world.desk.wish(ROOT, Verb.SUSPEND, [str(job_id)]))
+    (asked,) = granted(world.requests, world.requests.wish(ROOT, Verb.SUSPEND, [str(job_id)]))
 
     assert isinstance(asked.error, Impossible)
     assert f"job {job_id} runs on cluster 'hpc', which cannot freeze jobs" == asked.error.message

@@ -12,7 +12,7 @@ from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import JobClass, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
-from rigs.desk import ANA, ROOT, rig
+from rigs.request_service import ANA, ROOT, rig
 
 CLASSES = (
     JobClass("batch"),
@@ -36,15 +36,15 @@ def server_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path) -> None:
-    with rig(tmp_path, SETTINGS) as desk:
+    with rig(tmp_path, SETTINGS) as service:
         taken = [
             (VISION, "research", "top"), (VISION, "research/ana", "premium"), (APPS, "product/ml", "top"),
             (APPS, "product/ml/bob", "ml"), (OPS, "product/ops", "top"), (APPS, "product", ""),
         ]  # fmt: skip
-        ids = [desk.submit(who, tenant=tenant, klass=name) for who, tenant, name in taken]
-        desk.replica.catch_up()
+        ids = [service.submit(who, tenant=tenant, klass=name) for who, tenant, name in taken]
+        service.replica.catch_up()
         assert ["top", "top", "top", "ml", "top", "batch"] == [
-            desk.replica.state.jobs[job_id].klass.name for job_id in ids
+            service.replica.state.jobs[job_id].klass.name for job_id in ids
         ]
 
         for who, tenant, name in (
@@ -52,29 +52,29 @@ def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path
             (ROOT, "product", "top"),
         ):  # fmt: skip
             with pytest.raises(Forbidden) as refusal:
-                desk.submit(who, tenant=tenant, klass=name)
+                service.submit(who, tenant=tenant, klass=name)
             assert (
                 f"class top is not for jobs of {who.name} for {tenant}: these may be batch"
                 == refusal.value.message
             )
             assert "`classes.top.tenants` in yard.yaml" in refusal.value.hint
         with pytest.raises(Forbidden, match=r"class ml is not for jobs of ops .*: these may be batch or top"):
-            desk.submit(OPS, tenant="product", klass="ml")
-        with desk.replica.lock, pytest.raises(Forbidden, match="class top"):
-            desk.desk.rehearse(APPS, NewJob(command=("true",), gpus=1, tenant="product", klass="top"))
-        assert len(ids) == len(desk.replica.state.jobs)
+            service.submit(OPS, tenant="product", klass="ml")
+        with service.replica.lock, pytest.raises(Forbidden, match="class top"):
+            service.requests.rehearse(APPS, NewJob(command=("true",), gpus=1, tenant="product", klass="top"))
+        assert len(ids) == len(service.replica.state.jobs)
 
 
 def test_jobs_keep_a_class_that_an_apply_takes_from_their_tenant(tmp_path: Path) -> None:
     with rig(
         tmp_path, replace(SETTINGS, classes=tuple([replace(k, tenants=(), users=()) for k in CLASSES]))
-    ) as desk:
+    ) as service:
         for tenant, name in (("product", "top"), ("product", "top"), ("research", "ml"), ("research", "top")):
-            desk.submit(ROOT, tenant=tenant, klass=name)
-        desk.replica.catch_up()
+            service.submit(ROOT, tenant=tenant, klass=name)
+        service.replica.catch_up()
 
         assert [
             "1 live job of research keeps class ml, which is no longer theirs: new ones are refused",
             "2 live jobs of product keep class top, which is no longer theirs: new ones are refused",
-        ] == list(kept_classes(desk.replica.state, SETTINGS))
-        assert [] == list(kept_classes(desk.replica.state, desk.replica.state.settings))
+        ] == list(kept_classes(service.replica.state, SETTINGS))
+        assert [] == list(kept_classes(service.replica.state, service.replica.state.settings))

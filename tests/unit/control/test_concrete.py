@@ -9,21 +9,21 @@ import pytest
 
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.model import Ask, Isolation, Mig, Milli, Node, NodeAdded, Whole
-from rigs.desk import Rig, rig
+from rigs.request_service import Rig, rig
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as found:
         found.add(NodeAdded(found.now_ms(), Node("n2", "c", "p", "H200", 8, 16_000, 64_000)))
         found.add(NodeAdded(found.now_ms(), Node("n3", "c", "p", "T4", 4, 16_000, 64_000)))
         yield found
 
 
-def ask(desk: Rig, **fields: Any) -> Ask:
-    job = desk.submit(gpus=0, **fields)
-    desk.replica.catch_up()
-    found = desk.replica.state.jobs[job].job.spec.ask
+def ask(service: Rig, **fields: Any) -> Ask:
+    job = service.submit(gpus=0, **fields)
+    service.replica.catch_up()
+    found = service.replica.state.jobs[job].job.spec.ask
     # Whose share it is depends on who runs these tests.
     return replace(found, gpus=replace(found.gpus, user="")) if isinstance(found.gpus, Milli) else found
 
@@ -43,16 +43,18 @@ def ask(desk: Rig, **fields: Any) -> Ask:
     ],
 )
 def test_the_cheapest_part_that_has_the_memory_is_taken(
-    desk: Rig, mib: int, isolation: Isolation, request_: object, model: str
+    service: Rig, mib: int, isolation: Isolation, request_: object, model: str
 ) -> None:
-    found = ask(desk, gpu_memory_mib=mib, isolation=isolation)
+    found = ask(service, gpu_memory_mib=mib, isolation=isolation)
     assert (request_, (model,)) == (found.gpus, found.models)
 
 
-def test_no_part_is_smaller_than_what_was_asked_for(desk: Rig) -> None:
+def test_no_part_is_smaller_than_what_was_asked_for(service: Rig) -> None:
     sizes = {"T4": 16_384, "H100": 81_920, "H200": 144_384}
     for mib in range(1, 144_384, 1777):
-        found = ask(desk, gpu_memory_mib=mib, isolation=Isolation.SHARED if mib < 140_000 else Isolation.ANY)
+        found = ask(
+            service, gpu_memory_mib=mib, isolation=Isolation.SHARED if mib < 140_000 else Isolation.ANY
+        )
         if isinstance(found.gpus, Milli):
             assert sizes[found.models[0]] * found.gpus.milli // 1000 >= mib
 
@@ -68,12 +70,12 @@ def test_no_part_is_smaller_than_what_was_asked_for(desk: Rig) -> None:
     ],
 )
 def test_what_is_not_there_is_refused_with_what_there_is(
-    desk: Rig, fields: dict[str, Any], says: str
+    service: Rig, fields: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(Unacceptable, match=says):
-        desk.submit(**fields)
+        service.submit(**fields)
 
 
-def test_slices_and_shares_go_into_the_log_as_they_were_asked_for(desk: Rig) -> None:
-    assert Mig(1, "1g.18gb") == ask(desk, mig="1g.18gb").gpus
-    assert Milli(1, 250) == ask(desk, gpu_milli=250).gpus
+def test_slices_and_shares_go_into_the_log_as_they_were_asked_for(service: Rig) -> None:
+    assert Mig(1, "1g.18gb") == ask(service, mig="1g.18gb").gpus
+    assert Milli(1, 250) == ask(service, gpu_milli=250).gpus

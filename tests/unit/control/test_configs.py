@@ -18,7 +18,7 @@ from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome
 from gpuyard.store import How, StoreFull, text_hash
-from rigs.desk import ANA, ROOT, Rig, rig
+from rigs.request_service import ANA, ROOT, Rig, rig
 
 FLEET = "version: 1\nclusters: {box: {gpus: 8 x H100, emulate: true}}\n"
 ONE = f"{FLEET}tenants:\n  a: {{limit: 1}}\n  b:\nclasses:\n  batch:\n  urgent: {{priority: 9}}\n"

@@ -8,8 +8,8 @@ import pytest
 
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
-from gpuyard.control.commands.desk import Crowding
 from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.requests import Crowding
 from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible
 from gpuyard.core import State
@@ -17,7 +17,7 @@ from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Outcome, Settings, Tenant, Verb
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Idempotency
-from rigs.desk import ANA, ROOT, granted, rig
+from rigs.request_service import ANA, ROOT, granted, rig
 
 BOB = Person(1002, 1002, "bob", False)
 
@@ -29,11 +29,11 @@ def server_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
     settings = Settings(waiting_per_user=10, policy=PRESETS["default"])
-    with rig(tmp_path, settings) as desk:
-        first = desk.submit(ANA)
-        array = desk.submit(ANA, array=tuple(range(6)), hold=True)
+    with rig(tmp_path, settings) as service:
+        first = service.submit(ANA)
+        array = service.submit(ANA, array=tuple(range(6)), hold=True)
         with pytest.raises(Impossible) as refusal:
-            desk.submit(ANA, array=tuple(range(4)))
+            service.submit(ANA, array=tuple(range(4)))
         assert (
             "7 jobs of ana wait already, and these would be 4 more; a user may have 10"
             == refusal.value.message
@@ -41,23 +41,23 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
         assert "`waiting_per_user` in yard.yaml" in refusal.value.hint
         key = Idempotency("ana", "k", "h")
         two = NewJob(command=("true",), gpus=1, array=(1, 2))
-        accepted = desk.desk.submit(ANA, two, key).result(10)
-        desk.submit(ANA)
+        accepted = service.requests.submit(ANA, two, key).result(10)
+        service.submit(ANA)
         with pytest.raises(Impossible, match="10 jobs of ana wait already; a user may have 10"):
-            desk.submit(ANA)
-        again = desk.desk.submit(ANA, two, key).result(10)
+            service.submit(ANA)
+        again = service.requests.submit(ANA, two, key).result(10)
         assert (accepted.first_id, True) == (again.first_id, again.replayed), "it was accepted before"
-        desk.submit(BOB)
-        desk.submit(ROOT, array=tuple(range(20)))
+        service.submit(BOB)
+        service.submit(ROOT, array=tuple(range(20)))
 
-        desk.start(first)
-        desk.submit(ANA)
+        service.start(first)
+        service.submit(ANA)
         with pytest.raises(Impossible):
-            desk.submit(ANA)
-        granted(desk.desk, desk.desk.wish(ANA, Verb.CANCEL, [str(array)]))
-        desk.submit(ANA, array=tuple(range(6)))
-        desk.replica.catch_up()
-        assert 10 == desk.replica.state.counts.of_user("ana")
+            service.submit(ANA)
+        granted(service.requests, service.requests.wish(ANA, Verb.CANCEL, [str(array)]))
+        service.submit(ANA, array=tuple(range(6)))
+        service.replica.catch_up()
+        assert 10 == service.replica.state.counts.of_user("ana")
 
 
 def test_jobs_that_the_books_have_not_read_count_too() -> None:
@@ -91,21 +91,24 @@ def walked(state: State) -> tuple[Counter[str], Counter[str], Counter[str]]:
 
 def test_an_overview_counts_as_a_walk_through_all_jobs_does(tmp_path: Path) -> None:
     tenants = tuple(map(Tenant, ("a", "a/x", "b")))
-    with rig(tmp_path, Settings(tenants=tenants, policy=PRESETS["default"])) as desk:
+    with rig(tmp_path, Settings(tenants=tenants, policy=PRESETS["default"])) as service:
         ids = [
-            desk.submit(ROOT, tenant=("a/x", "b", "a/y")[n % 3], gpus=n % 4, hold=n % 5 == 0)
+            service.submit(ROOT, tenant=("a/x", "b", "a/y")[n % 3], gpus=n % 4, hold=n % 5 == 0)
             for n in range(30)
         ]
-        desk.submit(ROOT, tenant="b", array=tuple(range(7)), gpus=2)
+        service.submit(ROOT, tenant="b", array=tuple(range(7)), gpus=2)
         for job_id, outcome in (
             (ids[1], Outcome.COMPLETED), (ids[9], Outcome.PREEMPTED), (ids[13], Outcome.FAILED),
         ):  # fmt: skip
-            desk.start(job_id)
-            desk.end(job_id, outcome)
-        desk.start(ids[17])
-        granted(desk.desk, desk.desk.wish(ROOT, Verb.CANCEL, [str(ids[2]), str(ids[5]), str(ids[9])]))
-        desk.replica.catch_up()
-        state = desk.replica.state
+            service.start(job_id)
+            service.end(job_id, outcome)
+        service.start(ids[17])
+        granted(
+            service.requests,
+            service.requests.wish(ROOT, Verb.CANCEL, [str(ids[2]), str(ids[5]), str(ids[9])]),
+        )
+        service.replica.catch_up()
+        state = service.replica.state
         again = load(dump(state))
         state.configure(replace(state.settings, tenants=(*tenants, Tenant("a/z"))))
         for each in (state, again):

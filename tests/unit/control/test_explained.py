@@ -12,7 +12,7 @@ from gpuyard.control.views.explained import Explained
 from gpuyard.core import dump
 from gpuyard.model import JobHeld, JobReleased, NodeCordoned
 from gpuyard.model.units import HOUR_MS
-from rigs.desk import Rig, rig
+from rigs.request_service import Rig, rig
 
 
 @pytest.fixture

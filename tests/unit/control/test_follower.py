@@ -21,11 +21,11 @@ from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.model import Verb
 from gpuyard.model.units import HOUR_MS
-from rigs.desk import ANA, ROOT, Rig, granted, rig
+from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A full node, and jobs of two people that wait for different reasons."""
     with rig(tmp_path_factory.mktemp("follower")) as found:
         found.start(found.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
@@ -44,15 +44,15 @@ def importable() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def process(desk: Rig) -> Iterator[Follower]:
-    found = Follower(desk.replica.store.place, ("gpuyard.control.views.views",))
+def process(service: Rig) -> Iterator[Follower]:
+    found = Follower(service.replica.store.place, ("gpuyard.control.views.views",))
     yield found
     found.close()
 
 
-def still(desk: Rig) -> int:
+def still(service: Rig) -> int:
     """The time, which stands still: answers of two ways are compared."""
-    return desk.replica.state.now_ms
+    return service.replica.state.now_ms
 
 
 def state_of(own: Own) -> str:
@@ -80,60 +80,62 @@ def breaks(_own: Own) -> None:
     raise ZeroDivisionError("in the answer")
 
 
-def ask(process: Follower, desk: Rig, work: Any, *args: Any, exact: bool = False) -> Any:
-    desk.replica.catch_up()
-    return process.ask(desk.replica.seq, exact, work, args)
+def ask(process: Follower, service: Rig, work: Any, *args: Any, exact: bool = False) -> Any:
+    service.replica.catch_up()
+    return process.ask(service.replica.seq, exact, work, args)
 
 
-def test_it_says_why_as_a_copy_does(desk: Rig, process: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.replica.catch_up()
+def test_it_says_why_as_a_copy_does(service: Rig, process: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.replica.catch_up()
     monkeypatch.setattr(thought, "COPIED_MAX", 0)
-    now_ms = lambda: still(desk)  # noqa: E731
+    now_ms = lambda: still(service)  # noqa: E731
     near, far = (
-        Explained(desk.replica, now_ms),
-        Explained(desk.replica, now_ms, think=Beside(desk.replica, process)),
+        Explained(service.replica, now_ms),
+        Explained(service.replica, now_ms, think=Beside(service.replica, process)),
     )
-    labels = [str(record.job.label) for record in desk.replica.state.jobs.values()]
+    labels = [str(record.job.label) for record in service.replica.state.jobs.values()]
     for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
         assert near.why(label_of(label)) == far.why(label_of(label)), label
     assert near.share() == far.share()
-    views = [Views(desk.replica, now_ms, think=think) for think in (None, Beside(desk.replica, process))]
+    views = [
+        Views(service.replica, now_ms, think=think) for think in (None, Beside(service.replica, process))
+    ]
     near_view, far_view = [view.job(label_of(labels[60]), explained=True) for view in views]
     assert near_view["why"]
     assert near_view == far_view
-    then = still(desk)
+    then = still(service)
     assert near.why(label_of(labels[3]), then) == far.why(label_of(labels[3]), then)
 
 
-def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(desk: Rig, process: Follower) -> None:
-    desk.replica.catch_up()
-    assert canonical(desk.replica.state) == ask(process, desk, state_of)
-    assert 0 == ask(process, desk, wasteful, 1)
-    desk.submit(ANA)
-    granted(desk.desk, desk.desk.wish(ROOT, Verb.HOLD, ["3"]))
-    found = ask(process, desk, state_of)
-    assert canonical(desk.replica.state) == found
+def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(service: Rig, process: Follower) -> None:
+    service.replica.catch_up()
+    assert canonical(service.replica.state) == ask(process, service, state_of)
+    assert 0 == ask(process, service, wasteful, 1)
+    service.submit(ANA)
+    granted(service.requests, service.requests.wish(ROOT, Verb.HOLD, ["3"]))
+    found = ask(process, service, state_of)
+    assert canonical(service.replica.state) == found
 
 
-def test_a_question_about_a_state_that_is_past_is_asked_anew(desk: Rig, process: Follower) -> None:
-    before = desk.replica.seq
-    desk.submit()
-    ask(process, desk, pid_of)
+def test_a_question_about_a_state_that_is_past_is_asked_anew(service: Rig, process: Follower) -> None:
+    before = service.replica.seq
+    service.submit()
+    ask(process, service, pid_of)
     with pytest.raises(Behind):
         process.ask(before, True, pid_of, ())
-    assert ask(process, desk, pid_of, exact=True)
+    assert ask(process, service, pid_of, exact=True)
 
 
-def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(desk: Rig, process: Follower) -> None:
+def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(service: Rig, process: Follower) -> None:
     with pytest.raises(Unacceptable) as caught:
-        ask(process, desk, refuses)
+        ask(process, service, refuses)
     assert ("it cannot be", "Ask otherwise.") == (caught.value.message, caught.value.hint)
     with pytest.raises(RuntimeError, match="ZeroDivisionError: in the answer"):
-        ask(process, desk, breaks)
+        ask(process, service, breaks)
 
 
-def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Follower(desk.replica.store.place)
+def test_an_answer_that_takes_too_long_is_given_up(service: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Follower(service.replica.store.place)
     monkeypatch.setattr(
         follower,
         "_MAIN",
@@ -141,21 +143,21 @@ def test_an_answer_that_takes_too_long_is_given_up(desk: Rig, monkeypatch: pytes
     )
     try:
         with pytest.raises(Overloaded):
-            ask(short, desk, slow)
+            ask(short, service, slow)
     finally:
         short.close()
 
 
-def test_it_is_started_again_when_it_is_gone_and_ends_with_the_server(desk: Rig, tmp_path: Path) -> None:
-    process = Follower(desk.replica.store.place)
-    fork = ask(process, desk, pid_of)
+def test_it_is_started_again_when_it_is_gone_and_ends_with_the_server(service: Rig, tmp_path: Path) -> None:
+    process = Follower(service.replica.store.place)
+    fork = ask(process, service, pid_of)
     assert process._process is not None
     os.kill(process._process.pid, signal.SIGKILL)
     process._process.wait()
-    assert fork != ask(process, desk, pid_of)
+    assert fork != ask(process, service, pid_of)
     last = process._process
     process.close()
     assert last is not None
     assert last.poll() is not None
     with pytest.raises(Overloaded):
-        ask(process, desk, pid_of)
+        ask(process, service, pid_of)

@@ -16,22 +16,29 @@ from gpuyard.control.replica.labels import label_of
 from gpuyard.control.replica.thought import Beside
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
-from rigs.desk import ROOT, Rig, rig
+from rigs.request_service import ROOT, Rig, rig
 
 TWO_GPUS = NewJob(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def ahead(desk: Rig) -> Iterator[Foresights]:
-    follower = Follower(desk.replica.store.place)
+def ahead(service: Rig) -> Iterator[Foresights]:
+    follower = Follower(service.replica.store.place)
     fleet = Fleet(Settings(), (LiveCluster("c"),), prices={"H100": 5_000_000})
-    yield Foresights(desk.replica, desk.desk, desk.views, Beside(desk.replica, follower), fleet, desk.now_ms)
+    yield Foresights(
+        service.replica,
+        service.requests,
+        service.views,
+        Beside(service.replica, follower),
+        fleet,
+        service.now_ms,
+    )
     follower.close()
 
 
@@ -39,9 +46,9 @@ def eta(ahead: Foresights, label: object) -> dict[str, Any]:
     return ahead.estimate(label_of(str(label)))
 
 
-def test_a_waiting_job_has_a_time_and_says_how(desk: Rig, ahead: Foresights) -> None:
-    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
-    mine = desk.submit(gpus=8, limit_ms=HOUR_MS)
+def test_a_waiting_job_has_a_time_and_says_how(service: Rig, ahead: Foresights) -> None:
+    service.start(service.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+    mine = service.submit(gpus=8, limit_ms=HOUR_MS)
 
     found = eta(ahead, mine)
 
@@ -60,36 +67,38 @@ def test_where_not_one_run_came_to_its_end_that_is_said() -> None:
     assert text == found["how"]
 
 
-def test_jobs_that_run_or_have_ended_say_so(desk: Rig, ahead: Foresights) -> None:
-    mine = desk.submit()
-    desk.start(mine)
+def test_jobs_that_run_or_have_ended_say_so(service: Rig, ahead: Foresights) -> None:
+    mine = service.submit()
+    service.start(mine)
 
     assert ("RUNNING", None) == (eta(ahead, mine)["state"], eta(ahead, mine)["starts_by_ms"])
-    desk.end(mine)
+    service.end(mine)
     assert "it has ended: COMPLETED" == eta(ahead, mine)["how"]
     with pytest.raises(NotFound):
         eta(ahead, 99)
 
 
-def test_history_is_learned_from(desk: Rig, ahead: Foresights) -> None:
+def test_history_is_learned_from(service: Rig, ahead: Foresights) -> None:
     for _ in range(3):
-        ended = desk.submit()
-        desk.start(ended)
-        desk.end(ended)
-    desk.start(desk.submit(gpus=8), gpus=0xFF)
+        ended = service.submit()
+        service.start(ended)
+        service.end(ended)
+    service.start(service.submit(gpus=8), gpus=0xFF)
 
-    assert 3 == eta(ahead, desk.submit(gpus=8))["basis"]["history_jobs"]
+    assert 3 == eta(ahead, service.submit(gpus=8))["basis"]["history_jobs"]
 
 
-def test_of_an_array_the_next_task_is_told(desk: Rig, ahead: Foresights) -> None:
-    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
-    array = desk.submit(gpus=8, limit_ms=HOUR_MS, array=(4, 5))
+def test_of_an_array_the_next_task_is_told(service: Rig, ahead: Foresights) -> None:
+    service.start(service.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+    array = service.submit(gpus=8, limit_ms=HOUR_MS, array=(4, 5))
 
     assert f"{array}_4" == eta(ahead, array)["task"]
 
 
-def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(desk: Rig, ahead: Foresights) -> None:
-    head = desk.replica.store.head()
+def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(
+    service: Rig, ahead: Foresights
+) -> None:
+    head = service.replica.store.head()
 
     found = ahead.rehearse(ROOT, TWO_GPUS)
 
@@ -97,12 +106,12 @@ def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(desk: Rig
     assert [{"node": "n1", "gpus": [0, 1]}] == found["nodes"]
     assert {"p50": found["now_ms"], "p90": found["now_ms"]} == found["starts_by_ms"]
     assert 2 * 5_000_000 == found["cost"]["at_most_micro_usd"]
-    assert head == desk.replica.store.head()
-    assert {} == desk.replica.state.jobs
+    assert head == service.replica.store.head()
+    assert {} == service.replica.state.jobs
 
 
-def test_a_dry_run_that_must_wait_says_why(desk: Rig, ahead: Foresights) -> None:
-    desk.start(desk.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
+def test_a_dry_run_that_must_wait_says_why(service: Rig, ahead: Foresights) -> None:
+    service.start(service.submit(gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
 
     found = ahead.rehearse(ROOT, TWO_GPUS)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.partitions import Partitions, Wanted
+from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
@@ -27,7 +27,7 @@ from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.testing import MemoryStore
-from rigs.desk import ROOT
+from rigs.request_service import ROOT
 from unit.engines.test_outsiders import Driver
 
 GPUS = [GpuReading(f"GPU-{name}", "NVIDIA H200", 143_771) for name in "ab"]
@@ -53,7 +53,7 @@ class Machine:
         self.committer = Committer(self.replica, lambda: time.time_ns() // 1_000_000)
         self.replica.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
         self.committer.start()
-        self.desk = Desk(self.replica, self.committer, self.committer._now_ms, allow_root=True)
+        self.requests = RequestService(self.replica, self.committer, self.committer._now_ms, allow_root=True)
         self.up(hands_off=True)
 
     def up(self, *, hands_off: bool) -> None:
@@ -68,7 +68,7 @@ class Machine:
 
     def submit(self, **fields: Any) -> int:
         return (
-            self.desk.submit(ROOT, NewJob(command=fields.pop("command", ("true",)), **fields))
+            self.requests.submit(ROOT, NewJob(command=fields.pop("command", ("true",)), **fields))
             .result(10)
             .first_id
         )

@@ -29,7 +29,7 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
 
 def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
     new = NewJob(command=argv, gpus=gpus, name="job", cwd="/")
-    return here.desk.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+    return here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
 
 
 def until(what: Callable[[], bool]) -> None:

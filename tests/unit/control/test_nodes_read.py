@@ -12,7 +12,7 @@ from gpuyard.control.reading import nodes as reading
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.plain_views import View
 from gpuyard.model import Node, NodeAdded, NodeCordoned
-from rigs.desk import Rig, rig
+from rigs.request_service import Rig, rig
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Submission
 from gpuyard.testing import Life, SimEngine
-from rigs.desk import ROOT, listed
+from rigs.request_service import ROOT, listed
 from rigs.slurm.world import NODES, T0_MS, Watched, World, attempt
 
 HERE = Node("n1", "here", "p", "A100-80GB", 8, 64_000, 1 << 18)

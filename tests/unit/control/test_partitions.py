@@ -1,4 +1,4 @@
-"""Layouts at the desk: judged on the replica as it is, written for an admin, told with reasons."""
+"""Layouts at the service: judged on the replica as it is, written for an admin, told with reasons."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import Slice
 from gpuyard.policies.registry import PRESETS
-from rigs.desk import ANA, ROOT, Rig, rig
+from rigs.request_service import ANA, ROOT, Rig, rig
 
 H100 = "n1"
 
@@ -41,7 +41,7 @@ class There(NoMig):
 
 
 class Shop:
-    """The desk for layouts, over one node of eight H100 and one of a T4."""
+    """The service for layouts, over one node of eight H100 and one of a T4."""
 
     def __init__(self, under: Rig) -> None:
         self.rig = under

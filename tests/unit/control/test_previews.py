@@ -18,7 +18,7 @@ from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import HISTORY_ROWS, HistoryRow
-from rigs.desk import rig
+from rigs.request_service import rig
 
 M = MINUTE_MS
 NOW = 1_700_000_000_000

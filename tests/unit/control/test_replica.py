@@ -11,7 +11,7 @@ import pytest
 
 import gpuyard.control.replica.replica as books_module
 from gpuyard.control.commands.newjobs import NewJob, events_of
-from gpuyard.control.replica.aside import Aside
+from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.state.dump import canonical, load
@@ -208,14 +208,14 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
 
 
 def test_a_copy_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
-    aside = Aside(lambda: time.sleep(60) or b"")
+    aside = ForkedWork(lambda: time.sleep(60) or b"")
     pid = aside._pid
     aside.end()
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_copy_gives_back_what_it_made_or_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    whole, broken = Aside(lambda: b"x" * 3_000_000), Aside(lambda: b"%d" % (1 // 0))
+    whole, broken = ForkedWork(lambda: b"x" * 3_000_000), ForkedWork(lambda: b"%d" % (1 // 0))
     until_s = time.monotonic() + 30
     while not (whole.done() and broken.done()):
         assert time.monotonic() < until_s

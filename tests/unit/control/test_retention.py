@@ -22,8 +22,8 @@ from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
-from rigs.desk import Rig, rig
 from rigs.hung import hung_mount
+from rigs.request_service import Rig, rig
 
 NOW = Wish("ana", 0)
 
@@ -44,27 +44,27 @@ class Folders:
 
 
 class Yard:
-    """A desk whose jobs leave what an engine leaves."""
+    """a service whose jobs leave what an engine leaves."""
 
-    def __init__(self, desk: Rig, root: Path) -> None:
-        self.desk = desk
+    def __init__(self, service: Rig, root: Path) -> None:
+        self.requests = service
         self.folders = Folders(root)
-        self.keeper = Pruner(desk.replica, self.folders, lambda: desk.time_ms, lambda: True)  # type: ignore[arg-type]
+        self.keeper = Pruner(service.replica, self.folders, lambda: service.time_ms, lambda: True)  # type: ignore[arg-type]
 
     def key(self, job_id: int, attempt: int = 1) -> str:
-        record = self.desk.replica.state.jobs.get(job_id)
-        row = self.desk.replica.store.history(job_id)
+        record = self.requests.replica.state.jobs.get(job_id)
+        row = self.requests.replica.store.history(job_id)
         submitted_ms = record.job.submitted_ms if record is not None else row.submitted_ms  # type: ignore[union-attr]
-        return attempt_key(self.desk.replica.store.yard, job_id, attempt, submitted_ms)
+        return attempt_key(self.requests.replica.store.yard, job_id, attempt, submitted_ms)
 
     def run(self, token: str = "s3cret", *, end: bool = True) -> int:
-        job_id = self.desk.submit(env={"TOKEN": token})
-        self.desk.start(job_id)
+        job_id = self.requests.submit(env={"TOKEN": token})
+        self.requests.start(job_id)
         for path in (self.log(job_id), self.folder(job_id) / "deep" / "checkpoint"):
             path.parent.mkdir(parents=True)
             path.write_bytes(b"x" * 10_000)
         if end:
-            self.desk.end(job_id)
+            self.requests.end(job_id)
         return job_id
 
     def log(self, job_id: int) -> Path:
@@ -76,7 +76,7 @@ class Yard:
     def left(self, job_id: int) -> str:
         """What is there of a job: its environment, its script, its log, its folder."""
         try:
-            _view, recipe = self.desk.views.recipe(label_of(str(job_id)))
+            _view, recipe = self.requests.views.recipe(label_of(str(job_id)))
         except Removed:
             recipe = {"env": {}, "command": []}
         assert "TOKEN" in recipe["env"] or not recipe["env"]
@@ -98,31 +98,31 @@ class Yard:
 
 @pytest.fixture
 def yard(tmp_path: Path) -> Iterator[Yard]:
-    with rig(tmp_path) as desk:
-        made = Yard(desk, tmp_path / "engine")
+    with rig(tmp_path) as service:
+        made = Yard(service, tmp_path / "engine")
         yield made
         made.folders.kept.close()
 
 
 def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
     job, forever = yard.run(), Retention(DAY_MS, 2 * DAY_MS, logs_ms=0, folders_ms=4 * DAY_MS)
-    desk = yard.desk
-    desk.add(ConfigSet(desk.now_ms(), replace(desk.replica.state.settings, retention=forever)))
+    service = yard.requests
+    service.add(ConfigSet(service.now_ms(), replace(service.replica.state.settings, retention=forever)))
     for days, left in ((0, "eslf"), (1, "slf"), (1, "lf"), (1, "lf"), (1, "l"), (4000, "l")):
-        desk.time_ms += days * DAY_MS
+        service.time_ms += days * DAY_MS
         done = yard.keeper.by_itself()
         assert left == yard.left(job), (days, done)
         if left == "slf":
-            _view, recipe = desk.views.recipe(label_of(str(job)))
+            _view, recipe = service.views.recipe(label_of(str(job)))
             assert "retention" == recipe["removed"]["environments"]["by"]
-    view = desk.views.job(label_of(str(job)), explained=True)
+    view = service.views.job(label_of(str(job)), explained=True)
     assert {"scripts", "folders"} == set(view["removed"])
     assert "retention" == view["removed"]["scripts"]["by"]
 
 
 def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
     ended, other = yard.run(), yard.run("another")
-    runs, waits = yard.run(end=False), yard.desk.submit(env={"TOKEN": "s3cret"})
+    runs, waits = yard.run(end=False), yard.requests.submit(env={"TOKEN": "s3cret"})
     dry = yard.walk(replace(NOW, dry_run=True))
     assert (["eslf"] * 3, 1) == ([yard.left(job) for job in (ended, runs, other)], dry.counts["scripts"][0])
     done = yard.walk(NOW)
@@ -131,10 +131,10 @@ def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
     assert 20_000 <= done.counts["logs"][1] < 200_000
     # It shares its script with two jobs that live.
     assert ["es", "eslf", ""] == [yard.left(job) for job in (ended, runs, other)]
-    yard.desk.end(runs)
+    yard.requests.end(runs)
     assert 0 == yard.walk(NOW).counts["scripts"][0], "one still waits"
-    yard.desk.start(waits)
-    yard.desk.end(waits)
+    yard.requests.start(waits)
+    yard.requests.end(waits)
     assert 1 == yard.walk(NOW).counts["scripts"][0]
     assert ["", ""] == [yard.left(job) for job in (ended, runs)]
 
@@ -142,7 +142,7 @@ def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
 def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
     job = yard.run()
     yard.walk(NOW)
-    label, views = label_of(str(job)), yard.desk.views
+    label, views = label_of(str(job)), yard.requests.views
     with pytest.raises(
         Removed, match=rf"the script of job {job} was removed on 1970-01-01 by ana, with `yard prune`"
     ):
@@ -207,11 +207,11 @@ for line in sys.stdin:
 
 def test_kill_9_at_any_time_leaves_nothing_half(tmp_path: Path) -> None:
     chance, kills = random.Random(14), 0
-    with rig(tmp_path) as desk:
-        yard = Yard(desk, tmp_path / "engine")
+    with rig(tmp_path) as service:
+        yard = Yard(service, tmp_path / "engine")
         jobs = [yard.run(f"token {number}") for number in range(25)]
         live = yard.run("token 7", end=False)
-        words = [tmp_path / "yard.db", yard.folders.root, desk.time_ms]
+        words = [tmp_path / "yard.db", yard.folders.root, service.time_ms]
         with subprocess.Popen(
             [sys.executable, "-c", KILLED, *map(str, words)], stdin=PIPE, stdout=PIPE, text=True
         ) as process:
@@ -269,7 +269,7 @@ def test_it_looks_by_itself_while_it_leads(yard: Yard, monkeypatch: pytest.Monke
     monkeypatch.setattr(retention, "FIRST_S", 0.01)
     monkeypatch.setattr(retention, "EVERY_S", 0.01)
     job = yard.run()
-    yard.desk.time_ms += 365 * DAY_MS
+    yard.requests.time_ms += 365 * DAY_MS
     yard.keeper.start()
     until_s = time.monotonic() + 20
     while yard.left(job):

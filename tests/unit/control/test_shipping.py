@@ -12,7 +12,7 @@ from gpuyard.control.upkeep.shipping import Shipper, back_off_s
 from gpuyard.shipping import reading
 from gpuyard.shipping.contract import Away, Refused, SinkSpec
 from gpuyard.shipping.lines import Line
-from rigs.desk import ANA, Rig, rig
+from rigs.request_service import ANA, Rig, rig
 
 
 class Receiver:
@@ -51,8 +51,8 @@ class Engine:
 class World:
     """A yard without an engine, and a receiver."""
 
-    def __init__(self, desk: Rig, folder: Path) -> None:
-        self.desk, self.folder = desk, folder
+    def __init__(self, service: Rig, folder: Path) -> None:
+        self.requests, self.folder = service, folder
         self.engine: Any = Engine()
         self.receiver = Receiver()
         self._made: list[Shipper] = []
@@ -61,7 +61,7 @@ class World:
     def made(self) -> Shipper:
         """As a server makes one that begins."""
         spec = SinkSpec("loki", "loki", "http://127.0.0.1")
-        replica, now_ms = self.desk.replica, self.desk.now_ms
+        replica, now_ms = self.requests.replica, self.requests.now_ms
         made = Shipper(spec, self.folder, replica, self.engine, now_ms, lambda: True, self.receiver)
         self._made.append(made)
         return made
@@ -71,7 +71,7 @@ class World:
             each.close()
 
     def write(self, job_id: int, content: bytes, attempt: int = 1, stream: str = "stdout") -> None:
-        replica = self.desk.replica
+        replica = self.requests.replica
         replica.catch_up()
         job = replica.state.jobs[job_id].job
         key = attempt_key(replica.store.yard, job_id, attempt, job.submitted_ms)
@@ -82,15 +82,15 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(reading, "LOOK_S_MIN", 0.0)
     monkeypatch.setattr(reading, "LOOK_S_MAX", 0.0)
-    with rig(tmp_path) as desk:
-        world = World(desk, tmp_path / "shipping")
+    with rig(tmp_path) as service:
+        world = World(service, tmp_path / "shipping")
         yield world
         world.close()
 
 
 def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world: World):
-    first = world.desk.submit(ANA)
-    world.desk.start(first)
+    first = world.requests.submit(ANA)
+    world.requests.start(first)
     world.write(first, b"one\n")
     world.shipper._round()
     assert ["one"] == world.receiver.texts
@@ -100,11 +100,11 @@ def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world:
     )
     # Another server takes over; meanwhile one job has ended and another has begun and ended.
     world.write(first, b"two")
-    world.desk.end(first)
-    second = world.desk.submit()
-    world.desk.start(second)
+    world.requests.end(first)
+    second = world.requests.submit()
+    world.requests.start(second)
     world.write(second, b"three\n")
-    world.desk.end(second)
+    world.requests.end(second)
     world.shipper = world.made()
     for _ in range(4):
         world.shipper._round()
@@ -117,8 +117,8 @@ def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world:
 
 
 def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(world: World):
-    job = world.desk.submit()
-    world.desk.start(job)
+    job = world.requests.submit()
+    world.requests.start(job)
     world.receiver.away = True
     for number in range(5):
         world.write(job, f"line {number}\n".encode())
@@ -132,8 +132,8 @@ def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(world:
 
 
 def test_a_line_that_is_not_wanted_keeps_no_other_back(world: World):
-    job = world.desk.submit()
-    world.desk.start(job)
+    job = world.requests.submit()
+    world.requests.start(job)
     world.write(job, b"a\nb\npoison\nc\nd\ne\n")
     world.shipper._round()
     assert ["a", "b", "c", "d", "e"] == world.receiver.texts
@@ -143,8 +143,8 @@ def test_a_line_that_is_not_wanted_keeps_no_other_back(world: World):
 
 
 def test_errors_in_a_file_of_their_own_are_a_stream(world: World):
-    job = world.desk.submit(stderr="/tmp/err")
-    world.desk.start(job)
+    job = world.requests.submit(stderr="/tmp/err")
+    world.requests.start(job)
     world.write(job, b"out\n")
     world.write(job, b"err\n", stream="stderr")
     world.shipper._round()
@@ -160,10 +160,10 @@ def test_logs_that_wait_are_bounded_and_what_is_given_up_is_counted(
     world.receiver.away = True
     world.shipper._round()
     for _ in range(5):
-        job = world.desk.submit()
-        world.desk.start(job)
+        job = world.requests.submit()
+        world.requests.start(job)
         world.write(job, b"line\n")
-        world.desk.end(job)
+        world.requests.end(job)
         world.shipper._round()
     assert (3, 2) == (world.shipper.streams, world.shipper.lost)
     world.receiver.away = False

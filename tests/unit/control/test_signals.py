@@ -15,7 +15,7 @@ from gpuyard.control.views.metrics import metrics_text
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.policies.registry import PRESETS
-from rigs.desk import Rig, rig
+from rigs.request_service import Rig, rig
 
 
 class Tells(NoMig):
@@ -30,18 +30,18 @@ class Tells(NoMig):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path, Settings(policy=PRESETS["default"])) as under:
         yield under
 
 
-def test_a_job_has_the_memory_of_its_attempt(desk: Rig) -> None:
-    job = desk.submit(gpus=2)
-    desk.start(job, 0b11)
-    key = key_of("y", desk.replica.state.jobs[job])
+def test_a_job_has_the_memory_of_its_attempt(service: Rig) -> None:
+    job = service.submit(gpus=2)
+    service.start(job, 0b11)
+    key = key_of("y", service.replica.state.jobs[job])
     engine = Tells()
     engine.found = (GpuSignals("n1", 1, 81_920, 87, 9000, 412, 61, ((key, 7000), ("z-1-1-1", 5)), 2000),)
-    view = gpus_view(desk.replica, {"box": engine}, "y")  # type: ignore[arg-type]
+    view = gpus_view(service.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     none, one, other = view["gpus"][:3]
     assert (None, None) == (none["busy_pct"], none["memory_mib"])
     assert [{"label": str(job), "share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]
@@ -52,27 +52,27 @@ def test_a_job_has_the_memory_of_its_attempt(desk: Rig) -> None:
     assert [] == other["jobs"]
 
 
-def test_nodes_of_one_name_in_two_clusters_have_their_own_signals(desk: Rig) -> None:
+def test_nodes_of_one_name_in_two_clusters_have_their_own_signals(service: Rig) -> None:
     here, there = Tells(), Tells()
-    cluster = desk.replica.state.nodes.node[0].cluster
+    cluster = service.replica.state.nodes.node[0].cluster
     here.found = (GpuSignals("n1", 0, 81_920, 10),)
     there.found = (GpuSignals("n1", 0, 81_920, 90),)
-    view = gpus_view(desk.replica, {"other": there, cluster: here}, "y")  # type: ignore[dict-item]
+    view = gpus_view(service.replica, {"other": there, cluster: here}, "y")  # type: ignore[dict-item]
     assert (cluster, 10) == (view["gpus"][0]["cluster"], view["gpus"][0]["busy_pct"])
 
 
-def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(desk: Rig, tmp_path: Path) -> None:
-    desk.add(NodeAdded(0, Node("n1", "west", "p", "H100", 8, 16_000, 64_000)))
-    desk.add(NodeAdded(0, Node("n2", "west", "p", "H100", 8, 16_000, 64_000)))
-    watch = Watch(str(tmp_path / "series.db"), {}, desk.now_ms, lambda: True)
-    now_ms = desk.now_ms()
+def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(service: Rig, tmp_path: Path) -> None:
+    service.add(NodeAdded(0, Node("n1", "west", "p", "H100", 8, 16_000, 64_000)))
+    service.add(NodeAdded(0, Node("n2", "west", "p", "H100", 8, 16_000, 64_000)))
+    watch = Watch(str(tmp_path / "series.db"), {}, service.now_ms, lambda: True)
+    now_ms = service.now_ms()
     for key, busy in (("c:n1", 100), ("west:n1", 900), ("west:n2", 500)):
         watch.take(
             key, Batch(now_ms, 0, [now_ms], {"gpu/0/busy": [busy], "attempt/y-1-1-1/memory": [busy]}), ()
         )
     ready = dict.fromkeys(["ready", "steps", "events"], 0) | {"role": "", "troubles": ()}
     ready |= dict.fromkeys(["step_ms_p50", "step_ms_p99", "decide_ms_p50", "decide_ms_p99"])
-    told = metrics_text(desk.replica, watch, ready, ALL)
+    told = metrics_text(service.replica, watch, ready, ALL)
     found = dict(re.findall(r'gpuyard_gpu_busy_ratio{node="(.*?)",.*} (.*)', told))
     curve = watch.curves("y-1-1-1", ["west:n1"], now_ms - 1, now_ms + 1)["memory"].values
     watch.close()
@@ -81,12 +81,12 @@ def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(desk: Rig, 
     assert [900] == curve
 
 
-def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(desk: Rig) -> None:
+def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(service: Rig) -> None:
     engine = Tells()
     engine.found = Transient("the GPUs cannot be read: Driver Not Loaded")
-    view = gpus_view(desk.replica, {"box": engine}, "y")  # type: ignore[arg-type]
+    view = gpus_view(service.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     assert ("the GPUs cannot be read: Driver Not Loaded", None) == (
         view["trouble"],
         view["gpus"][0]["busy_pct"],
     )
-    assert "" == gpus_view(desk.replica, {"box": NoMig()}, "y")["trouble"]  # type: ignore[arg-type]
+    assert "" == gpus_view(service.replica, {"box": NoMig()}, "y")["trouble"]  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import Jobs
 from gpuyard.model import JobState, Outcome
-from rigs.desk import listed
+from rigs.request_service import listed
 from rigs.slurm.world import T0_MS, Watched, World, attempt
 
 

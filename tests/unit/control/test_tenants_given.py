@@ -12,7 +12,7 @@ from gpuyard.control.access.rights import ROLES, Right
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import Settings, Tenant
 from gpuyard.policies.registry import PRESETS
-from rigs.desk import ANA, ROOT, Rig, rig
+from rigs.request_service import ANA, ROOT, Rig, rig
 
 
 @pytest.fixture(autouse=True)
@@ -24,74 +24,76 @@ def settings(*tenants: str) -> Settings:
     return Settings(tenants=tuple(map(Tenant, tenants)), policy=PRESETS["default"])
 
 
-def took(desk: Rig, who: Person, tenant: str = "") -> str:
+def took(service: Rig, who: Person, tenant: str = "") -> str:
     """The tenant for which a job was taken."""
-    job_id = desk.submit(who, tenant=tenant)
-    desk.replica.catch_up()
-    return desk.replica.state.jobs[job_id].job.spec.tenant
+    job_id = service.submit(who, tenant=tenant)
+    service.replica.catch_up()
+    return service.replica.state.jobs[job_id].job.spec.tenant
 
 
 def test_where_there_are_no_tenants_everybody_has_their_own(tmp_path: Path) -> None:
-    with rig(tmp_path) as desk:
-        assert ["ana", "ana", "ana/sweep"] == [took(desk, ANA, tenant) for tenant in ("", "ana", "ana/sweep")]
+    with rig(tmp_path) as service:
+        assert ["ana", "ana", "ana/sweep"] == [
+            took(service, ANA, tenant) for tenant in ("", "ana", "ana/sweep")
+        ]
         for tenant in ("bob", "invented-1", "anabel", "invented/ana"):
             with pytest.raises(Forbidden, match=f"ana may not submit for {tenant}: ana has ana here"):
-                took(desk, ANA, tenant)
-        assert "invented-1" == took(desk, ROOT, "invented-1"), "an administrator decides"
+                took(service, ANA, tenant)
+        assert "invented-1" == took(service, ROOT, "invented-1"), "an administrator decides"
 
 
 def test_the_file_says_whose_tenants_are_whose(tmp_path: Path) -> None:
-    with rig(tmp_path, settings("research", "research/vision", "product", "product/bob")) as desk:
+    with rig(tmp_path, settings("research", "research/vision", "product", "product/bob")) as service:
         with pytest.raises(Forbidden, match="gives ana no tenant") as refusal:
-            took(desk, ANA)
+            took(service, ANA)
         assert "`ana: {tenant: research}` to `auth.users`" in refusal.value.hint
         for tenant in ("research", "research/ana", "product/ana", "research/new"):
             with pytest.raises(Forbidden, match="gives ana no tenant"):
-                took(desk, ANA, tenant)
+                took(service, ANA, tenant)
 
         bob = Person(1002, 1002, "bob", False)
         assert ["product/bob", "product/bob/x"] == [
-            took(desk, bob, tenant) for tenant in ("", "product/bob/x")
+            took(service, bob, tenant) for tenant in ("", "product/bob/x")
         ]
         with pytest.raises(Forbidden, match="bob may not submit for research: bob has product/bob here"):
-            took(desk, bob, "research")
+            took(service, bob, "research")
 
         named = UserDirectory(
             {"ana": Account("", "user", "research"), "boss": Account("ana", "user", "product")}
         )
         both = named.placed(ANA)
         assert ["research", "research/vision", "product/ana/x"] == [
-            took(desk, both, tenant) for tenant in ("research", "research/vision", "product/ana/x")
+            took(service, both, tenant) for tenant in ("research", "research/vision", "product/ana/x")
         ]
         one = UserDirectory({"ana": Account("", "user", "research")}).placed(ANA)
         assert ["research/ana", "research/vision"] == [
-            took(desk, one, tenant) for tenant in ("", "research/vision")
+            took(service, one, tenant) for tenant in ("", "research/vision")
         ]
         with pytest.raises(Forbidden, match="ana may not submit for product: ana has research here"):
-            took(desk, one, "product")
+            took(service, one, "product")
 
 
 def test_everybody_is_below_the_only_tenant(tmp_path: Path) -> None:
-    with rig(tmp_path, settings("research")) as desk:
-        assert "research/ana" == took(desk, ANA)
+    with rig(tmp_path, settings("research")) as service:
+        assert "research/ana" == took(service, ANA)
         with pytest.raises(Forbidden, match="ana may not submit for research/bob"):
-            took(desk, ANA, "research/bob")
+            took(service, ANA, "research/bob")
 
 
 def test_a_user_gets_no_share_more_by_a_name_that_the_file_does_not_have(tmp_path: Path) -> None:
     """A fresh name has had nothing and so comes first; another user's name charges that user."""
     given = {"ana": Account("", "user", "research"), "eve": Account("", "tenant-admin", "research")}
-    with rig(tmp_path, settings("research", "research/vision", "product")) as desk:
+    with rig(tmp_path, settings("research", "research/vision", "product")) as service:
         people = UserDirectory(given)
         rights = {name: (Right(ROLES[account.role], account.tenant),) for name, account in given.items()}
         for ana in (people.placed(ANA), replace(ANA, given=rights["ana"])):
             mine = ("", "research", "research/vision", "research/ana/a", "research/vision/ana")
-            assert ["research/ana", *mine[1:]] == [took(desk, ana, tenant) for tenant in mine]
+            assert ["research/ana", *mine[1:]] == [took(service, ana, tenant) for tenant in mine]
             for tenant in ("research/x1", "research/eve", "research/anabel", "research/vision/x1"):
                 with pytest.raises(
                     Forbidden, match=f"ana may not submit for {tenant}: .* share more"
                 ) as refusal:
-                    took(desk, ana, tenant)
+                    took(service, ana, tenant)
                 assert "Leave the tenant out: it is then research/ana." in refusal.value.hint
         eve = Person(1003, 1003, "eve", False, given=rights["eve"])
-        assert "research/x1" == took(desk, eve, "research/x1"), "an administrator of the tenant decides"
+        assert "research/x1" == took(service, eve, "research/x1"), "an administrator of the tenant decides"

@@ -22,7 +22,7 @@ from gpuyard.model import (
     Verb,
 )
 from rigs.described import held_to
-from rigs.desk import Rig, rig
+from rigs.request_service import Rig, rig
 
 
 @pytest.fixture

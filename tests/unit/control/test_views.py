@@ -25,7 +25,7 @@ from gpuyard.control.views.queue_list import Filter
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
-from rigs.desk import ROOT, Rig, granted, listed, rig
+from rigs.request_service import ROOT, Rig, granted, listed, rig
 
 WAITING = 10_000
 QUEUE_CPU_S_MAX = 1.0
@@ -198,7 +198,7 @@ def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
     # Another thread: the lock lets its holder in again.
     assert threading_free(yard.replica.lock)
     yard.start(array + 3, 0xFF)
-    granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [f"{array}_3"]))
+    granted(yard.requests, yard.requests.wish(ROOT, Verb.CANCEL, [f"{array}_3"]))
     rows = json.loads(f"[{first}{''.join(pieces)}]")
 
     assert [array + 1, array + 2, array + 3, array + 4, single] == [row[0] for row in rows]
@@ -336,7 +336,7 @@ def test_a_user_has_what_came_and_not_what_ended(yard: Rig) -> None:
         yard.end(job_id)
     later = yard.submit(gpus=1)
     assert [ids[3], later] == own("root")
-    granted(yard.desk, yard.desk.wish(ROOT, Verb.CANCEL, [str(ids[3]), str(later)]))
+    granted(yard.requests, yard.requests.wish(ROOT, Verb.CANCEL, [str(ids[3]), str(later)]))
     assert [] == own("root")
     assert {} == reading._index.owned, "nothing is remembered of those whose jobs have all ended"
 
@@ -352,7 +352,7 @@ def test_the_few_jobs_of_one_user_are_found_without_a_walk_through_the_line(
         return Submission(make=lambda first: [JobSubmitted(0, Job(first, spec, number, 3_600_000))])
 
     yard.replica.store.submit([submission(number) for number in range(60)], 0)
-    granted(yard.desk, yard.desk.wish(ROOT, Verb.HOLD, ["9", "19"]))
+    granted(yard.requests, yard.requests.wish(ROOT, Verb.HOLD, ["9", "19"]))
     everybodys = listed(yard.views)["rows"]
     user = QUEUE_COLUMNS.index("user")
 

@@ -13,36 +13,36 @@ from gpuyard.control.replica.labels import Label, live, many_live
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.model import Verb
 from gpuyard.store import StoreFull
-from rigs.desk import ANA, ROOT, Rig, granted, rig
+from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as found:
         yield found
 
 
-def asked(desk: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[Asked]:
-    return granted(desk.desk, desk.desk.wish(who, verb, [str(label) for label in labels]))  # type: ignore[arg-type]
+def asked(service: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[Asked]:
+    return granted(service.requests, service.requests.wish(who, verb, [str(label) for label in labels]))  # type: ignore[arg-type]
 
 
-def waiting(desk: Rig) -> list[str]:
-    desk.replica.catch_up()
-    return [record.job.label for record in desk.replica.state.jobs.values()]
+def waiting(service: Rig) -> list[str]:
+    service.replica.catch_up()
+    return [record.job.label for record in service.replica.state.jobs.values()]
 
 
-def test_each_id_has_its_own_answer_in_their_order(desk: Rig) -> None:
-    mine, theirs, array = desk.submit(ANA), desk.submit(), desk.submit(ANA, array=(0, 2, 4))
-    found = asked(desk, Verb.CANCEL, theirs, f"{array}_2", "x", mine, 99, array, mine, who=ANA)
+def test_each_id_has_its_own_answer_in_their_order(service: Rig) -> None:
+    mine, theirs, array = service.submit(ANA), service.submit(), service.submit(ANA, array=(0, 2, 4))
+    found = asked(service, Verb.CANCEL, theirs, f"{array}_2", "x", mine, 99, array, mine, who=ANA)
 
     assert [0, 1, 0, 1, 0, 2, 0] == [each.jobs for each in found]
     kinds = [type(each.error) for each in found]
     assert [Forbidden, type(None), Unacceptable, type(None), Gone, type(None), Gone] == kinds
-    assert [str(theirs)] == waiting(desk)
+    assert [str(theirs)] == waiting(service)
 
 
-def test_a_transaction_holds_no_more_than_a_batch(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    array = desk.submit(array=tuple(range(3 * BATCH)))
+def test_a_transaction_holds_no_more_than_a_batch(service: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = service.submit(array=tuple(range(3 * BATCH)))
     sizes: list[int] = []
     commit = Replica.commit
 
@@ -52,26 +52,26 @@ def test_a_transaction_holds_no_more_than_a_batch(desk: Rig, monkeypatch: pytest
         return events
 
     monkeypatch.setattr(Replica, "commit", counted)
-    (one,) = asked(desk, Verb.HOLD, array)
+    (one,) = asked(service, Verb.HOLD, array)
     assert (3 * BATCH, [FEW, BATCH, BATCH, BATCH - FEW]) == (one.jobs, sizes)
 
 
 def test_many_ids_are_looked_up_before_anything_is_written(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within the first transaction, twenty thousand ids would keep everybody else from writing."""
-    one, array = desk.submit(), desk.submit(array=tuple(range(3 * BATCH)))
-    wish = desk.desk.wish(
+    one, array = service.submit(), service.submit(array=tuple(range(3 * BATCH)))
+    wish = service.requests.wish(
         ROOT, Verb.CANCEL, [f"{array}_{n}" for n in range(3 * BATCH)] + [str(one), "x", "99"]
     )
-    desk.desk.look_up(wish)
+    service.requests.look_up(wish)
     monkeypatch.setattr(wishes, "many_live", _not_now)
     monkeypatch.setattr(wishes, "label_of", _not_now)
 
-    found = granted(desk.desk, wish)
+    found = granted(service.requests, wish)
     assert [1] * (3 * BATCH + 1) + [0, 0] == [each.jobs for each in found]
     assert [Unacceptable, Gone] == [type(each.error) for each in found[-2:]]
-    assert [] == waiting(desk)
+    assert [] == waiting(service)
 
 
 def _not_now(*_args: object) -> None:
@@ -79,13 +79,13 @@ def _not_now(*_args: object) -> None:
 
 
 def test_ids_of_a_store_that_cannot_be_read_are_answered_so(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wish = desk.desk.wish(ROOT, Verb.CANCEL, [str(desk.submit())] * 20)
+    wish = service.requests.wish(ROOT, Verb.CANCEL, [str(service.submit())] * 20)
     with monkeypatch.context() as broken:
-        broken.setattr(desk.replica.store, "read", _full)
+        broken.setattr(service.replica.store, "read", _full)
         with pytest.raises(StoreFull) as caught:
-            desk.desk.look_up(wish)
+            service.requests.look_up(wish)
     wish.give_up(caught.value)
     assert ({StoreFull}, True) == ({type(each.error) for each in wish.asked}, wish.finished)
 
@@ -94,31 +94,31 @@ def _full(*_args: object, **_named: object) -> None:
     raise StoreFull("no space is left")
 
 
-def test_what_was_written_stays_and_asking_again_does_the_rest(desk: Rig, tmp_path: Path) -> None:
+def test_what_was_written_stays_and_asking_again_does_the_rest(service: Rig, tmp_path: Path) -> None:
     """As when the server is killed in the middle: a replica that is read anew has whole batches, the rest waits."""
-    array = desk.submit(array=tuple(range(2 * BATCH)))
-    wish = desk.desk.wish(ROOT, Verb.CANCEL, [f"{array}_{index}" for index in range(2 * BATCH)])
-    desk.desk.grant(wish).result(10)
-    again = Replica(desk.replica.store)
+    array = service.submit(array=tuple(range(2 * BATCH)))
+    wish = service.requests.wish(ROOT, Verb.CANCEL, [f"{array}_{index}" for index in range(2 * BATCH)])
+    service.requests.grant(wish).result(10)
+    again = Replica(service.replica.store)
     assert [f"{array}_{index}" for index in range(BATCH, 2 * BATCH)] == [
         r.job.label for r in again.state.jobs.values()
     ]
 
-    found = asked(desk, Verb.CANCEL, *[f"{array}_{index}" for index in range(2 * BATCH)])
+    found = asked(service, Verb.CANCEL, *[f"{array}_{index}" for index in range(2 * BATCH)])
     assert [Gone] * BATCH + [type(None)] * BATCH == [type(each.error) for each in found]
-    assert [] == waiting(desk)
+    assert [] == waiting(service)
 
 
 def test_a_store_that_fails_in_the_middle_leaves_an_answer_for_every_id(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, array = desk.submit(), desk.submit(array=tuple(range(2 * BATCH)))
+    first, array = service.submit(), service.submit(array=tuple(range(2 * BATCH)))
     labels = [str(first), *[f"{array}_{index}" for index in range(2 * BATCH)]]
-    wish = desk.desk.wish(ROOT, Verb.HOLD, labels)
-    wish.enter(desk.desk.grant(wish).result(10))
+    wish = service.requests.wish(ROOT, Verb.HOLD, labels)
+    wish.enter(service.requests.grant(wish).result(10))
     monkeypatch.setattr(Draft, "add", lambda *_: (_ for _ in ()).throw(StoreFull("no space is left")))
     with pytest.raises(StoreFull) as caught:
-        desk.desk.grant(wish).result(10)
+        service.requests.grant(wish).result(10)
     wish.give_up(caught.value)
 
     assert wish.finished
@@ -128,32 +128,32 @@ def test_a_store_that_fails_in_the_middle_leaves_an_answer_for_every_id(
     )
 
 
-def test_an_array_of_which_nothing_makes_sense_is_refused(desk: Rig) -> None:
-    array = desk.submit(array=tuple(range(2 * FEW)))
-    (one,) = asked(desk, Verb.RELEASE, array)
+def test_an_array_of_which_nothing_makes_sense_is_refused(service: Rig) -> None:
+    array = service.submit(array=tuple(range(2 * FEW)))
+    (one,) = asked(service, Verb.RELEASE, array)
     assert isinstance(one.error, Impossible)
     assert f"job {array}_0 is not on hold" in one.error.message
-    asked(desk, Verb.HOLD, f"{array}_{2 * FEW - 1}")
-    (one,) = asked(desk, Verb.RELEASE, array)
+    asked(service, Verb.HOLD, f"{array}_{2 * FEW - 1}")
+    (one,) = asked(service, Verb.RELEASE, array)
     assert (None, 1) == (one.error, one.jobs)
 
 
-def test_many_labels_are_looked_up_as_one_is(desk: Rig) -> None:
-    ids = [desk.submit(array=(1, 5, 7)) for _ in range(2 * FEW)] + [desk.submit()]
-    asked(desk, Verb.CANCEL, f"{ids[0]}_5", ids[1])
-    state = desk.replica.state
+def test_many_labels_are_looked_up_as_one_is(service: Rig) -> None:
+    ids = [service.submit(array=(1, 5, 7)) for _ in range(2 * FEW)] + [service.submit()]
+    asked(service, Verb.CANCEL, f"{ids[0]}_5", ids[1])
+    state = service.replica.state
     labels = [Label(number, index) for number in (*ids, ids[0] + 1, 10_000) for index in (None, 0, 1, 5, 7)]
     for some in (labels, labels[:5]):
         find = many_live(state, some)
         assert [live(state, label) for label in some] == [find(label) for label in some]
 
 
-def test_four_times_as_many_ids_take_about_four_times_as_long(desk: Rig) -> None:
+def test_four_times_as_many_ids_take_about_four_times_as_long(service: Rig) -> None:
     def cpu_s(count: int) -> float:
-        array = desk.submit(array=tuple(range(count)))
-        desk.replica.catch_up()
+        array = service.submit(array=tuple(range(count)))
+        service.replica.catch_up()
         began_s = time.process_time()
-        found = asked(desk, Verb.HOLD, *[f"{array}_{index}" for index in range(count)])
+        found = asked(service, Verb.HOLD, *[f"{array}_{index}" for index in range(count)])
         assert count == sum([each.jobs for each in found])
         return time.process_time() - began_s
 

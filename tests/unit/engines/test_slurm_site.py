@@ -38,11 +38,11 @@ NEWER_JOB = {
 
 
 @pytest.fixture(scope="module")
-def found() -> site.Site:
+def found() -> site.SlurmSite:
     return site.from_files(RECORDED)
 
 
-def test_the_cluster(found: site.Site) -> None:
+def test_the_cluster(found: site.SlurmSite) -> None:
     assert ("yardrig", "22.05.8") == (found.name, found.version)
     assert "priority/multifactor" == found.setting("PriorityType")
     assert "10000" == found.setting("priorityweightfairshare")
@@ -50,7 +50,7 @@ def test_the_cluster(found: site.Site) -> None:
     assert {} == found.missing
 
 
-def test_nodes_and_partitions(found: site.Site) -> None:
+def test_nodes_and_partitions(found: site.SlurmSite) -> None:
     assert [("n1", True), ("n2", True), ("n3", True), ("n4", False)] == [(n.name, n.up) for n in found.nodes]
     sick = found.nodes[3]
     assert ("bad fan, ask Ann", 1_794_738_623_000) == (sick.reason, sick.reason_ms)
@@ -76,7 +76,7 @@ def test_a_node_of_a_newer_release() -> None:
     assert {"cpu": "0.0", "gres/gpu:h100": "6.88"} == site.read(texts, {}).partitions[0].billing
 
 
-def test_jobs(found: site.Site) -> None:
+def test_jobs(found: site.SlurmSite) -> None:
     by_label = {}
     for row in found.jobs.rows:
         by_label.setdefault(row.label, []).append(row)
@@ -145,7 +145,7 @@ def test_a_component_of_a_job_has_one_name_in_both() -> None:
     assert ["12", "13"] == [row.label for row in rows]
 
 
-def test_accounts_and_qos(found: site.Site) -> None:
+def test_accounts_and_qos(found: site.SlurmSite) -> None:
     nlp = next(each for each in found.associations if each.account == "nlp" and not each.user)
     assert ("research", 20, {"gres/gpu": "16"}) == (nlp.parent, nlp.share, nlp.group_tres)
     high = next(each for each in found.qos if each.name == "high")
@@ -154,7 +154,7 @@ def test_accounts_and_qos(found: site.Site) -> None:
     )  # fmt: skip
 
 
-def test_both_forms_of_the_history_say_the_same(found: site.Site) -> None:
+def test_both_forms_of_the_history_say_the_same(found: site.SlurmSite) -> None:
     """But for what 22.05's JSON gets wrong: it says that every job ended with 0."""
     theirs = read_jobs_json(json.loads((RECORDED / "jobs.json").read_text()))
     ours = {(row.label, row.submit_ms): row for row in found.jobs.rows}

@@ -269,7 +269,7 @@ def test_memory_from_the_environment_gives_way_to_any_that_is_written(sbatch: An
 
 @pytest.mark.parametrize(("value", "kept"), [("", True), ("yes", True), ("no", False), ("0", False)])
 def test_a_switch_in_the_environment_can_be_off(sbatch: Any, value: str, kept: bool) -> None:
-    assert kept == sbatch(environment={"SBATCH_WAIT": value}).handing.wait
+    assert kept == sbatch(environment={"SBATCH_WAIT": value}).options.wait
 
 
 def test_a_wrong_value_in_the_environment_is_named_by_its_variable(sbatch: Any) -> None:
@@ -278,14 +278,14 @@ def test_a_wrong_value_in_the_environment_is_named_by_its_variable(sbatch: Any) 
 
 
 def test_how_it_is_handed_in_is_kept_apart(sbatch: Any) -> None:
-    handing = sbatch("--test-only --parsable -Q -W --export=NONE").handing
+    options = sbatch("--test-only --parsable -Q -W --export=NONE").options
 
     assert (True, True, True, True, False) == (
-        handing.test_only,
-        handing.parsable,
-        handing.quiet,
-        handing.wait,
-        handing.export_all,
+        options.test_only,
+        options.parsable,
+        options.quiet,
+        options.wait,
+        options.export_all,
     )
 
 
@@ -334,12 +334,12 @@ def test_the_images_of_slurm_and_of_pyxis(sbatch: Any, directives: list[str], fi
     names = ("image", "volumes", "workdir")
 
     assert fields == {name: taken.job[name] for name in names if name in taken.job}
-    assert (False, ()) == (taken.handing.export_all, taken.warnings), "PATH is that of another system"
+    assert (False, ()) == (taken.options.export_all, taken.warnings), "PATH is that of another system"
     assert "#!" == JobRequest.model_validate(taken.job).script[:2]
 
 
 def test_an_export_that_is_asked_for_goes_into_an_image_too(sbatch: Any) -> None:
-    assert sbatch("--container-image=a --export=ALL").handing.export_all
+    assert sbatch("--container-image=a --export=ALL").options.export_all
 
 
 @pytest.mark.parametrize(

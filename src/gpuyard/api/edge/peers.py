@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
-from gpuyard.api.edge.pace import Pace, in_thread
 from gpuyard.api.edge.rates import Rates
+from gpuyard.api.edge.throttle import Throttle, in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.access.people import Person, person
 from gpuyard.control.access.tokens import TokenService, Unknown
@@ -207,7 +207,7 @@ class AuthMiddleware:
         self._origins = origins or Origins()
         self._door = door
         self._rates = rates
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._quick = quick or {}
         """Applications that bypass routing, by method and path: for requests so frequent that routing costs."""
 
@@ -219,7 +219,7 @@ class AuthMiddleware:
         if PEER not in scope:
             foreign = self._origins.refusal(scope["headers"])
             if foreign is not None:
-                await self._pace.stranger(_address(scope), foreign.response(), scope, receive, send)
+                await self._throttle.stranger(_address(scope), foreign.response(), scope, receive, send)
                 return
         found = self._door.known(scope)
         if scope["path"] in OPEN_PATHS:
@@ -228,23 +228,23 @@ class AuthMiddleware:
         if found is None:
             found = await self._door.looked_up(scope)
         if isinstance(found, Problem):
-            await self._pace.stranger(_address(scope), found.response(), scope, receive, send)
+            await self._throttle.stranger(_address(scope), found.response(), scope, receive, send)
             return
         scope[PERSON] = found
         app = self._quick.get((scope["method"], scope["path"])) or self._app
         if found.admin:
-            self._pace.heard("")
+            self._throttle.heard("")
             await app(scope, receive, send)
             return
         if self._rates is None:
-            await self._pace.user(found.name, app, scope, receive, send)
+            await self._throttle.user(found.name, app, scope, receive, send)
             return
         refusal = self._rates.enter(found.name, scope["method"])
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
         try:
-            await self._pace.user(found.name, app, scope, receive, send)
+            await self._throttle.user(found.name, app, scope, receive, send)
         finally:
             self._rates.leave(found.name)
 
@@ -259,7 +259,7 @@ class AuthMiddleware:
         if isinstance(found, Person) and found.admin:
             await self._app(scope, receive, send)
         else:
-            await self._pace.stranger(_address(scope), self._app, scope, receive, send)
+            await self._throttle.stranger(_address(scope), self._app, scope, receive, send)
 
 
 def _address(scope: Any) -> str:

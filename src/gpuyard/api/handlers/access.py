@@ -4,9 +4,9 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.messages.schemas import OidcLogin, TokenRequest, checked, sent
 from gpuyard.control.access.people import NO_UID, Person

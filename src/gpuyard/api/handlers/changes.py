@@ -15,10 +15,10 @@ from contextlib import suppress
 from anyio import to_thread
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import charge, in_thread, rest
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, number_of
+from gpuyard.api.edge.throttle import charge, in_thread, rest
 from gpuyard.api.handlers.streams import QUIET_S, event, events, still
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person

@@ -11,9 +11,9 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, encoded, limit_of, number_of
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import ConfigRequest, sent
 from gpuyard.config import ConfigError

@@ -5,9 +5,9 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import Turns, in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, number_of
+from gpuyard.api.edge.throttle import Turns, in_thread
 from gpuyard.api.messages.bodies import bytes_of, object_of
 from gpuyard.api.messages.schemas import JobRequest, checked
 from gpuyard.control.access.people import Person
@@ -23,7 +23,7 @@ from gpuyard.wire.job_fields import TIME_MS_MAX
 def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run` and `/share`."""
     explained = Explained(yard.replica, yard.now_ms, yard.said, yard.think)
-    ahead = Foresights(yard.replica, yard.desk, yard.views, yard.think, yard.fleet, yard.now_ms)
+    ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.fleet, yard.now_ms)
 
     async def in_turn(person: Person, ask: Callable[..., Any], *values: Any) -> Response:
         async with turns.of(person):

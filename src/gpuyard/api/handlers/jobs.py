@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import ARRAY_IDS, JOB_S, Turns, charge, in_thread, rest
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import (
     Handler,
@@ -23,6 +22,7 @@ from gpuyard.api.edge.routes import (
     id_cursor,
     limit_of,
 )
+from gpuyard.api.edge.throttle import ARRAY_IDS, JOB_S, Turns, charge, in_thread, rest
 from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
@@ -117,8 +117,8 @@ class Jobs:
             await rest()
         charge(JOB_S * new.ids)
         if new.dependencies:
-            await in_thread(self._yard.desk.read_up)
-        accepted = await asyncio.wrap_future(self._yard.desk.submit(person, new, key))
+            await in_thread(self._yard.requests.read_up)
+        accepted = await asyncio.wrap_future(self._yard.requests.submit(person, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"
         return answer(accepted.reply, 201, {"Location": location, **replayed})
@@ -190,7 +190,7 @@ class Jobs:
     async def checkpoint(self, request: Request, id: str) -> Response:
         """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
         said = await sent(CheckpointRequest, request)
-        asked = self._yard.desk.checkpoint(asker(request.scope), id, said.saved_at_ms)
+        asked = self._yard.requests.checkpoint(asker(request.scope), id, said.saved_at_ms)
         return answer(await self._or_ended(asker(request.scope), asked, id), 202)
 
     def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
@@ -220,7 +220,7 @@ class Jobs:
 
     async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[Asked]:
         """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
-        wish = self._yard.desk.wish(person, verb, texts)
+        wish = self._yard.requests.wish(person, verb, texts)
         if len(texts) <= FEW:
             await self._write(wish)
         if not wish.finished:
@@ -237,13 +237,13 @@ class Jobs:
 
     async def _look_up(self, wish: Wish) -> None:
         try:
-            await in_thread(self._yard.desk.look_up, wish)
+            await in_thread(self._yard.requests.look_up, wish)
         except YardError as error:
             wish.give_up(error)
 
     async def _write(self, wish: Wish) -> None:
         try:
-            wish.enter(await asyncio.wrap_future(self._yard.desk.grant(wish)))
+            wish.enter(await asyncio.wrap_future(self._yard.requests.grant(wish)))
         except YardError as error:
             wish.give_up(error)
 

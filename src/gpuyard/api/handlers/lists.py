@@ -7,7 +7,6 @@ from dataclasses import replace
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.edge.pace import at_leisure, in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import (
     Handlers,
@@ -20,6 +19,7 @@ from gpuyard.api.edge.routes import (
     limit_of,
     number_of,
 )
+from gpuyard.api.edge.throttle import at_leisure, in_thread
 from gpuyard.api.handlers.jobs import listed
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, sent
@@ -100,11 +100,11 @@ class _Lists:
         """What runs there goes on."""
         wanted = await sent(DrainRequest, request)
         why = wanted.why or f"drained by {asker(request.scope).name}"
-        return answer(await asyncio.wrap_future(self._yard.desk.drain(asker(request.scope), name, why)))
+        return answer(await asyncio.wrap_future(self._yard.requests.drain(asker(request.scope), name, why)))
 
     async def resume(self, request: Request, name: str) -> Response:
         """Take a node back into use."""
-        return answer(await asyncio.wrap_future(self._yard.desk.resume(asker(request.scope), name)))
+        return answer(await asyncio.wrap_future(self._yard.requests.resume(asker(request.scope), name)))
 
     async def snapshot(self, request: Request) -> Response:
         """For administrators: it holds everybody's jobs."""

@@ -4,9 +4,9 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, number_of
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, sent
 from gpuyard.control.commands.partitions import Partitions
 from gpuyard.control.serve import Yard

@@ -4,9 +4,9 @@ import logging
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import PruneRequest, sent
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.retention import PruneCursor, Wish, cursor_of
@@ -25,7 +25,7 @@ def handlers(yard: Yard) -> Handlers:
         older_ms = None if asked.older_than_s is None else asked.older_than_s * SECOND_MS
         wish = Wish(asker(request.scope).name, older_ms, asked.dry_run)
         place = PruneCursor() if asked.next is None else cursor_of(asked.next)
-        tally, rest = await in_thread(yard.keeper.some, wish, place)
+        tally, rest = await in_thread(yard.pruner.some, wish, place)
         removed = {kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()}
         return answer(
             {"removed": removed, "dry_run": wish.dry_run, "next": None if rest is None else str(rest)}

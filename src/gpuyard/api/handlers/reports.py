@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import Request, Response
 from starlette.datastructures import QueryParams
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handler, Handlers, cursor_of, encoded, id_cursor, limit_of, number_of
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
 from gpuyard.control.serve import Yard

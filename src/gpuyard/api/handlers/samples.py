@@ -2,9 +2,9 @@
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
+from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import SamplesRequest, sent
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import key_of, node_key, number_of

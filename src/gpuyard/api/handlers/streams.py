@@ -12,10 +12,10 @@ from anyio import CapacityLimiter
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.edge.pace import charge, in_thread, rest
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encoded, number_of
+from gpuyard.api.edge.throttle import charge, in_thread, rest
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible

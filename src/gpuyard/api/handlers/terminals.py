@@ -16,10 +16,10 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.pace import charge, in_thread
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
+from gpuyard.api.edge.throttle import charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, Standing, still
 from gpuyard.control.access.people import Person
@@ -113,7 +113,7 @@ class _Terminals:
         now = time.monotonic()
         if do not in _WAYS_IN or now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
             return
-        await asyncio.wrap_future(self._yard.desk.enter(person, job_id, _WAYS_IN[do]))
+        await asyncio.wrap_future(self._yard.requests.enter(person, job_id, _WAYS_IN[do]))
         if len(self._noted) >= _NOTED_MAX:
             self._noted.clear()
         self._noted[what] = now

@@ -10,10 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api.edge.pace import Turns, in_thread
 from gpuyard.api.edge.peers import asker, asker_if_known
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, answer, serve
+from gpuyard.api.edge.throttle import Turns, in_thread
 from gpuyard.api.handlers import (
     access,
     changes,

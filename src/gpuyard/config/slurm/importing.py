@@ -16,7 +16,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Qos
-from gpuyard.engines.slurm.site.site import Site, SlurmNode
+from gpuyard.engines.slurm.site.site import SlurmNode, SlurmSite
 from gpuyard.engines.slurm.words.forms import limit_ms
 from gpuyard.errors import BadInput, quoted
 from gpuyard.model import CATALOGUE
@@ -30,7 +30,7 @@ MONTH_MS = 30 * DAY_MS
 Document = dict[str, Any]
 
 
-def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
+def document(site: SlurmSite, types: GpuTypes, notes: Notes, conf: str = "") -> Document:
     """The file, as plain values. `conf`: the slurm.conf to give to Slurm's commands."""
     cluster = tell("cluster", site.name, mended(site.name), notes)
     found: Document = {
@@ -50,7 +50,7 @@ def document(site: Site, types: GpuTypes, notes: Notes, conf: str = "") -> Docum
     return {key: value for key, value in found.items() if value not in ({}, None)}
 
 
-def _cluster(site: Site, types: GpuTypes, conf: str, notes: Notes) -> Document:
+def _cluster(site: SlurmSite, types: GpuTypes, conf: str, notes: Notes) -> Document:
     """Observed at first: to let the yard drive it is an administrator's decision."""
     found = pools(site, types, notes)
     keys: Document = {"mode": "observe"}
@@ -81,7 +81,7 @@ class _Shape:
     features: tuple[str, ...]
 
 
-def grouped(site: Site, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
+def grouped(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
     """Nodes of one partition that are alike, by the name of their pool."""
     order = [partition.name for partition in site.partitions]
     names: dict[_Shape, str] = {}
@@ -106,7 +106,7 @@ def grouped(site: Site, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNo
     return found
 
 
-def pools(site: Site, types: GpuTypes, notes: Notes) -> Document:
+def pools(site: SlurmSite, types: GpuTypes, notes: Notes) -> Document:
     """The pools of the file."""
     groups = grouped(site, types, notes)
     if not groups:
@@ -170,12 +170,12 @@ def _memory(mib: int) -> str:
 # -- classes -------------------------------------------------------------------------------------------------------
 
 
-def classes_of(site: Site) -> dict[str, str]:
+def classes_of(site: SlurmSite) -> dict[str, str]:
     """The name of each QOS in the file."""
     return named(qos.name for qos in site.qos)
 
 
-def _classes(site: Site, notes: Notes) -> Document:
+def _classes(site: SlurmSite, notes: Notes) -> Document:
     if not site.qos:
         return {}
     names = classes_of(site)
@@ -190,7 +190,7 @@ def _classes(site: Site, notes: Notes) -> Document:
     return {"classes": found, "default_class": names[usual]}
 
 
-def _class(qos: Qos, site: Site, victims: set[str], notes: Notes) -> Document:
+def _class(qos: Qos, site: SlurmSite, victims: set[str], notes: Notes) -> Document:
     exempt_ms = qos.exempt_ms
     if exempt_ms is None:
         exempt_ms = limit_ms(site.setting("PreemptExemptTime"), "PreemptExemptTime")
@@ -224,7 +224,7 @@ def _at_most_30d(value_ms: int, what: str, notes: Notes) -> str:
     return duration_text(min(value_ms, MONTH_MS))
 
 
-def _check_preemption(site: Site, notes: Notes) -> None:
+def _check_preemption(site: SlurmSite, notes: Notes) -> None:
     """Here a class may stop every preemptible class of lower priority; in Slurm those it lists."""
     victims = {name for qos in site.qos for name in qos.preempts}
     for qos in site.qos:
@@ -243,7 +243,7 @@ def _tres(limits: Mapping[str, str]) -> str:
 # -- the rest ------------------------------------------------------------------------------------------------------
 
 
-def _other(site: Site, notes: Notes) -> None:
+def _other(site: SlurmSite, notes: Notes) -> None:
     for partition in site.partitions:
         name = quoted(partition.name)
         if partition.accounts:

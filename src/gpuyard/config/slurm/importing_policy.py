@@ -6,7 +6,7 @@ from gpuyard.config.quantities import PRICE_USD_MAX
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
-from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, whole, words
 from gpuyard.errors import quoted
 from gpuyard.model.units import DAY_MS
@@ -35,13 +35,13 @@ _UNSAID = {
 }
 
 
-def weight(site: Site, name: str) -> int:
+def weight(site: SlurmSite, name: str) -> int:
     """A weight of the multifactor plugin; 0: not set."""
     text = site.setting(name)
     return whole(text, name, 1 << 32) if text.isdecimal() else 0
 
 
-def policy(site: Site, notes: Notes) -> dict[str, Any]:
+def policy(site: SlurmSite, notes: Notes) -> dict[str, Any]:
     """`policy` and `policies`: one policy, named `slurm`."""
     parameters = words(site.setting("SchedulerParameters"))
     entry: dict[str, Any] = {
@@ -68,7 +68,7 @@ def policy(site: Site, notes: Notes) -> dict[str, Any]:
     return {"policy": NAME, "policies": {NAME: entry}}
 
 
-def _order(site: Site, notes: Notes) -> list[str]:
+def _order(site: SlurmSite, notes: Notes) -> list[str]:
     if site.setting("PriorityType") != "priority/multifactor":
         return ["fifo"]
     weights = [(weight(site, setting), criterion) for setting, criterion in _CRITERIA]
@@ -87,7 +87,7 @@ def _order(site: Site, notes: Notes) -> list[str]:
     return [each for each in order if each != "fifo"] or ["fifo"]
 
 
-def _backfill(site: Site, parameters: dict[str, str]) -> str:
+def _backfill(site: SlurmSite, parameters: dict[str, str]) -> str:
     """Slurm's backfill plans for every job that it looks at, unless an option limits it to the first ones."""
     if site.setting("SchedulerType") == "sched/builtin":
         return "none"
@@ -98,7 +98,7 @@ def _count(text: str, default: int) -> int:
     return min(int(text), COUNT_MAX) if text.isdecimal() and int(text) else default
 
 
-def fairness(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
+def fairness(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     """How usage fades, and what an hour of a GPU counts."""
     found: dict[str, Any] = {}
     half_ms = limit_ms(site.setting("PriorityDecayHalfLife"), "PriorityDecayHalfLife")
@@ -118,7 +118,7 @@ def fairness(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     return found
 
 
-def _share_weights(site: Site, types: GpuTypes, notes: Notes) -> dict[str, float | int]:
+def _share_weights(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, float | int]:
     found: dict[str, float | int] = {}
     for partition in site.partitions:
         if not partition.billing:

@@ -11,7 +11,7 @@ from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Association
-from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import whole
 from gpuyard.errors import quoted
 from gpuyard.model.settings import TOTAL
@@ -24,7 +24,7 @@ COUNT_MAX = 1_000_000
 _WINDOWS = {"DAILY": "1d", "WEEKLY": "7d", "MONTHLY": "30d"}
 
 
-def own(site: Site) -> list[Association]:
+def own(site: SlurmSite) -> list[Association]:
     """Associations of this cluster, without those for one partition only."""
     here = [each for each in site.associations if each.cluster == site.name]
     return [each for each in here or site.associations if not each.partition]
@@ -40,7 +40,7 @@ class Places:
     """The place of every account, by Slurm's name for it."""
 
 
-def paths(site: Site) -> Places:
+def paths(site: SlurmSite) -> Places:
     """The places of a site, always the same for the same site."""
     names = named([each.account for each in own(site)] + [each.user for each in own(site) if each.user])
     parents = {each.account: each.parent for each in own(site) if not each.user}
@@ -66,7 +66,7 @@ def tenant_of(account: str, user: str, places: Places) -> str:
     return "/".join(part for part in (above, places.names.get(user, user)) if part) or "slurm"
 
 
-def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
+def tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     """Entries for accounts, and for users with settings of their own."""
     found: dict[str, Any] = {}
     names = paths(site).names
@@ -102,7 +102,7 @@ def tenants(site: Site, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     return found
 
 
-def people(site: Site, notes: Notes) -> dict[str, Any]:
+def people(site: SlurmSite, notes: Notes) -> dict[str, Any]:
     """Users and their places, as `auth` has them."""
     places = paths(site).paths
     found: dict[str, Any] = {}
@@ -122,7 +122,7 @@ def people(site: Site, notes: Notes) -> dict[str, Any]:
 
 
 def _entry(
-    each: Association, above: Association | None, site: Site, types: GpuTypes, notes: Notes
+    each: Association, above: Association | None, site: SlurmSite, types: GpuTypes, notes: Notes
 ) -> dict[str, Any]:
     """The settings of an account or a user, except for its place."""
     owner = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
@@ -206,7 +206,7 @@ def _gpus(limits: Mapping[str, str], what: str, types: GpuTypes, notes: Notes) -
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != TOTAL, pair[0])))
 
 
-def _budget(entry: dict[str, Any], each: Association, owner: str, site: Site, notes: Notes) -> None:
+def _budget(entry: dict[str, Any], each: Association, owner: str, site: SlurmSite, notes: Notes) -> None:
     """A limit on GPU-minutes becomes a budget where Slurm counts them in windows, not where they decay."""
     minutes = each.group_minutes.get("gres/gpu")
     others = [f"{key}={value}" for key, value in each.group_minutes.items() if key != "gres/gpu"]

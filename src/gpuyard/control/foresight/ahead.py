@@ -13,8 +13,8 @@ from typing import Any
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
@@ -96,14 +96,14 @@ class Foresights:
     def __init__(
         self,
         replica: Replica,
-        desk: Desk,
+        requests: RequestService,
         views: Views,
         think: Beside,
         fleet: Fleet,
         now_ms: Callable[[], int],
     ) -> None:
         self._replica = replica
-        self._desk = desk
+        self._requests = requests
         self._views = views
         self._think = think
         self._fleet = fleet
@@ -201,7 +201,7 @@ class Foresights:
     def _rehearsed(self, person: Person, new: NewJob) -> dict[str, Any]:
         with self._replica.lock:
             try:
-                events = self._desk.rehearse(person, new)
+                events = self._requests.rehearse(person, new)
             except CouldNever as never:
                 return {"would_run": False, "why_never": never.message, "hint": never.hint}
             seq = self._replica.seq

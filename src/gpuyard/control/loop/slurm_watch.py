@@ -24,7 +24,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import EngineError
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
-from gpuyard.engines.slurm.site.site import Site, SlurmNode
+from gpuyard.engines.slurm.site.site import SlurmNode, SlurmSite
 from gpuyard.engines.slurm.words.states import DRAINED
 from gpuyard.model import (
     EngineSeen,
@@ -91,7 +91,7 @@ class SlurmObserver:
         """Jobs that have left the queue without an end, and when that was seen."""
         self._at: dict[str, int] = {}
         """When each question was last put."""
-        self._site: Site | None = None
+        self._site: SlurmSite | None = None
         self._types = GpuTypes(engine.gpu_types)
         self._unplaced: set[str] = set()
 
@@ -329,7 +329,7 @@ def _offer(draft: Draft, found: Sequence[Event]) -> None:
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _add_nodes(draft: Draft, site: Site, cluster: str, types: GpuTypes, others: Set[str]) -> None:
+def _add_nodes(draft: Draft, site: SlurmSite, cluster: str, types: GpuTypes, others: Set[str]) -> None:
     """Nodes that are new, from the beginning of what the log tells on."""
     state, notes = draft.state, Notes()
     if cluster in state.nodes.lacks:
@@ -362,7 +362,7 @@ def _node(slurm: SlurmNode, pool: str, cluster: str, types: GpuTypes, notes: Not
     )
 
 
-def _judge_nodes(draft: Draft, site: Site, cluster: str, now_ms: int, others: Set[str]) -> None:
+def _judge_nodes(draft: Draft, site: SlurmSite, cluster: str, now_ms: int, others: Set[str]) -> None:
     """Which nodes take work, as Slurm says."""
     state = draft.state
     at_ms = max(now_ms, state.now_ms)

@@ -17,7 +17,7 @@ from threading import Condition, RLock, get_ident
 from typing import Any, NamedTuple
 
 from gpuyard.control.projections.bound import BY_KIND
-from gpuyard.control.replica.aside import Aside
+from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
@@ -157,7 +157,7 @@ class Replica:
         """Events that were folded since the replica was last published; None: it never was, or it was too much."""
         self._saved_seq = 0
         self._policy: tuple[PolicySpec, Policy] | None = None
-        self._saving: tuple[int, Aside] | None = None
+        self._saving: tuple[int, ForkedWork] | None = None
         """The copy that is being saved, and up to which event."""
         self._turn = Condition(self.lock)
         """Never notified: to wait for it is to let others have the lock."""
@@ -329,7 +329,7 @@ class Replica:
             return self.save(now_ms)
         with self.lock:
             if not self._wrong:
-                self._saving = (self.seq, Aside(lambda: packed(dump(self.state))))
+                self._saving = (self.seq, ForkedWork(lambda: packed(dump(self.state))))
         return False
 
     def _put_down(self, now_ms: int) -> bool:

@@ -283,7 +283,7 @@ class Client:
         return _READ_BYTES if self.greeted else HEAD.size + first - len(self.come)
 
 
-class Keeper:
+class TerminalKeeper:
     """The keeper's whole life: in a process of its own, until the attempt has ended."""
 
     def __init__(
@@ -688,7 +688,7 @@ def keep(
         code = 1
         try:
             os.close(tell)
-            Keeper(listener, control, fork, env, own, owner, container).run()
+            TerminalKeeper(listener, control, fork, env, own, owner, container).run()
             code = 0
         finally:
             os._exit(code)

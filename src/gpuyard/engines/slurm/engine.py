@@ -29,10 +29,10 @@ from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, Site
+from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, SlurmSettings
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
-from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
+from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, Known
 from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Capability, Outcome
@@ -52,7 +52,7 @@ class SlurmEngine(NoMig):
         self,
         folder: Path,
         client: Client,
-        site: Site,
+        site: SlurmSettings,
         *,
         yard: Path | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -68,7 +68,7 @@ class SlurmEngine(NoMig):
         self._aside, self._others = NodeBackoff(), ForeignUse()
         self._leftovers = Leftovers(self._folder.root)
         self._monitor = AttemptMonitor(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
-        self._handing = Handing(
+        self._submitter = Submitter(
             self._folder, client, site, self._monitor, self._aside, str(yard or ""), now_ms
         )
         self._able = {Capability.GANG, Capability.IMAGES} | (
@@ -149,12 +149,12 @@ class SlurmEngine(NoMig):
             replies: dict[int, Reply] = {}
             jobs: dict[str, Submission] = {}
             for number, launch in enumerate(launches):
-                reply = self._handing.prepare(launch, scene)
+                reply = self._submitter.prepare(launch, scene)
                 if isinstance(reply, Reply):
                     replies[number] = reply
                 else:
                     jobs[launch.key] = reply
-            answers = self._handing.hand_in(jobs)
+            answers = self._submitter.hand_in(jobs)
         return [
             replies[number] if number in replies else answers[launch.key]
             for number, launch in enumerate(launches)
@@ -384,7 +384,7 @@ class SlurmEngine(NoMig):
 
     def close(self) -> None:
         """Let go. What runs goes on under Slurm."""
-        self._handing.close()
+        self._submitter.close()
         self._monitor.readers.close()
         self._leftovers.close()
         self._client.close()

@@ -25,7 +25,7 @@ _FIRST_ASIDE_S, _ASIDE_S_MAX = 30.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SlurmSettings:
     """What the configuration says of a Slurm cluster."""
 
     cluster: str
@@ -58,7 +58,7 @@ class ClusterSnapshot:
 
 
 def scene_of(
-    site: Site,
+    site: SlurmSettings,
     nodes: Iterable[SlurmNode],
     partitions: Sequence[Partition],
     reservations: Sequence[Reservation],
@@ -132,7 +132,7 @@ class ForeignUse:
 
 
 def reports(
-    site: Site,
+    site: SlurmSettings,
     scene: ClusterSnapshot,
     aside: NodeBackoff,
     others: ForeignUse,
@@ -160,7 +160,7 @@ def reports(
     return tuple(found)
 
 
-def window(site: Site, scene: ClusterSnapshot, node: str, now_s: int, limit_s: int | None) -> str:
+def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_s: int, limit_s: int | None) -> str:
     """The foreign reservation that a job of `limit_s` would run into; None: a job without limit."""
     for each in scene.reservations:
         if each.name == site.reservation or node not in each.nodes or each.end_s <= now_s:
@@ -171,7 +171,7 @@ def window(site: Site, scene: ClusterSnapshot, node: str, now_s: int, limit_s: i
     return ""
 
 
-def notes(site: Site, scene: ClusterSnapshot) -> tuple[str, ...]:
+def notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
     """What people should know about this cluster, in sentences."""
     said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
     kinds = {scene.nodes[name].gpus[0] for name in scene.names if scene.nodes[name].gpus[1]}

@@ -11,7 +11,7 @@ from gpuyard.engines.slurm.calls.client import Client, CommandClient
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.calls.rest import RestClient
 from gpuyard.engines.slurm.engine import SlurmEngine
-from gpuyard.engines.slurm.fleet import Site
+from gpuyard.engines.slurm.fleet import SlurmSettings
 from gpuyard.engines.slurm.keys import LACKS, Mode, SlurmCluster
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import BadInput, quoted
@@ -49,7 +49,7 @@ def _check(cluster: str, keys: SlurmCluster | None) -> None:
 def driven(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
     """The engine of a Slurm cluster. It is made whether Slurm can be reached or not."""
     check_here(slurm)
-    site = Site(
+    site = SlurmSettings(
         cluster=cluster,
         partitions=slurm.partitions,
         reservation=slurm.reservation,

@@ -35,7 +35,7 @@ from gpuyard.engines.slurm.site.accounting import (
     unmarked,
 )
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
-from gpuyard.engines.slurm.site.site import Site, history_words, marked_words, read
+from gpuyard.engines.slurm.site.site import SlurmSite, history_words, marked_words, read
 from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms, settings
 from gpuyard.model import Capability
 
@@ -116,7 +116,7 @@ class ObservedSlurm(NoMig):
         except Unreadable as wrong:
             raise Refusal(f"sacct: {wrong}") from None
 
-    def site(self) -> Site:
+    def site(self) -> SlurmSite:
         """Nodes and partitions."""
         texts = {
             "nodes.txt": self.ask("scontrol", "-o", "show", "node"),

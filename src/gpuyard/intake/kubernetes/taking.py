@@ -9,7 +9,7 @@ from gpuyard.intake.kubernetes.pods import pod
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
 from gpuyard.intake.names import is_tenant, job_name
-from gpuyard.intake.values import Caller, Form, Handing, Intake
+from gpuyard.intake.values import Caller, Form, Intake, SubmitOptions
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, JOB_FIELDS, LIMIT_S_MAX
 
 _KINDS = {"Pod": "v1", "Job": "batch/v1"}
@@ -86,10 +86,10 @@ def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
         warnings = tuple(sorted(dict.fromkeys(findings.warnings)))
         # Warnings about documents between two jobs go with the second job.
         findings.warnings.clear()
-        handing = Handing(export_all=False)
+        options = SubmitOptions(export_all=False)
         line = each.root.place.line
         found.append(
-            Intake(form=Form.KUBERNETES, file=file, line=line, job=job, warnings=warnings, handing=handing)
+            Intake(form=Form.KUBERNETES, file=file, line=line, job=job, warnings=warnings, options=options)
         )
     findings.raise_if_any()
     if not found:

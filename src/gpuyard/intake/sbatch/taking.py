@@ -17,7 +17,7 @@ from gpuyard.intake.sbatch.shape import shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
 from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
-from gpuyard.intake.values import PROPOSED, Caller, Form, Handing, Intake, Warning, refuse
+from gpuyard.intake.values import PROPOSED, Caller, Form, Intake, SubmitOptions, Warning, refuse
 from gpuyard.model.gpu_names import mig_profile, models_called
 from gpuyard.wire.job_fields import SCRIPT_BYTES_MAX
 
@@ -92,7 +92,7 @@ class Understood(NamedTuple):
 def read_sbatch(text: str, file: str, caller: Caller) -> Intake:
     """The job that a batch script describes; `BadInput` with every problem if it cannot be served."""
     settings, values, reading, warnings, script = understand(text, file, caller)
-    job, handing = _job(reading, values, settings, caller)
+    job, options = _job(reading, values, settings, caller)
     _name(job, reading, values, settings)
     if values.problems:
         raise refuse(values.problems, file)
@@ -102,7 +102,7 @@ def read_sbatch(text: str, file: str, caller: Caller) -> Intake:
     found = sorted(dict.fromkeys([*warnings, *values.warnings]))
     lines = {name: settings[name].line for name in PROPOSED if name in settings}
     return Intake(
-        form=Form.SBATCH, file=file, line=1, job=job, warnings=tuple(found), handing=handing, lines=lines
+        form=Form.SBATCH, file=file, line=1, job=job, warnings=tuple(found), options=options, lines=lines
     )
 
 
@@ -157,7 +157,7 @@ def _unsupported(settings: dict[str, Setting], values: Values) -> None:
 
 def _job(
     reading: Reading, values: Values, settings: dict[str, Setting], caller: Caller
-) -> tuple[dict[str, Any], Handing]:
+) -> tuple[dict[str, Any], SubmitOptions]:
     job: dict[str, Any] = {"name": ""}
     job |= _place(reading, values)
     job |= _resources(reading, values)
@@ -174,7 +174,7 @@ def _job(
         job["env"] = env
     job |= {"requeue": False} if "no-requeue" in settings else {}
     job |= {"hold": True} if "hold" in settings else {}
-    handing = Handing(
+    options = SubmitOptions(
         test_only="test-only" in settings,
         parsable="parsable" in settings,
         quiet="quiet" in settings,
@@ -185,7 +185,7 @@ def _job(
         variables=variables(reading, settings),
         nodes_most=reading.nodes_max if reading.nodes_max > max(1, job.get("nodes_max", 1)) else 0,
     )
-    return job, handing
+    return job, options
 
 
 _SAID_VARIABLES = {

@@ -2,10 +2,18 @@
 
 from dataclasses import replace
 
-from gpuyard.engines.slurm.fleet import ForeignUse, NodeBackoff, Site, notes, reports, scene_of, window
+from gpuyard.engines.slurm.fleet import (
+    ForeignUse,
+    NodeBackoff,
+    SlurmSettings,
+    notes,
+    reports,
+    scene_of,
+    window,
+)
 from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
 
-SITE = Site("hpc", gpu_types={"a100": "A100-80GB"})
+SITE = SlurmSettings("hpc", gpu_types={"a100": "A100-80GB"})
 
 
 def node(name: str, *states: str) -> SlurmNode:
@@ -20,7 +28,9 @@ def other(gpus: int, cpus: int = 1, memory_mib: int = 1, nodes: tuple[str, ...] 
 GPU = Partition("gpu", ("n1", "n2"), True, True, 0)
 
 
-def up(site: Site, *partitions: Partition, reservations: tuple[Reservation, ...] = ()) -> dict[str, str]:
+def up(
+    site: SlurmSettings, *partitions: Partition, reservations: tuple[Reservation, ...] = ()
+) -> dict[str, str]:
     scene = scene_of(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
     return {
         each.node.name: each.why for each in reports(site, scene, NodeBackoff(), ForeignUse(), {}, {}, 100)

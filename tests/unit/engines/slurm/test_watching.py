@@ -12,10 +12,10 @@ from gpuyard.engines.contract import Answer, Phase, Report
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import NodeBackoff, Site
+from gpuyard.engines.slurm.fleet import NodeBackoff, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
-from gpuyard.engines.slurm.handing import Handing
 from gpuyard.engines.slurm.judge import Traces
+from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import AttemptMonitor, Known
 from gpuyard.engines.slurm.words.translate import SlurmJob, read_past
 from gpuyard.model import Outcome
@@ -115,10 +115,10 @@ def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(t
     folder.make("y-1-1", plan, 1)
     client: Any = SimpleNamespace()
     monitor = AttemptMonitor(folder, client, 60_000, lambda *_: None, lambda: 1_000)
-    handing = Handing(folder, client, Site("hpc"), monitor, NodeBackoff(), "", lambda: 1_000)
+    submitter = Submitter(folder, client, SlurmSettings("hpc"), monitor, NodeBackoff(), "", lambda: 1_000)
     job = Submission("y-1-1", "", "", 0, 0, (), 0, "", "")
-    reply = handing._refused(job, "sbatch: error: Invalid account or account/partition combination")
-    handing.close()
+    reply = submitter._refused(job, "sbatch: error: Invalid account or account/partition combination")
+    submitter.close()
 
     assert Answer.REFUSED is reply.answer
     (report,) = monitor.look(["y-1-1"])

@@ -124,7 +124,7 @@ def _taken_in(
         fields = folder | kept | request | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
-        test_only = test_only or each.handing.test_only
+        test_only = test_only or each.options.test_only
     return jobs, test_only
 
 

@@ -20,7 +20,7 @@ from gpuyard.errors import BadInput
 if TYPE_CHECKING:
     from gpuyard.config.slurm.notes import Notes
     from gpuyard.config.slurm.types import GpuTypes
-    from gpuyard.engines.slurm.site.site import Site
+    from gpuyard.engines.slurm.site.site import SlurmSite
     from gpuyard.sim.slurm_history import History
 
 NOTES_SHOWN_MAX = 12
@@ -105,7 +105,9 @@ def _print_commands(number: int) -> None:
     print("# Then, where yard is: yard slurm import --files FOLDER --dir site")
 
 
-def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str, add_to: Path | None) -> dict[str, str]:
+def _texts(
+    site: "SlurmSite", types: "GpuTypes", notes: "Notes", conf: str, add_to: Path | None
+) -> dict[str, str]:
     """The files to write, by name."""
     import yaml
 
@@ -127,7 +129,7 @@ def _texts(site: "Site", types: "GpuTypes", notes: "Notes", conf: str, add_to: P
     return {"yard.yaml": text}
 
 
-def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) -> "History | None":
+def _history(site: "SlurmSite", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) -> "History | None":
     from gpuyard.config.slurm.importing import classes_of
     from gpuyard.config.slurm.importing_tenants import paths, tenant_of
     from gpuyard.engines.slurm.words.forms import models_of
@@ -166,7 +168,12 @@ def _history(site: "Site", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) ->
 
 
 def _write(
-    folder: Path, texts: dict[str, str], past: "History | None", site: "Site", notes: "Notes", force: bool
+    folder: Path,
+    texts: dict[str, str],
+    past: "History | None",
+    site: "SlurmSite",
+    notes: "Notes",
+    force: bool,
 ) -> None:
     from gpuyard.sim.traces import save
 
@@ -178,7 +185,7 @@ def _write(
         save(past.trace, folder / "trace.csv")
 
 
-def _tell(folder: Path, site: "Site", past: "History | None", notes: "Notes", span: str) -> None:
+def _tell(folder: Path, site: "SlurmSite", past: "History | None", notes: "Notes", span: str) -> None:
     gpus = sum(node.gpus()[0] for node in site.nodes)
     accounts = len({each.account for each in site.associations if each.account != "root"})
     parts: list[Any] = [

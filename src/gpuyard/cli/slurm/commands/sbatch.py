@@ -47,7 +47,7 @@ def run(words: Sequence[str]) -> int:
         print(f"sbatch: warning: {warning.located(name)}", file=sys.stderr)
     fields = request_of(taken)
     drop_unknown([fields], lambda text: print(f"sbatch: warning: {text}", file=sys.stderr))
-    if taken.handing.test_only:
+    if taken.options.test_only:
         return _test_only(fields)
     with Client() as yard:
         try:
@@ -57,11 +57,11 @@ def run(words: Sequence[str]) -> int:
             )  # fmt: skip
         except (BadInput, Refused) as refusal:
             raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
-        if taken.handing.parsable:
+        if taken.options.parsable:
             print(job["id"], flush=True)
-        elif not taken.handing.quiet:
+        elif not taken.options.quiet:
             print(f"Submitted batch job {job['id']}", flush=True)
-        return _waited(yard, job["id"]) if taken.handing.wait else 0
+        return _waited(yard, job["id"]) if taken.options.wait else 0
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _with_more_nodes(
 ) -> Any:
     """The job with the next number of nodes in its range that could start; None: there is none."""
     least = max(1, taken.job.get("nodes_min", 1))
-    for nodes in range(least + 1, min(taken.handing.nodes_most, least + _RANGE_TRIED_MAX) + 1):
+    for nodes in range(least + 1, min(taken.options.nodes_most, least + _RANGE_TRIED_MAX) + 1):
         with suppress(Refused, Stop):
             job = yard.submit(over(nodes))
             print(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gpuyard.engines.slurm.site.accounting import JobRow
-from gpuyard.engines.slurm.site.site import Site
+from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import given, matching
 
 
@@ -49,7 +49,7 @@ class Used:
 class Evidence:
     """Everything that the rules may look at."""
 
-    site: Site = field(default_factory=Site)
+    site: SlurmSite = field(default_factory=SlurmSite)
     errors: dict[str, str] = field(default_factory=dict)
     """Sources that could not be asked, with Slurm's complaint."""
     unread: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A Slurm site as its own commands describe it: controller, partitions, nodes, reservations, accounts, history.
 
 The commands are listed once, here. They are run where Slurm is, or a person ran them there and saved the output;
-either way the same readers make a `Site` of it. What could not be read is kept with the reason: a site without its
+either way the same readers make a `SlurmSite` of it. What could not be read is kept with the reason: a site without its
 accounting is still a site.
 """
 
@@ -115,7 +115,7 @@ class Reservation:
 
 
 @dataclass(slots=True)
-class Site:
+class SlurmSite:
     """All of it."""
 
     version: str = ""
@@ -215,7 +215,7 @@ def answer(source: Source, run: Callable[..., str]) -> str:
         return run(*source.otherwise)
 
 
-def from_commands(commands: Commands, since_days: int) -> Site:
+def from_commands(commands: Commands, since_days: int) -> SlurmSite:
     """Ask a running cluster. Raises what the first needed command raised; the rest is noted."""
     texts, missing = {}, {}
 
@@ -232,7 +232,7 @@ def from_commands(commands: Commands, since_days: int) -> Site:
     return read(texts, missing)
 
 
-def from_files(folder: Path, since_days: int = 0) -> Site:
+def from_files(folder: Path, since_days: int = 0) -> SlurmSite:
     """Read saved output. Raises `Unreadable` for a folder that lacks what is needed."""
     texts, missing = {}, {}
     for source in sources(since_days):
@@ -252,9 +252,9 @@ def from_files(folder: Path, since_days: int = 0) -> Site:
     return read(texts, missing, folder)
 
 
-def read(texts: Mapping[str, str], missing: Mapping[str, str], folder: Path | None = None) -> Site:
+def read(texts: Mapping[str, str], missing: Mapping[str, str], folder: Path | None = None) -> SlurmSite:
     """A site from what its commands printed; `Unreadable` names the file that is not what it should be."""
-    site = Site(missing=dict(missing))
+    site = SlurmSite(missing=dict(missing))
     for file, text in texts.items():
         try:
             _take(site, file, text)
@@ -263,7 +263,7 @@ def read(texts: Mapping[str, str], missing: Mapping[str, str], folder: Path | No
     return site
 
 
-def _take(site: Site, file: str, text: str) -> None:
+def _take(site: SlurmSite, file: str, text: str) -> None:
     match file:
         case "version.txt":
             site.version = (text.split() or [""])[-1]

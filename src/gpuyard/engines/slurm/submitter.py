@@ -14,7 +14,7 @@ from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, Site
+from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.watching import AttemptMonitor, Known
 from gpuyard.model import Outcome
@@ -39,14 +39,14 @@ _OWN_FAULT = (
 """Refusals because of the user or account: they would come anywhere on this cluster. Others concern the place."""
 
 
-class Handing:
-    """Hands attempts in. The engine holds its lock around every call."""
+class Submitter:
+    """Submits attempts to Slurm. The engine holds its lock around every call."""
 
     def __init__(
         self,
         folder: Folder,
         client: Client,
-        site: Site,
+        site: SlurmSettings,
         monitor: AttemptMonitor,
         aside: NodeBackoff,
         yard: str,

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.pace import (
+from gpuyard.api.edge.throttle import (
     ALONE_AT_ONCE,
     AT_ONCE,
     BURST_S,
     OTHERS_S,
     SHARE,
     STRANGERS_SHARE,
-    Account,
     App,
-    Pace,
+    Throttle,
+    TimeAccount,
     at_leisure,
     charge,
     in_thread,
@@ -64,7 +64,7 @@ async def served_in_s(serve: Callable[[], Awaitable[None]], times: int) -> float
 def test_a_list_knows_when_its_user_was_last_told_of_a_write() -> None:
     async def main() -> None:
         now_s, seen = 10.0, list[float]()
-        pace = Pace(lambda: now_s)
+        throttle = Throttle(lambda: now_s)
 
         async def send(_message: Any) -> None:
             pass
@@ -78,35 +78,35 @@ def test_a_list_knows_when_its_user_was_last_told_of_a_write() -> None:
         async def die(_scope: Any, _receive: Any, _send: Any) -> None:
             raise ConnectionError
 
-        await pace.user("ann", look, {"method": "GET"}, None, send)
+        await throttle.user("ann", look, {"method": "GET"}, None, send)
         for at_s, name, method, app in (
             (11.0, "ann", "POST", answer),
             (12.0, "ben", "POST", answer),
             (13.0, "ann", "GET", answer),
         ):
             now_s = at_s
-            await pace.user(name, app, {"method": method}, None, send)
-        await pace.user("ann", look, {"method": "GET"}, None, send)
+            await throttle.user(name, app, {"method": method}, None, send)
+        await throttle.user("ann", look, {"method": "GET"}, None, send)
         now_s = 14.0
         with pytest.raises(ConnectionError):
-            await pace.user("ann", die, {"method": "DELETE"}, None, send)
-        await pace.user("ann", look, {"method": "GET"}, None, send)
+            await throttle.user("ann", die, {"method": "DELETE"}, None, send)
+        await throttle.user("ann", look, {"method": "GET"}, None, send)
 
         assert [10.0, 11.0, 14.0] == seen
 
     asyncio.run(main())
 
 
-def account(pace: Pace, name: str) -> Account:
-    return pace._accounts[name]
+def account(throttle: Throttle, name: str) -> TimeAccount:
+    return throttle._accounts[name]
 
 
 def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() -> None:
     async def main() -> tuple[float, float]:
-        pace = Pace()
-        await pace.user("ben", costly(0), *NOTHING)
-        took_s = await served_in_s(lambda: pace.user("ana", costly(0.08), *NOTHING), 6)
-        return took_s, await served_in_s(lambda: pace.user("ben", costly(0), *NOTHING), 10)
+        throttle = Throttle()
+        await throttle.user("ben", costly(0), *NOTHING)
+        took_s = await served_in_s(lambda: throttle.user("ana", costly(0.08), *NOTHING), 6)
+        return took_s, await served_in_s(lambda: throttle.user("ben", costly(0), *NOTHING), 10)
 
     anas_s, bens_s = asyncio.run(main())
 
@@ -118,13 +118,13 @@ def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() 
 def test_a_user_alone_has_all_there_is() -> None:
     async def main() -> int:
         # On a clock that stands still nothing is ever paid off: a user who had to wait would wait for ever.
-        pace, served = Pace(lambda: 0.0), []
+        throttle, served = Throttle(lambda: 0.0), []
 
         async def work() -> None:
             await costly(0.02)(*NOTHING)
             served.append(True)
 
-        several = [pace.user("ana", of(work), *NOTHING) for _ in range(30)]
+        several = [throttle.user("ana", of(work), *NOTHING) for _ in range(30)]
         await asyncio.wait_for(asyncio.gather(*several), 60)
         return len(served)
 
@@ -133,9 +133,9 @@ def test_a_user_alone_has_all_there_is() -> None:
 
 def test_strangers_wait_whoever_asks_besides() -> None:
     async def main() -> tuple[float, float]:
-        pace = Pace()
-        took_s = await served_in_s(lambda: pace.stranger("10.0.0.1", costly(0.1), *NOTHING), 7)
-        return took_s, await served_in_s(lambda: pace.stranger("10.0.0.2", costly(0), *NOTHING), 6)
+        throttle = Throttle()
+        took_s = await served_in_s(lambda: throttle.stranger("10.0.0.1", costly(0.1), *NOTHING), 7)
+        return took_s, await served_in_s(lambda: throttle.stranger("10.0.0.2", costly(0), *NOTHING), 6)
 
     one_s, other_s = asyncio.run(main())
 
@@ -151,10 +151,10 @@ def test_work_in_threads_and_jobs_to_be_written_count() -> None:
         charge(0.07)
 
     async def main() -> tuple[float, float]:
-        pace = Pace(lambda: 0.0)
-        await pace.user("ana", of(threaded), *NOTHING)
-        await pace.user("ben", of(written), *NOTHING)
-        return account(pace, "ana").debt_s, account(pace, "ben").debt_s
+        throttle = Throttle(lambda: 0.0)
+        await throttle.user("ana", of(threaded), *NOTHING)
+        await throttle.user("ben", of(written), *NOTHING)
+        return account(throttle, "ana").debt_s, account(throttle, "ben").debt_s
 
     threads_s, jobs_s = asyncio.run(main())
 
@@ -169,9 +169,9 @@ def test_who_keeps_the_event_loop_pays_for_it_whatever_the_machine_gives() -> No
         time.sleep(0.08)
 
     async def main() -> float:
-        pace = Pace(lambda: 0.0)
-        await pace.user("ana", of(slept), *NOTHING)
-        return account(pace, "ana").debt_s
+        throttle = Throttle(lambda: 0.0)
+        await throttle.user("ana", of(slept), *NOTHING)
+        return account(throttle, "ana").debt_s
 
     assert 0.08 <= asyncio.run(main())
 
@@ -183,10 +183,10 @@ def test_what_goes_wrong_reaches_whoever_asked_and_is_paid_for() -> None:
         raise ValueError("no")
 
     async def main() -> float:
-        pace = Pace(lambda: 0.0)
+        throttle = Throttle(lambda: 0.0)
         with pytest.raises(ValueError, match="no"):
-            await pace.user("ana", of(wrong), *NOTHING)
-        return account(pace, "ana").debt_s
+            await throttle.user("ana", of(wrong), *NOTHING)
+        return account(throttle, "ana").debt_s
 
     assert 0.01 <= asyncio.run(main())
 
@@ -206,18 +206,18 @@ def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
         await in_thread(go_on.wait)
 
     async def main() -> None:
-        pace = Pace()
+        throttle = Throttle()
 
         async def send(_message: Any) -> None:
             return
 
-        await pace.user("ben", costly(0), *NOTHING)
+        await throttle.user("ben", costly(0), *NOTHING)
         # What is being answered, as a log that is followed, is not counted.
-        several = [pace.user("ana", stream, {"method": "GET"}, None, send) for _ in range(2 * AT_ONCE)]
-        several += [pace.user("ana", of(slow), *NOTHING) for _ in range(2 * AT_ONCE)]
+        several = [throttle.user("ana", stream, {"method": "GET"}, None, send) for _ in range(2 * AT_ONCE)]
+        several += [throttle.user("ana", of(slow), *NOTHING) for _ in range(2 * AT_ONCE)]
         all_ = asyncio.gather(*several)
         for _ in range(10):
-            await pace.user("ben", costly(0), *NOTHING)
+            await throttle.user("ben", costly(0), *NOTHING)
             await asyncio.sleep(0.02)
         assert AT_ONCE == under_way
         go_on.set()
@@ -244,10 +244,10 @@ def test_requests_that_pile_up_do_not_stand_before_somebody_who_comes_later_or_w
 
     async def main() -> None:
         nonlocal now_s
-        pace = Pace(lambda: now_s)
-        pile = asyncio.gather(*[pace.user("ana", of(slow), *NOTHING) for _ in range(10 * ALONE_AT_ONCE)])
+        throttle = Throttle(lambda: now_s)
+        pile = asyncio.gather(*[throttle.user("ana", of(slow), *NOTHING) for _ in range(10 * ALONE_AT_ONCE)])
         assert ALONE_AT_ONCE == await settled(), "nobody else asks, and few are under way all the same"
-        ben = asyncio.create_task(pace.user("ben", of(bens.wait), *NOTHING))
+        ben = asyncio.create_task(throttle.user("ben", of(bens.wait), *NOTHING))
         await settled()
         now_s += 10 * OTHERS_S
         for _ in range(ALONE_AT_ONCE):
@@ -266,16 +266,16 @@ def test_a_long_answer_gives_way_while_others_ask() -> None:
     pieces, piece_s = 12, 0.02
 
     async def main() -> tuple[float, float]:
-        pace = Pace()
+        throttle = Throttle()
 
         async def work() -> None:
             for _ in range(pieces):
                 await in_thread(burn, piece_s)
                 await rest()
 
-        pace.heard("ben")
-        took_s = await served_in_s(lambda: pace.user("ana", of(work), *NOTHING), 1)
-        return took_s, account(pace, "ana").left_s()
+        throttle.heard("ben")
+        took_s = await served_in_s(lambda: throttle.user("ana", of(work), *NOTHING), 1)
+        return took_s, account(throttle, "ana").left_s()
 
     took_s, left_s = asyncio.run(main())
     # All of it but half of what may be taken at once is paid off before the answer is done.
@@ -287,15 +287,15 @@ def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
     pieces, piece_s = 12, 0.02
 
     async def main() -> tuple[float, float]:
-        pace = Pace()
+        throttle = Throttle()
 
         async def work() -> None:
             for _ in range(pieces):
                 await at_leisure(burn, piece_s)
 
-        pace.heard("ben")
-        took_s = await served_in_s(lambda: pace.user("ana", of(work), *NOTHING), 1)
-        return took_s, account(pace, "ana").left_s()
+        throttle.heard("ben")
+        took_s = await served_in_s(lambda: throttle.user("ana", of(work), *NOTHING), 1)
+        return took_s, account(throttle, "ana").left_s()
 
     took_s, left_s = asyncio.run(main())
     # What came before the last piece is paid off but for what may be taken at once.

@@ -17,13 +17,13 @@ _NICE = 10
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Aside:
+class ForkedWork:
     """One piece of work, under way from the moment that this is made."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         """`make` runs in the copy. What it looks at must be locked by this thread, or it may be half changed."""
         server = os.getpid()
-        self._out = os.memfd_create("gpuyard-aside", os.MFD_CLOEXEC)
+        self._out = os.memfd_create("gpuyard-fork", os.MFD_CLOEXEC)
         self._pid = os.fork()
         if not self._pid:
             _work(make, self._out, server)

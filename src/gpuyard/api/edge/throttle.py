@@ -1,4 +1,4 @@
-"""The pace of a user: after taking much of the server's time, a user waits before each request while others ask.
+"""The throttle: after taking much of the server's time, a user waits before each request while others ask.
 
 No request is refused. While other users ask, a user has few requests under way at once, and a fifth of the time: the
 sum of how long their requests kept the event loop, the CPU time that they took in threads, and the cost of writing
@@ -47,7 +47,7 @@ T = TypeVar("T")
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class Account:
+class TimeAccount:
     """The time that one user has taken lately."""
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Account:
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
-        self.long: Account | None = None
+        self.long: TimeAccount | None = None
         """An account for their long lists, with the same share, so that these hold up no other request of theirs."""
 
     def charge(self, seconds: float) -> None:
@@ -108,7 +108,7 @@ class Account:
         self.freed.set()
 
 
-_mine: ContextVar[Account | None] = ContextVar("account", default=None)
+_mine: ContextVar[TimeAccount | None] = ContextVar("account", default=None)
 
 
 def charge(seconds: float) -> None:
@@ -140,14 +140,14 @@ async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     account = _mine.get()
     if account is not None:
         if account.long is None:
-            account.long = Account(account.name, account.share, account.now_s, account.heeds)
+            account.long = TimeAccount(account.name, account.share, account.now_s, account.heeds)
         account = account.long
         await account.rest()
     return await _in_thread(account, None, work, *args, **kwargs)
 
 
 async def _in_thread(
-    account: Account | None,
+    account: TimeAccount | None,
     among: CapacityLimiter | None,
     work: Callable[..., T],
     *args: Any,
@@ -165,12 +165,12 @@ async def _in_thread(
     return await to_thread.run_sync(measured, limiter=among)
 
 
-class Pace:
+class Throttle:
     """The accounts of one server process. Used by the event loop alone."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, TimeAccount] = {}
         self._last = ("", float("-inf"))
         """The user of the last request, and its time."""
         self._before = float("-inf")
@@ -201,7 +201,7 @@ class Pace:
         account.charge(STRANGER_S)
         await self._serve(account, app, scope, receive, send)
 
-    def _account(self, name: str, share: float, heeds: Callable[[], bool]) -> Account:
+    def _account(self, name: str, share: float, heeds: Callable[[], bool]) -> TimeAccount:
         account = self._accounts.get(name)
         if account is None:
             if len(self._accounts) >= _ACCOUNTS_MAX:
@@ -210,10 +210,10 @@ class Pace:
                     for each, one in self._accounts.items()
                     if one.line.locked() or one.left_s() > -BURST_S
                 }
-            account = self._accounts[name] = Account(name, share, self._now_s, heeds)
+            account = self._accounts[name] = TimeAccount(name, share, self._now_s, heeds)
         return account
 
-    async def _turn(self, account: Account) -> None:
+    async def _turn(self, account: TimeAccount) -> None:
         """Wait for one's turn."""
         async with account.line:
             while True:
@@ -224,7 +224,7 @@ class Pace:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(account.freed.wait(), OTHERS_S)
 
-    async def _serve(self, account: Account, app: App, scope: Any, receive: Any, send: Any) -> None:
+    async def _serve(self, account: TimeAccount, app: App, scope: Any, receive: Any, send: Any) -> None:
         if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
             await self._turn(account)
         expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
@@ -259,7 +259,7 @@ class Pace:
 class _Meter:
     """An awaitable that charges its steps in the event loop to an account."""
 
-    def __init__(self, account: Account, work: Awaitable[None]) -> None:
+    def __init__(self, account: TimeAccount, work: Awaitable[None]) -> None:
         self._account = account
         self._work = work
 

@@ -1,6 +1,6 @@
-"""The desk where people hand in what they want: new jobs, wishes about jobs that are there, nodes in and out of use.
+"""The requests of people: new jobs, wishes about jobs that are there, nodes in and out of use.
 
-It knows nothing of HTTP. Everything is judged before it is written, on a replica that has caught up; what
+The service knows nothing of HTTP. Everything is judged before it is written, on a replica that has caught up; what
 cannot be is refused with a reason and changes nothing.
 """
 
@@ -51,7 +51,7 @@ CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
 
 
-class Desk:
+class RequestService:
     """What people may ask for."""
 
     def __init__(

@@ -34,28 +34,28 @@ from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
-from rigs.desk import ANA, ROOT, Rig, granted, rig
+from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Rig]:
+def service(tmp_path: Path) -> Iterator[Rig]:
     with rig(tmp_path) as found:
         yield found
 
 
-def ask(desk: Rig, verb: Verb, label: object, who: Any = ROOT) -> dict[str, Any]:
+def ask(service: Rig, verb: Verb, label: object, who: Any = ROOT) -> dict[str, Any]:
     """What became of a wish about one job or array: how many jobs it changed."""
-    (asked,) = granted(desk.desk, desk.desk.wish(who, verb, [str(label)]))
+    (asked,) = granted(service.requests, service.requests.wish(who, verb, [str(label)]))
     if asked.error is not None:
         raise asked.error
     return {"label": str(asked.label), "jobs": asked.jobs}
 
 
-def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:
-    job_id = desk.submit(command=("echo", "$HOME; rm -rf /"), env={"A": "1"}, cwd="/tmp", tasks=2)
-    desk.replica.catch_up()
-    spec = desk.replica.state.jobs[job_id].job.spec
-    blob = desk.replica.store.blob(spec.recipe)
+def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(service: Rig) -> None:
+    job_id = service.submit(command=("echo", "$HOME; rm -rf /"), env={"A": "1"}, cwd="/tmp", tasks=2)
+    service.replica.catch_up()
+    spec = service.replica.state.jobs[job_id].job.spec
+    blob = service.replica.store.blob(spec.recipe)
     assert blob is not None
     recipe = from_plain(Recipe, json.loads(blob))
 
@@ -63,11 +63,11 @@ def test_a_job_is_in_the_log_with_how_to_run_it_in_a_blob(desk: Rig) -> None:
     assert ("root", "root", 2) == (spec.user, spec.tenant, spec.ask.tasks)
 
 
-def test_an_array_takes_an_id_more_than_it_has_tasks(desk: Rig) -> None:
-    array = desk.submit(array=(0, 3, 7))
-    after = desk.submit()
-    desk.replica.catch_up()
-    tasks = [record.job for record in desk.replica.state.jobs.values() if record.job.array_id]
+def test_an_array_takes_an_id_more_than_it_has_tasks(service: Rig) -> None:
+    array = service.submit(array=(0, 3, 7))
+    after = service.submit()
+    service.replica.catch_up()
+    tasks = [record.job for record in service.replica.state.jobs.values() if record.job.array_id]
 
     assert (1, 5) == (array, after)
     assert [(2, "1_0"), (3, "1_3"), (4, "1_7")] == [(job.id, job.label) for job in tasks]
@@ -93,22 +93,22 @@ def test_a_job_beyond_the_whole_budget_of_its_tenant_is_refused(
 ) -> None:
     budget = Budget(10 * HOUR_MS, DAY_MS)
     settings = Settings(tenants=(Tenant("t", budget=budget), Tenant("free")), policy=PRESETS["default"])
-    with rig(tmp_path, settings) as desk:
+    with rig(tmp_path, settings) as service:
         with pytest.raises(Unacceptable) as caught:
-            desk.submit(tenant="t/ana", **fields)
+            service.submit(tenant="t/ana", **fields)
 
         assert (says, hint) == (caught.value.message, caught.value.hint)
         # What the budget can pay for is taken, though it is spent by then; so are jobs without GPUs, and of others.
         for taken in ({"gpus": 4, "limit_ms": 5 * HOUR_MS // 2}, {"gpus": 0}):
-            desk.submit(tenant="t/ana", **taken)
-        desk.submit(tenant="free/ana", **fields)
+            service.submit(tenant="t/ana", **taken)
+        service.submit(tenant="free/ana", **fields)
 
 
-def test_a_held_job_does_not_wait_in_line(desk: Rig) -> None:
-    job_id = desk.submit(hold=True)
-    desk.replica.catch_up()
-    assert desk.replica.state.jobs[job_id].held
-    assert 0 == desk.replica.state.queue.count
+def test_a_held_job_does_not_wait_in_line(service: Rig) -> None:
+    job_id = service.submit(hold=True)
+    service.replica.catch_up()
+    assert service.replica.state.jobs[job_id].held
+    assert 0 == service.replica.state.queue.count
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_held_job_does_not_wait_in_line(desk: Rig) -> None:
         ({"cpu_milli": 99_000}, "cores on one node"),
     ],
 )
-def test_what_could_never_run_is_refused(desk: Rig, fields: dict[str, Any], says: str) -> None:
+def test_what_could_never_run_is_refused(service: Rig, fields: dict[str, Any], says: str) -> None:
     for _again in range(2):
         with pytest.raises(Unacceptable, match=says.replace("?", r"\?")):
-            desk.submit(**fields)
-    assert 1 == desk.submit(), "no id was used up"
+            service.submit(**fields)
+    assert 1 == service.submit(), "no id was used up"
 
 
 def test_names_that_scripts_have_become_our_own(tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_names_that_scripts_have_become_our_own(tmp_path: Path) -> None:
         qos={"high": "urgent"},
         policy=PRESETS["default"],
     )
-    with rig(tmp_path, settings) as desk:
-        job_id = desk.submit(pools=("gpu", "all"), tenant="p12345", klass="high")
-        own = desk.submit(pools=("p",), tenant="research", klass="batch")
-        desk.replica.catch_up()
-        specs = [desk.replica.state.jobs[each].job.spec for each in (job_id, own)]
+    with rig(tmp_path, settings) as service:
+        job_id = service.submit(pools=("gpu", "all"), tenant="p12345", klass="high")
+        own = service.submit(pools=("p",), tenant="research", klass="batch")
+        service.replica.catch_up()
+        specs = [service.replica.state.jobs[each].job.spec for each in (job_id, own)]
 
         assert [("research/vision", "urgent", ("p",)), ("research", "batch", ("p",))] == [
             (spec.tenant, spec.klass, spec.ask.pools) for spec in specs
@@ -152,7 +152,7 @@ def test_names_that_scripts_have_become_our_own(tmp_path: Path) -> None:
             ({"tenant": "p1"}, "unknown tenant 'p1'", "accounts"),
         ):
             with pytest.raises(Unacceptable) as refusal:
-                desk.submit(**{"tenant": "research", **fields})
+                service.submit(**{"tenant": "research", **fields})
             assert says in refusal.value.message
             assert f"under '{key}' in yard.yaml" in refusal.value.hint
 
@@ -161,43 +161,43 @@ def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
     settings = Settings(
         tenants=(Tenant("research"), Tenant("research/ana"), Tenant("product")), policy=PRESETS["default"]
     )
-    with rig(tmp_path, settings) as desk:
+    with rig(tmp_path, settings) as service:
         for tenant in ("research", "research/bob", "product/x/y"):
-            desk.submit(tenant=tenant)
+            service.submit(tenant=tenant)
         with pytest.raises(Unacceptable, match="unknown tenant 'reserch'; did you mean 'research'"):
-            desk.submit(tenant="reserch")
+            service.submit(tenant="reserch")
         with pytest.raises(Unacceptable, match="names no tenant"):
-            desk.submit()
-        job_id = desk.desk.submit(ROOT, NewJob(command=("x",), tenant="research")).result(10).first_id
+            service.submit()
+        job_id = service.requests.submit(ROOT, NewJob(command=("x",), tenant="research")).result(10).first_id
         assert 4 == job_id
 
 
-def test_a_wish_is_written_and_what_makes_no_sense_is_refused(desk: Rig) -> None:
+def test_a_wish_is_written_and_what_makes_no_sense_is_refused(service: Rig) -> None:
     """PENDING: hold, release; RUNNING: suspend; ended: nothing."""
-    job_id = desk.submit()
+    job_id = service.submit()
     for verb in (Verb.RELEASE, Verb.SUSPEND, Verb.CONTINUE, Verb.REQUEUE):
         with pytest.raises(Impossible):
-            ask(desk, verb, job_id)
-    assert 1 == ask(desk, Verb.HOLD, job_id)["jobs"]
-    assert 0 == ask(desk, Verb.HOLD, job_id)["jobs"], "it is so already"
-    ask(desk, Verb.RELEASE, job_id)
-    desk.start(job_id)
+            ask(service, verb, job_id)
+    assert 1 == ask(service, Verb.HOLD, job_id)["jobs"]
+    assert 0 == ask(service, Verb.HOLD, job_id)["jobs"], "it is so already"
+    ask(service, Verb.RELEASE, job_id)
+    service.start(job_id)
     for verb in (Verb.HOLD, Verb.RELEASE, Verb.CONTINUE):
         with pytest.raises(Impossible):
-            ask(desk, verb, job_id)
-    ask(desk, Verb.SUSPEND, job_id)
-    assert Verb.SUSPEND is desk.replica.state.jobs[job_id].wanted
-    ask(desk, Verb.CANCEL, job_id)
-    assert 0 == ask(desk, Verb.CANCEL, job_id)["jobs"]
-    desk.end(job_id, Outcome.CANCELLED)
+            ask(service, verb, job_id)
+    ask(service, Verb.SUSPEND, job_id)
+    assert Verb.SUSPEND is service.replica.state.jobs[job_id].wanted
+    ask(service, Verb.CANCEL, job_id)
+    assert 0 == ask(service, Verb.CANCEL, job_id)["jobs"]
+    service.end(job_id, Outcome.CANCELLED)
     with pytest.raises(Gone):
-        ask(desk, Verb.CANCEL, job_id)
+        ask(service, Verb.CANCEL, job_id)
 
 
-def test_a_cancelled_waiting_job_is_in_the_history_with_by_whom(desk: Rig) -> None:
-    job_id = desk.submit()
-    ask(desk, Verb.CANCEL, job_id)
-    view = desk.views.job(label_of(str(job_id)))
+def test_a_cancelled_waiting_job_is_in_the_history_with_by_whom(service: Rig) -> None:
+    job_id = service.submit()
+    ask(service, Verb.CANCEL, job_id)
+    view = service.views.job(label_of(str(job_id)))
 
     assert (JobState.CANCELLED.value, "cancelled by root", None) == (
         view["state"],
@@ -206,21 +206,21 @@ def test_a_cancelled_waiting_job_is_in_the_history_with_by_whom(desk: Rig) -> No
     )
 
 
-def test_a_wish_about_an_array_is_about_its_live_tasks(desk: Rig) -> None:
-    array = desk.submit(array=(0, 1, 2))
-    desk.start(array + 1)
-    desk.end(array + 1)
-    assert 2 == ask(desk, Verb.HOLD, array)["jobs"]
-    assert 1 == ask(desk, Verb.CANCEL, f"{array}_2")["jobs"]
+def test_a_wish_about_an_array_is_about_its_live_tasks(service: Rig) -> None:
+    array = service.submit(array=(0, 1, 2))
+    service.start(array + 1)
+    service.end(array + 1)
+    assert 2 == ask(service, Verb.HOLD, array)["jobs"]
+    assert 1 == ask(service, Verb.CANCEL, f"{array}_2")["jobs"]
     with pytest.raises(Gone):
-        ask(desk, Verb.CANCEL, f"{array}_0")
+        ask(service, Verb.CANCEL, f"{array}_0")
 
 
-def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(desk: Rig) -> None:
+def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(service: Rig) -> None:
     def counted(**fields: Any) -> int:
-        job = desk.submit(**{"gpus": 0, **fields})
-        desk.replica.catch_up()
-        return desk.replica.state.jobs[job].job.spec.ask.cpu_milli
+        job = service.submit(**{"gpus": 0, **fields})
+        service.replica.catch_up()
+        return service.replica.state.jobs[job].job.spec.ask.cpu_milli
 
     assert [1000, 1000, 0, 250] == [counted(), counted(tasks=4), counted(cpu_milli=0), counted(cpu_milli=250)]
     with_gpus = ({"gpus": 1}, {"gpu_milli": 500}, {"mig": "1g.10gb"}, {"gpu_memory_mib": 20_000})
@@ -232,38 +232,38 @@ def test_a_task_that_names_no_cores_counts_one_unless_it_has_a_gpu(desk: Rig) ->
     assert 0 == counted(tasks=17, cpu_milli=0)
 
 
-def test_where_no_node_has_a_whole_core_a_task_counts_what_there_is(desk: Rig) -> None:
-    desk.add(NodeChanged(desk.now_ms(), 0, Node("n1", "c", "p", "H100", 8, 500, 64_000)))
-    job = desk.submit(gpus=0)
-    desk.replica.catch_up()
-    assert 500 == desk.replica.state.jobs[job].job.spec.ask.cpu_milli
+def test_where_no_node_has_a_whole_core_a_task_counts_what_there_is(service: Rig) -> None:
+    service.add(NodeChanged(service.now_ms(), 0, Node("n1", "c", "p", "H100", 8, 500, 64_000)))
+    job = service.submit(gpus=0)
+    service.replica.catch_up()
+    assert 500 == service.replica.state.jobs[job].job.spec.ask.cpu_milli
 
 
-def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
-    job = desk.submit(exclusive=True, batch=True, tasks=4, cpu_milli=1000)
-    desk.replica.catch_up()
-    spec = desk.replica.state.jobs[job].job.spec
+def test_an_exclusive_job_asks_for_all_that_a_node_has(service: Rig) -> None:
+    job = service.submit(exclusive=True, batch=True, tasks=4, cpu_milli=1000)
+    service.replica.catch_up()
+    spec = service.replica.state.jobs[job].job.spec
     assert Ask(Whole(8), 1, 16_000, 64_000, nodes_max=1, nodes_min=1) == spec.ask
-    recipe = from_plain(Recipe, json.loads(desk.replica.store.blob(spec.recipe) or b""))
+    recipe = from_plain(Recipe, json.loads(service.replica.store.blob(spec.recipe) or b""))
     assert (True, 4) == (recipe.batch, recipe.ranks)
 
-    desk.add(NodeAdded(desk.now_ms(), Node("n2", "c", "small", "H100", 4, 16_000, 64_000)))
+    service.add(NodeAdded(service.now_ms(), Node("n2", "c", "small", "H100", 4, 16_000, 64_000)))
     for fields, pool, gpus in (
         ({}, ("small",), 4),
         ({"gpus": 5}, (), 8),
         ({"pools": ("small",)}, ("small",), 4),
     ):
-        job = desk.submit(exclusive=True, **fields)
-        desk.replica.catch_up()
-        spec = desk.replica.state.jobs[job].job.spec
+        job = service.submit(exclusive=True, **fields)
+        service.replica.catch_up()
+        spec = service.replica.state.jobs[job].job.spec
         # Of several sizes it takes the smallest that will do, and stays with it.
         assert (Whole(gpus), pool) == (spec.ask.gpus, spec.ask.pools)
 
-    desk.add(NodeCordoned(desk.now_ms(), 1, "repair"))
-    job = desk.submit(exclusive=True)
-    desk.replica.catch_up()
+    service.add(NodeCordoned(service.now_ms(), 1, "repair"))
+    job = service.submit(exclusive=True)
+    service.replica.catch_up()
     # The smallest is shut, and a larger one is idle.
-    assert Whole(8) == desk.replica.state.jobs[job].job.spec.ask.gpus
+    assert Whole(8) == service.replica.state.jobs[job].job.spec.ask.gpus
 
 
 @pytest.mark.parametrize(
@@ -275,101 +275,103 @@ def test_an_exclusive_job_asks_for_all_that_a_node_has(desk: Rig) -> None:
     ],
 )
 def test_nodes_and_features_that_are_not_there_are_named(
-    desk: Rig, fields: dict[str, Any], says: str
+    service: Rig, fields: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(Unacceptable, match=says):
-        desk.submit(**fields)
+        service.submit(**fields)
 
 
-def test_a_running_job_says_that_it_saved_its_work(desk: Rig) -> None:
-    job = desk.submit()
+def test_a_running_job_says_that_it_saved_its_work(service: Rig) -> None:
+    job = service.submit()
     with pytest.raises(Impossible, match="does not run"):
-        desk.desk.checkpoint(ROOT, str(job), None).result(10)
-    desk.start(job)
-    began_ms = desk.replica.state.jobs[job].started_ms
+        service.requests.checkpoint(ROOT, str(job), None).result(10)
+    service.start(job)
+    began_ms = service.replica.state.jobs[job].started_ms
 
-    said = desk.desk.checkpoint(ROOT, str(job), None).result(10)
-    assert began_ms < said["checkpoint_ms"] == desk.replica.state.jobs[job].checkpoint_ms
+    said = service.requests.checkpoint(ROOT, str(job), None).result(10)
+    assert began_ms < said["checkpoint_ms"] == service.replica.state.jobs[job].checkpoint_ms
     # An older one changes nothing; one that cannot be is refused.
-    assert said == desk.desk.checkpoint(ROOT, str(job), began_ms).result(10)
+    assert said == service.requests.checkpoint(ROOT, str(job), began_ms).result(10)
     for wrong_ms in (began_ms - 1, began_ms + 10**9):
         with pytest.raises(Unacceptable, match="this attempt did not run at"):
-            desk.desk.checkpoint(ROOT, str(job), wrong_ms).result(10)
+            service.requests.checkpoint(ROOT, str(job), wrong_ms).result(10)
     with pytest.raises(Forbidden):
-        desk.desk.checkpoint(ANA, str(job), None).result(10)
+        service.requests.checkpoint(ANA, str(job), None).result(10)
     with pytest.raises(Gone):
-        desk.desk.checkpoint(ROOT, "999", None).result(10)
+        service.requests.checkpoint(ROOT, "999", None).result(10)
 
 
-def test_an_administrator_moves_waiting_jobs_to_the_top(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_administrator_moves_waiting_jobs_to_the_top(
+    service: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is in the log and in what is told of the job; nobody moves a job of one's own before those of others."""
-    runs, *_others = [desk.submit() for _ in range(3)]
-    desk.start(runs)
-    array = desk.submit(array=(0, 1))
-    assert 2 == ask(desk, Verb.TOP, array)["jobs"]
-    first, second = (desk.replica.state.jobs[array + 1 + index] for index in range(2))
+    runs, *_others = [service.submit() for _ in range(3)]
+    service.start(runs)
+    array = service.submit(array=(0, 1))
+    assert 2 == ask(service, Verb.TOP, array)["jobs"]
+    first, second = (service.replica.state.jobs[array + 1 + index] for index in range(2))
     assert (2, 1, "root") == (first.boost, second.boost, first.moved_by)
-    assert "root" == desk.views.job(label_of(f"{array}_0"))["moved_by"]
-    told = Explained(desk.replica, desk.now_ms).why(label_of(f"{array}_0"))
+    assert "root" == service.views.job(label_of(f"{array}_0"))["moved_by"]
+    told = Explained(service.replica, service.now_ms).why(label_of(f"{array}_0"))
     assert told["ahead"] == 0
-    lines, _more = audit(desk.replica.store, str)
+    lines, _more = audit(service.replica.store, str)
     assert ("root", "top", f"2 jobs, job {array + 2} first") == tuple(
         lines[0][k] for k in ("who", "what", "about")
     )
     with pytest.raises(Impossible, match="runs already"):
-        ask(desk, Verb.TOP, runs)
-    assert [1, 0] == [ask(desk, Verb.BACK, array + 1)["jobs"] for _ in range(2)]
+        ask(service, Verb.TOP, runs)
+    assert [1, 0] == [ask(service, Verb.BACK, array + 1)["jobs"] for _ in range(2)]
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(Forbidden, match="ana may not move jobs to the top of the line"):
-        ask(desk, Verb.TOP, desk.submit(ANA), ANA)
+        ask(service, Verb.TOP, service.submit(ANA), ANA)
 
 
-def test_only_the_owner_and_root_act_on_a_job(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = desk.submit()
+def test_only_the_owner_and_root_act_on_a_job(service: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = service.submit()
     with pytest.raises(Forbidden, match="job 1 is root's, not ana's"):
-        ask(desk, Verb.CANCEL, theirs, ANA)
+        ask(service, Verb.CANCEL, theirs, ANA)
     with pytest.raises(Forbidden):
-        desk.desk.drain(ANA, "n1", "")
+        service.requests.drain(ANA, "n1", "")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert 1 == ask(desk, Verb.CANCEL, desk.submit(ANA), ANA)["jobs"]
+    assert 1 == ask(service, Verb.CANCEL, service.submit(ANA), ANA)["jobs"]
 
 
 def test_a_server_that_is_not_roots_runs_nobody_elses_jobs(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1234)
     with pytest.raises(Forbidden, match="cannot run jobs as ana"):
-        desk.submit(ANA)
+        service.submit(ANA)
 
 
-def test_nodes_are_drained_and_taken_back(desk: Rig) -> None:
-    desk.desk.drain(ROOT, "n1", "a fan").result(10)
+def test_nodes_are_drained_and_taken_back(service: Rig) -> None:
+    service.requests.drain(ROOT, "n1", "a fan").result(10)
     assert ("DRAINED", "a fan") == (
-        desk.views.nodes()["nodes"][0]["state"],
-        desk.views.nodes()["nodes"][0]["why"],
+        service.views.nodes()["nodes"][0]["state"],
+        service.views.nodes()["nodes"][0]["why"],
     )
-    desk.desk.resume(ROOT, "n1").result(10)
-    assert "UP" == desk.views.nodes()["nodes"][0]["state"]
+    service.requests.resume(ROOT, "n1").result(10)
+    assert "UP" == service.views.nodes()["nodes"][0]["state"]
     with pytest.raises(NotFound, match="there is no node 'n2'; known nodes: n1"):
-        desk.desk.drain(ROOT, "n2", "").result(10)
+        service.requests.drain(ROOT, "n2", "").result(10)
 
 
-def test_a_key_that_is_used_again_does_it_once(desk: Rig) -> None:
+def test_a_key_that_is_used_again_does_it_once(service: Rig) -> None:
     new = NewJob(command=("true",), gpus=1)
     key = Idempotency("0", "k", "h")
-    first = desk.desk.submit(ROOT, new, key).result(10)
-    again = desk.desk.submit(ROOT, new, key).result(10)
+    first = service.requests.submit(ROOT, new, key).result(10)
+    again = service.requests.submit(ROOT, new, key).result(10)
 
     assert (False, True, first.reply) == (first.replayed, again.replayed, again.reply)
     with pytest.raises(Conflict):
-        desk.desk.submit(ROOT, new, Idempotency("0", "k", "other")).result(10)
-    assert 2 == desk.submit()
+        service.requests.submit(ROOT, new, Idempotency("0", "k", "other")).result(10)
+    assert 2 == service.submit()
 
 
 def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, batches, gate = desk.replica.store, [], Event()
+    store, batches, gate = service.replica.store, [], Event()
     real = store.submit
 
     def submit(batch: Any, now_ms: int) -> Any:
@@ -378,8 +380,8 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
         return real(batch, now_ms)
 
     monkeypatch.setattr(store, "submit", submit)
-    good = [desk.desk.submit(ROOT, NewJob(command=("true",), gpus=1)) for _ in range(5)]
-    bad = desk.desk.submit(ROOT, NewJob(command=("true",), gpus=99))
+    good = [service.requests.submit(ROOT, NewJob(command=("true",), gpus=1)) for _ in range(5)]
+    bad = service.requests.submit(ROOT, NewJob(command=("true",), gpus=99))
     gate.set()
 
     assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]
@@ -389,21 +391,21 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
 
 
 def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
-    desk: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
 
         def full(*_: Any) -> None:
             raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
 
-        patch.setattr(desk.replica.store, "submit", full)
+        patch.setattr(service.replica.store, "submit", full)
         patch.setattr("gpuyard.control.replica.committer.WAITING_MAX", 2)
         with pytest.raises(StoreFull, match="no space left"):
-            desk.submit()
-    assert 1 == desk.submit()
-    desk.committer.close()
+            service.submit()
+    assert 1 == service.submit()
+    service.committer.close()
     with pytest.raises(Overloaded):
-        desk.submit()
+        service.submit()
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "01", "1_", "_1", "1_2_3", "1.0", "x", "9" * 40, "\u0661"])

@@ -1,4 +1,4 @@
-"""A desk over a real store and one node of eight GPUs, without an engine: attempts are moved by hand."""
+"""A request service over a real store and one node of eight GPUs, without an engine: attempts are moved by hand."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuyard.control.access.people import Person
-from gpuyard.control.commands.desk import Desk
 from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.commands.wishes import Asked, Wish
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Judged, Replica
@@ -33,10 +33,10 @@ ROOT = Person(0, 0, "root", True)
 ANA = Person(1001, 1001, "ana", False)
 
 
-def granted(desk: Desk, wish: Wish) -> list[Asked]:
+def granted(service: RequestService, wish: Wish) -> list[Asked]:
     """Write a wish to its end."""
     while not wish.finished:
-        wish.enter(desk.grant(wish).result(10))
+        wish.enter(service.grant(wish).result(10))
     return wish.asked
 
 
@@ -55,7 +55,7 @@ class Rig:
         self.time_ms = 1_000_000
         self.replica = replica
         self.committer = Committer(replica, self.now_ms)
-        self.desk = Desk(replica, self.committer, self.now_ms, allow_root=True)
+        self.requests = RequestService(replica, self.committer, self.now_ms, allow_root=True)
         self.views = Views(replica, self.now_ms)
         self.add(ConfigSet(0, settings), NodeAdded(0, Node("n1", "c", "p", "H100", 8, 16_000, 64_000)))
         self.committer.start()
@@ -73,7 +73,7 @@ class Rig:
 
     def submit(self, who: Person = ROOT, **fields: object) -> int:
         new = NewJob(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
-        return self.desk.submit(who, new).result(10).first_id
+        return self.requests.submit(who, new).result(10).first_id
 
     def start(self, job_id: int, gpus: int = 1) -> None:
         self.replica.catch_up()
