@@ -54,6 +54,7 @@ from gpuyard.errors import BadInput, YardError
 from gpuyard.model import Node
 from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
+from gpuyard.telemetry.collector import PAUSE_S
 from gpuyard.wire.replies.jobs import CurvesReply
 
 _log = logging.getLogger(__name__)
@@ -89,6 +90,8 @@ class Options:
     """Whether to go on with a log that is behind what the engine's folder has seen."""
     insecure_http: bool = False
     """Whether to serve others without TLS: something before the server speaks it."""
+    look_s: float = PAUSE_S
+    """Between two looks at what this machine does."""
 
     @property
     def shared(self) -> bool:
@@ -204,8 +207,14 @@ class Yard:
         self._closing = threading.Event()
 
     def _open_watch(self) -> None:
+        """The eyes on the machines of our own engines."""
         self.watch = Watch(
-            str(self.instance.series), self._here, self.now_ms, self.reserve.has_room, self._cluster_of
+            str(self.instance.series),
+            self._here,
+            self.now_ms,
+            self.reserve.has_room,
+            self._cluster_of,
+            self.options.look_s,
         )
         self._undo.append(self.watch.close)
 

@@ -44,8 +44,10 @@ class Watch:
         now_ms: Callable[[], int],
         has_room: Callable[[], bool],
         cluster_of: Callable[[str], str] = lambda _node: "",
+        every_s: float = PAUSE_S,
     ) -> None:
         """`engines`: by cluster. `cluster_of` a node's name, by which alone an older release kept series."""
+        self._every_s = every_s
         self._path = path
         self._cluster_of = cluster_of
         self._eyes = [_Eyes(cluster, engine) for cluster, engine in engines.items()]
@@ -121,7 +123,7 @@ class Watch:
             self.trouble = str(error)
         spent_s = time.thread_time() - began_s
         self.spent_s += spent_s
-        return max(PAUSE_S, SHARE * (spent_s - work_s))
+        return max(self._every_s, SHARE * (spent_s - work_s))
 
     def _look(self) -> float:
         """One look, and what is due for the series; how much CPU time the latter took, which follows the fleet."""

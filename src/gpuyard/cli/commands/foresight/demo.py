@@ -41,11 +41,34 @@ def demo(
         bool, Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
     ] = True,
 ) -> None:
-    """See a yard at work, then a week of three teams on 64 GPUs under two policies.
+    """See a yard at work, a week of three teams on 64 GPUs under two policies, and what three jobs used.
 
     First a yard on this machine, in a folder that is gone afterwards: three teams want more than there is. Then a
-    simulated week, with a table, what the second policy changed, and a report with plots.
+    simulated week, with a table, what the second policy changed, and a report with plots. Last, three jobs that asked
+    for the same and used it differently, told apart.
     """
+    from gpuyard.cli.commands.foresight import comparison
+
+    if keep is not None:
+        _make(keep)
+        report = report or keep / REPORT_NAME
+    if report is not None:
+        comparison.check(report)
+    if live:
+        from gpuyard.cli.commands.foresight.demo_use import show_use, three_jobs
+        from gpuyard.cli.commands.foresight.demo_yard import show_yard
+
+        with three_jobs() as beside:
+            show_yard(say)
+            _show_week(report, seed)
+            show_use(beside, say)
+    else:
+        _show_week(report, seed)
+    _next(keep)
+
+
+def _show_week(report: Path | None, seed: int) -> None:
+    """The simulated week: its tables, what the second policy changed, and the report."""
     from gpuyard.cli.commands.foresight import caveats, comparison
     from gpuyard.cli.listings.listing import show
     from gpuyard.cli.terminal.progress import busy
@@ -54,15 +77,6 @@ def demo(
     from gpuyard.sim.study import Study
     from gpuyard.sim.summary import summaries_of
 
-    if keep is not None:
-        _make(keep)
-        report = report or keep / REPORT_NAME
-    if report is not None:
-        comparison.check(report)
-    if live:
-        from gpuyard.cli.commands.foresight.demo_yard import show_yard
-
-        show_yard(say)
     yard = loads(_configuration(), "demo.yaml")
     trace = teams_week(seed)
     study = Study(trace, yard.pools, yard.settings)
@@ -83,7 +97,6 @@ def demo(
     say(shares_sentence(summaries))
     path = _write(report, study, seed, summaries)
     say(f"The report, with plots: {path}")
-    _next(keep)
 
 
 def _next(keep: Path | None) -> None:

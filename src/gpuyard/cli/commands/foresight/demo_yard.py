@@ -67,24 +67,31 @@ def show_yard(say: Say) -> None:
 
 @contextmanager
 def _yard() -> "Iterator[tuple[Client, int, str]]":
-    """A yard in a folder of its own; nothing of it is left afterwards."""
-    from gpuyard.api.client import Client
+    """A yard over this machine."""
     from gpuyard.engines.machine import nvml
 
     real = len(nvml.read_gpus())
     gpus = real or 8
     machine = "engine: local" if real else "gpus: 8 x A100-80GB, emulate: true"
+    config = CONFIG.format(machine=machine, half=gpus // 2, quarter=gpus // 4, few=max(1, gpus // 4))
+    kind = f"its {gpus} GPUs" if real else f"{gpus} emulated GPUs, for it has none of its own"
+    with yard_of(config) as client:
+        yield client, gpus, f"A yard is up on this machine, with {kind}."
+
+
+@contextmanager
+def yard_of(config: str, *more: object) -> "Iterator[Client]":
+    """A yard in a folder of its own; nothing of it is left afterwards. `more`: options of `yard up`."""
+    from gpuyard.api.client import Client
+
     folder = Path(tempfile.mkdtemp(prefix="yard-demo-"))
     try:
-        config = folder / "yard.yaml"
-        text = CONFIG.format(machine=machine, half=gpus // 2, quarter=gpus // 4, few=max(1, gpus // 4))
-        config.write_text(text, encoding="utf-8")
-        data = folder / "data"
-        _command("up", "-d", "--data", data, "--port", 0, "--config", config)
+        file, data = folder / "yard.yaml", folder / "data"
+        file.write_text(config, encoding="utf-8")
+        _command("up", "-d", "--data", data, "--port", 0, "--config", file, *more)
         try:
-            kind = f"its {gpus} GPUs" if real else f"{gpus} emulated GPUs, for it has none of its own"
             with Client(data=data) as client:
-                yield client, gpus, f"A yard is up on this machine, with {kind}."
+                yield client
         finally:
             _command("down", "--jobs", "--data", data)
     finally:

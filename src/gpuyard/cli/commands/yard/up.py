@@ -40,6 +40,17 @@ InsecureOption = Annotated[
     bool, Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
 ]
 
+LookOption = Annotated[
+    int,
+    Option(
+        "--look-every",
+        metavar="SECONDS",
+        min=1,
+        max=60,
+        help="How often to look at what GPUs and jobs of this machine do.",
+    ),
+]
+
 
 def up(
     detach: Annotated[bool, Option("-d", "--detach", help="Run in the background.")] = False,
@@ -72,6 +83,7 @@ def up(
     tls_key: KeyOption = None,
     insecure_http: InsecureOption = False,
     older_log: OlderOption = False,
+    look_every: LookOption = 10,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
 
@@ -95,6 +107,7 @@ def up(
         tls_key=tls_key.absolute() if tls_key else None,
         insecure_http=insecure_http,
         older_log=older_log,
+        look_s=look_every,
     )
     if detach:
         _detached(options)

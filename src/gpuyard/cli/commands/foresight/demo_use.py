@@ -1,0 +1,63 @@
+"""The last part of `yard demo`: three jobs that ask for the same, use it differently, and are told apart in one table.
+
+They run beside the rest of the demo, on a small yard of their own: a job is looked at for a while before a smaller ask
+is proposed for it. Their GPUs are emulated everywhere, and do what the jobs say that they do.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpuyard.cli.commands.foresight.demo_yard import yard_of
+from gpuyard.errors import YardError
+from gpuyard.reports.efficiency import SEEN_MIN_MS
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
+
+CONFIG = """\
+version: 1
+clusters:
+  here: {gpus: 3 x A100-40GB, emulate: true, allow_root: true}
+"""
+RUN_S = SEEN_MIN_MS // 1000 + 2
+PATIENCE_S = 60.0
+_COLUMNS = "job,name,gpu,gpu_memory,smaller_ask,saves"
+LOADS = {
+    "busy": "93% 34GiB",
+    "half-idle": ", ".join(["96% 31GiB 2s", "0% 31GiB 2s"] * (RUN_S // 4 + 1)),
+    "small-model": "11% 3GiB",
+}
+"""What each job does on its GPU, by its name."""
+
+
+@contextmanager
+def three_jobs() -> "Iterator[Client]":
+    """A yard on which the three jobs have begun."""
+    with yard_of(CONFIG, "--look-every", 1) as client:
+        # Lists begin with the newest job.
+        for name, load in reversed(LOADS.items()):
+            client.submit(name=name, command=["sleep", str(RUN_S)], gpus=1, env={"YARD_EMULATED_LOAD": load})
+        yield client
+
+
+def show_use(client: "Client", say: Callable[[str], None]) -> None:
+    """Wait for the three to end, and tell them apart."""
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.reports import registry
+
+    until_s = time.monotonic() + PATIENCE_S
+    while client.queue()["rows"]:
+        if time.monotonic() > until_s:
+            raise YardError(f"the three jobs of the demo did not end within {PATIENCE_S:.0f} s")
+        time.sleep(0.1)
+    say(
+        f"Meanwhile three jobs of {RUN_S} s ran on emulated GPUs. Each asked for one whole A100-40GB. One kept it "
+        "busy, one was idle half of the time, and one used 3 of its 40 GiB:"
+    )
+    print(f"$ yard efficiency --columns {_COLUMNS}")
+    report = registry.ours("efficiency")
+    reply = client.report(report)
+    emit(reply["jobs"], report.columns(reply["jobs"]), "table", wanted=_COLUMNS)
+    print("".join([f"note: {note}\n" for note in report.notes(reply)]))
