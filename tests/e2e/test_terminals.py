@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box, until
+from gpuyard.engines.machine.priority import FIRST
 from rigs.terminal import Pseudo
 
 CONFIG = """\
@@ -108,6 +109,22 @@ def test_a_shell_survives_a_server_that_is_killed_under_it(yard: Box) -> None:
         other.type("\x04")
         assert 0 == other.code()
     assert "lost" not in yard("logs", newest(yard)).out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may go before others")
+def test_the_server_goes_before_the_users_and_no_job_or_shell_does(yard: Box) -> None:
+    server = yard.note()["pid"]
+    assert FIRST == os.getpriority(os.PRIO_PROCESS, server)
+    shows = "nice; sed s/.*nice/session/ /proc/self/autogroup"
+    job = yard.submit("-g", 1, "--", "sh", "-c", f"{shows}; sleep 600")
+    yard.wait(job, "RUNNING")
+    with at(yard, "shell", job, "--", "sh", "-c", shows) as shell:
+        assert 0 == shell.code()
+        beside = shell.shown.decode().split("\r\n")
+    sessions = ["session 0"] if Path("/proc/self/autogroup").exists() else []
+    assert ["0", *sessions] == [line for line in beside if line == "0" or line.startswith("session")]
+    assert ["0", *sessions] == yard("logs", job).out.splitlines()
+    yard("cancel", job)
 
 
 def test_a_shell_beside_a_job_is_inside_of_it_and_ends_with_it(yard: Box, tmp_path: Path) -> None:

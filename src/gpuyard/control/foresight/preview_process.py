@@ -5,13 +5,13 @@ output go lines of JSON: how far it is, and at last the preview.
 """
 
 import json
-import os
 import pickle
 import sys
 import time
 from typing import Any
 
 from gpuyard.core.state.dump import load
+from gpuyard.engines.machine import priority
 from gpuyard.sim.preview import Asked, preview
 
 TOLD_EVERY_S = 0.2
@@ -20,7 +20,7 @@ NICENESS = 5
 
 def main() -> None:
     """Read, simulate, answer."""
-    os.nice(NICENESS)
+    priority.stand_back(NICENESS)
     given = pickle.load(sys.stdin.buffer)
     rows: list[Any] = []
     while (page := pickle.load(sys.stdin.buffer)) is not None:

@@ -11,6 +11,8 @@ import os
 import signal
 from collections.abc import Callable
 
+from gpuyard.engines.machine import priority
+
 _PR_SET_PDEATHSIG = 1
 _NICE = 10
 """The copy has a lower priority than requests."""
@@ -62,7 +64,7 @@ def _work(make: Callable[[], bytes], out: int, server: int) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         os.closerange(3, out)
         os.closerange(out + 1, os.sysconf("SC_OPEN_MAX"))
-        os.nice(_NICE)
+        priority.stand_back(_NICE)
         if os.getppid() == server:
             left = memoryview(make())
             while left:

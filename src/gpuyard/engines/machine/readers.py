@@ -31,6 +31,7 @@ _READER = """
 import json, os, pwd, select, sys
 uid, gid, idle_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 if os.geteuid() == 0:
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
         os.initgroups(pwd.getpwuid(uid).pw_name, gid)
     except KeyError:

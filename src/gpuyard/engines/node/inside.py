@@ -175,6 +175,9 @@ def _become(rights: Dict[str, List[str]], apart: bool) -> None:
         os.setgroups([int(each) for each in rights["Groups"]])
     if os.getegid() != gid:
         os.setresgid(gid, gid, gid)
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:
+        # The server's, which goes before its users.
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     if os.geteuid() != uid:
         os.setresuid(uid, uid, uid)
     head = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)

@@ -11,6 +11,8 @@ import os
 import resource
 from contextlib import suppress
 
+from gpuyard.engines.machine import priority
+
 _NAMES = {
     "Max cpu time": resource.RLIMIT_CPU,
     "Max file size": resource.RLIMIT_FSIZE,
@@ -48,8 +50,7 @@ def _number(text: str) -> int:
 
 def apply() -> None:
     """Let the calling process have them."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    priority.be_usual()
     # Any user may raise it; what root has raised, the job's user cannot lower.
     with suppress(OSError):
         fd = os.open(_OOM, os.O_WRONLY)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from gpuyard.engines.local.attempt import limits
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.attempt.supervisor import SIGNALS, supervise
+from gpuyard.engines.machine import priority
 
 _MESSAGE_BYTES_MAX = 8192
 
@@ -24,6 +25,7 @@ def main() -> None:
     # Blocked before any fork, so that no supervisor can get a signal before it listens.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
+    priority.keep_first()
     engine = socket.socket(fileno=0)
     if len(sys.argv) > 1:
         # Out of the server's own group, which a service manager kills as a whole when the server stops.

@@ -17,7 +17,7 @@ from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Group
 from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
-from gpuyard.engines.machine import files, peeking, processes
+from gpuyard.engines.machine import files, peeking, priority, processes
 from gpuyard.engines.node.crew import Crew
 from gpuyard.engines.node.processes import adopt_orphans
 from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
@@ -39,6 +39,7 @@ _LOOKING_S = 0.01
 def supervise(folder: str, starter: socket.socket) -> None:
     """The whole life of a supervisor, in a process just forked. Returns when the end is on disk."""
     os.setsid()
+    priority.keep_first()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     key = os.path.basename(folder)
 
