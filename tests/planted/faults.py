@@ -207,7 +207,7 @@ FAULTS = [
         "control/replica/replica.py",
         "                    self._wrong = True\n",
         "                    pass\n",
-        "tests/unit/control/test_books.py",
+        "tests/unit/control/test_replica.py",
     ),
     Planted(
         "a cancellation is lost when its node goes first",

@@ -23,6 +23,9 @@ settings.load_profile("planted")
 def test_the_text_is_where_the_fault_is_planted(fault: Planted) -> None:
     text = (ROOT / "src" / "gpuyard" / fault.file).read_text(encoding="utf-8")
     assert 1 == text.count(fault.before), "the source has changed: plant it anew"
+    named = [word.partition("::")[0] for word in fault.tests.split() if word.startswith("tests/")]
+    assert named
+    assert [] == [path for path in named if not (ROOT / path).exists()], "the tests that catch it have moved"
 
 
 @pytest.mark.soak
