@@ -1,5 +1,6 @@
 """Both books, for any history: they balance exactly, equal the brute-force integral, and are the same bytes again."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpuyard.ledger.units import CATEGORIES, CHARGED, FLEET, PARTS, month_of
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
+    AttemptMeasured,
     AttemptStarted,
     AttemptStopping,
     AttemptUnknown,
@@ -48,7 +50,7 @@ from gpuyard.model import (
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.mig import Slice
 from gpuyard.testing.values import ask
-from harness.reference.ledger import DAY_MS, NOBODY, Integral, Measured
+from harness.reference.ledger import DAY_MS, NOBODY, Integral
 
 FLEET_OF_TEST = (
     Node("a0", "east", "big", "A100-40GB", 2, 16_000, 65_536),
@@ -187,9 +189,21 @@ class History:
         found += [past for past in self.past[-1:] if past[0] not in self.waiting and past[0] not in self.live]
         if found:
             job_id, attempt, start_ms = found[a % len(found)]
+            # With holes, at times that were measured before or are to come, an earlier part after a later one.
             from_ms = start_ms + b * 1_000_000
-            until_ms = from_ms + 3_600_000 * (1 + c)
-            self.add(Measured, job_id, attempt, from_ms, until_ms, 1_234_567 * (a % 7))
+            ends = [from_ms + 3_600_000 * (1 + c) * part // 4 for part in range(5)]
+            spans = (((0, 4),), ((0, 1), (3, 4)), ((1, 2), (2, 3)), ((0, 2), (1, 3)), ())[(a + b + c) % 5]
+            seen = tuple([(ends[first], ends[last]) for first, last in spans])
+            self.add(
+                AttemptMeasured,
+                job_id,
+                attempt,
+                from_ms,
+                ends[-1],
+                0,
+                used_gpu_ms=1_234_567 * (a % 7),
+                spans=seen,
+            )
 
     def earmark(self, a: int, b: int, c: int) -> None:
         if self.waiting:
@@ -263,11 +277,7 @@ def fold(steps: list[Any], rows: Rows, batch: int = 1_000) -> Rows:
     for first in range(0, len(steps), batch):
         books = Books(rows)
         for step in steps[first : first + batch]:
-            if isinstance(step, Measured):
-                books.now_ms = max(books.now_ms, step.at_ms)
-                books.measured(*step[1:])
-            else:
-                books.fold(step)
+            books.fold(step)
         books.flush()
     return rows
 
@@ -364,8 +374,10 @@ def test_a_closed_month_stays_byte_for_byte_whatever_is_learned_later(
     jobs = {step.job.id for step in first if isinstance(step, JobSubmitted)}
     ends = [
         step._replace(at_ms=close_ms + 5)
+        if isinstance(step, AttemptEnded)
+        else replace(step, at_ms=close_ms + 5)
         for step in later
-        if isinstance(step, AttemptEnded | Measured) and step.job_id in jobs
+        if isinstance(step, AttemptEnded | AttemptMeasured) and step.job_id in jobs
     ]
     price = ConfigSet(close_ms + 1, Settings(price_book=(Price(5, from_day=1),)))
     fold([price, *ends, Ticked(close_ms + 9)], rows)

@@ -34,6 +34,7 @@ from gpuyard.ledger.units import (
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
+    AttemptMeasured,
     AttemptStarted,
     AttemptStopping,
     ConfigSet,
@@ -386,30 +387,33 @@ class Books:
         elif event.verb is Verb.HOLD:
             self._drop_earmark(event.job_id)
 
-    def measured(self, job_id: int, attempt: int, from_ms: int, until_ms: int, used_gpu_ms: int) -> None:
-        """Between these times, the GPUs of an attempt were used for so long, all together.
+    def _measured(self, event: AttemptMeasured) -> None:
+        """In these spans, the GPUs of an attempt were used for so long, all together.
 
         What was measured before stays. The used time is spread evenly over the run time; the rest of it is wasted.
         """
-        job = self.job(job_id)
+        job = self.job(event.job_id)
         if job is None:
             return
-        if job.phase != WAITING and job.attempt == attempt:
-            self._live(job_id)
+        if job.phase != WAITING and job.attempt == event.attempt:
+            self._live(event.job_id)
             held, runs = job.parts, job.runs
         else:
-            found = [each for each in job.past if each[0] == attempt]
+            found = [each for each in job.past if each[0] == event.attempt]
             if not found:
                 return
             _attempt, held, runs = found[-1]
         ran: dict[tuple[int, str], int] = {}
-        for span in cut_out(runs, from_ms, min(until_ms, self.now_ms)):
+        measured = [
+            span for seen in event.spans for span in cut_out(runs, seen[0], min(seen[1], self.now_ms))
+        ]
+        for span in measured:
             for part in held:
                 for place, low, high in part.pieces(*span):
                     for day, span_ms in days(low, high):
                         ran[day, place] = ran.get((day, place), 0) + part.parts * span_ms
         total = sum(ran.values())
-        used, so_far, given = min(used_gpu_ms * PARTS, total), 0, 0
+        used, so_far, given = min(event.used_gpu_ms * PARTS, total), 0, 0
         for (day, place), amount in sorted(ran.items()):
             if not amount:
                 continue
@@ -504,6 +508,7 @@ _STEPS: dict[type, Any] = {
     AttemptConfirmed: Books._confirmed,
     AttemptStopping: lambda books, event: books._phase(event.job_id, STOPPING),
     AttemptEnded: Books._ended,
+    AttemptMeasured: Books._measured,
     EarmarkSet: Books._earmarked,
     EarmarkDropped: lambda books, event: books._drop_earmark(event.job_id),
     Ticked: Books._ticked,

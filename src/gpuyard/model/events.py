@@ -395,6 +395,37 @@ class MonthClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptMeasured:
+    """What an attempt was seen to use in a part of one clock hour. Events of one attempt add up.
+
+    There is one for each hour, and one for the rest at the end. Samples that come later are told in one more, which has
+    what they add: nothing that was told is told again, or taken back in place.
+    """
+
+    at_ms: int
+    job_id: int
+    attempt: int
+    from_ms: int
+    until_ms: int
+    held_gpu_ms: int
+    """GPU time that it had, of all its GPUs together; a share or a slice counts as the part of a GPU that it is."""
+    measured_gpu_ms: int = 0
+    """How much of that somebody looked at."""
+    used_gpu_ms: int = 0
+    """How much of that it used."""
+    estimated_gpu_ms: int = 0
+    """How much of what it used is an estimate: the GPU did not say whose work it did."""
+    spans: tuple[tuple[int, int], ...] = ()
+    """When it was measured: times that no event told of before."""
+    energy_mj: int | None = None
+    """Of its GPUs, of a shared one its share, in millijoules; None: nobody measured it."""
+    cpu_ms: int | None = None
+    gpu_memory_mib: int | None = None
+    """The most at a time."""
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobEntered:
     """Somebody came into a job that runs: its terminal, a shell beside it, a port or files of it."""
 
@@ -448,7 +479,7 @@ SchedulingEvent = (
 AccessEvent = TokenMade | TokenRevoked | NameUnbound | JobEntered
 """Logins, tokens, and who came into which job. The core notes the time of these events and nothing else."""
 
-BookEvent = MonthClosed
+BookEvent = MonthClosed | AttemptMeasured
 """What concerns the books alone. The core notes the time of these events and nothing else."""
 
 Event = SchedulingEvent | AccessEvent | BookEvent

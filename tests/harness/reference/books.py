@@ -12,6 +12,7 @@ from gpuyard.model import (
     Ask,
     AttemptConfirmed,
     AttemptEnded,
+    AttemptMeasured,
     AttemptStarted,
     AttemptState,
     AttemptStopping,
@@ -336,7 +337,13 @@ class Books:
             case LayoutPinned() | LayoutReleased() | LayoutMade():
                 self._layout(event)
             case (
-                DemandLearned() | TokenMade() | TokenRevoked() | NameUnbound() | MonthClosed() | JobEntered()
+                DemandLearned()
+                | TokenMade()
+                | TokenRevoked()
+                | NameUnbound()
+                | MonthClosed()
+                | JobEntered()
+                | AttemptMeasured()
             ):
                 pass
             case _:

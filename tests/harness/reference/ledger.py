@@ -7,11 +7,12 @@ event names, the yard is kept as plain dicts, and what is learned later is chang
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
+    AttemptMeasured,
     AttemptStarted,
     AttemptStopping,
     ConfigSet,
@@ -47,17 +48,6 @@ Where = tuple[str, str, str, str, str]
 Who = tuple[str, str, str]
 """Tenant, user, class; all empty: nobody."""
 NOBODY: Who = ("", "", "")
-
-
-class Measured(NamedTuple):
-    """An attempt's GPUs were used for so long between two times."""
-
-    at_ms: int
-    job_id: int
-    attempt: int
-    from_ms: int
-    until_ms: int
-    used_gpu_ms: int
 
 
 @dataclass
@@ -110,10 +100,9 @@ class Integral:
         self.live: dict[int, Attempt] = {}
         self.kept: dict[int, EarmarkSet] = {}
         self.klass, self.markets, self.regions = "batch", dict[str, str](), dict[str, str]()
-        self.moments = sorted(
-            {getattr(step, name, 0) for step in steps
-             for name in ("at_ms", "ended_ms", "started_ms", "from_ms", "until_ms")}
-        )  # fmt: skip
+        named = {getattr(step, name, 0) for step in steps for name in ("at_ms", "ended_ms", "started_ms")}
+        spans = {at_ms for step in steps for span in getattr(step, "spans", ()) for at_ms in span}
+        self.moments = sorted(named | spans)
         self.now_ms = steps[0].at_ms
         for step in steps:
             self.pass_time(step.at_ms)
@@ -242,7 +231,7 @@ class Integral:
                     self.kept.pop(step.job_id, None)
             case Ticked():
                 self.kept = {j: mark for j, mark in self.kept.items() if mark.expires_ms > step.at_ms}
-            case Measured():
+            case AttemptMeasured():
                 self.measure(step)
             case _:
                 self.attempt(step)
@@ -309,9 +298,14 @@ class Integral:
             and seen.until_ms <= until_ms
         ]
 
-    def measure(self, step: Measured) -> None:
+    def measure(self, step: AttemptMeasured) -> None:
         """By day and place, in their order, as evenly as whole parts allow."""
-        found = self.of(step.job_id, step.attempt, step.from_ms, min(step.until_ms, self.now_ms))
+        unmeasured = self.of(step.job_id, step.attempt, 0, self.now_ms)
+        found = [
+            seen
+            for seen in unmeasured
+            if any(from_ms <= seen.from_ms and seen.until_ms <= until_ms for from_ms, until_ms in step.spans)
+        ]
         ran: dict[tuple[int, Where], list[Seen]] = {}
         for seen in found:
             ran.setdefault((seen.from_ms // DAY_MS, seen.where), []).append(seen)

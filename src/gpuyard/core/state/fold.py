@@ -31,6 +31,7 @@ from gpuyard.model import (
     AttemptState,
     AttemptStopping,
     AttemptUnknown,
+    BookEvent,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
@@ -50,7 +51,6 @@ from gpuyard.model import (
     LayoutMade,
     LayoutPinned,
     LayoutReleased,
-    MonthClosed,
     NodeAdded,
     NodeChanged,
     NodeCordoned,
@@ -264,6 +264,6 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     EarmarkDropped: _earmark_dropped,
     Ticked: _ticked,
     **dict.fromkeys(get_args(AccessEvent)),
-    MonthClosed: None,
+    **dict.fromkeys(get_args(BookEvent)),
 }
 """The function for each kind of event; None: the event belongs to another domain."""
