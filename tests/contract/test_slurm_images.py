@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, Container, Recipe, Report, StopRequest
 from gpuyard.engines.node import boxes, terminal
 from gpuyard.model import Outcome
-from rigs.images.rig import Images
+from rigs.images.rig import BUSYBOX, Images
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -166,3 +167,51 @@ def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None
     assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.decode().split()
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
+
+
+def test_a_script_runs_a_bundle_by_slurms_own_support_of_containers(box: Box) -> None:
+    """`srun --container` in a job of the yard: Slurm has crun run the bundle, as the job's user."""
+    bundle, account = box.work / "bundle", box.images.account
+    for name in ("bin", "dev", "mine", "proc"):
+        (bundle / "rootfs" / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, bundle / "rootfs" / "bin" / "busybox")
+    ids = {
+        f"{kind}Mappings": [{"containerID": number, "hostID": number, "size": 1}]
+        for kind, number in (("uid", account.pw_uid), ("gid", account.pw_gid))
+    }
+    config = {
+        "ociVersion": "1.0.0",
+        "root": {"path": "rootfs"},
+        "process": {
+            "user": {"uid": account.pw_uid, "gid": account.pw_gid},
+            "args": ["/bin/busybox", "true"],
+            "env": ["KIND=file"],
+            "cwd": "/",
+        },
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/mine", "source": str(box.work), "options": ["rbind"]},
+        ],
+        "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "user")], **ids},
+    }
+    (bundle / "config.json").write_text(json.dumps(config))
+    subprocess.run(["chown", "-R", f"{account.pw_name}:", str(bundle)], check=True)
+    # Slurm puts the environment of the step in the place of the file's.
+    inside = "/bin/busybox id -u; /bin/busybox ls /; echo $KIND; echo made >/mine/made; exit 6"
+    script = f"#!/bin/sh\nsrun --container={bundle} /bin/busybox sh -c '{inside}'\n"
+    report, said = box.run("", script=script, containers=(), env={"KIND": "step"})
+
+    assert (Outcome.FAILED, 6) == (report.outcome, report.exit_code), (report, said)
+    own = [line for line in said.splitlines() if not line.startswith("srun:")]
+    assert [str(account.pw_uid), "bin", "dev", "mine", "proc", "step"] == own, said
+    assert account.pw_uid == (box.work / "made").stat().st_uid
+
+    script = (
+        f"#!/bin/sh\nsrun --container={bundle} /bin/busybox sh -c 'echo up; exec /bin/busybox sleep 900'\n"
+    )
+    key = box.start("", script=script, containers=())
+    box.until(lambda: "up" in box.log(key))
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])
+    assert Outcome.CANCELLED == ended(box.rig, key).outcome
+    box.until(lambda: not box.images.processes())
+    shutil.rmtree(f"/tmp/crun-{account.pw_name}")

@@ -247,6 +247,7 @@ class SlurmCluster:
                 file.write(content)
         (folder / "slurm.conf").write_text(slurm_config.slurm_conf(self.layout))
         (folder / "gres.conf").write_text(slurm_config.gres_conf(self.layout))
+        (folder / "oci.conf").write_text(slurm_config.oci_conf())
         v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
         (folder / "cgroup.conf").write_text(slurm_config.cgroup_conf(v2))
 
