@@ -30,7 +30,7 @@ def told(yard: SlurmYard) -> dict[tuple[str, str, str], float]:
     """Signals of attempts in the yard's own metrics, by name, node and job."""
     with yard.box.client() as client:
         _head, content = client._exchange("GET", "/metrics", None, {})
-    row = re.compile(r'gpuyard_attempt_(\w+)\{node="(\w+)",job="(\d+)"\} (\S+)')
+    row = re.compile(r'gpuyard_attempt_(\w+)\{node="(\w+)",job_id="(\d+)"\} (\S+)')
     return {(name, node, job): float(value) for name, node, job, value in row.findall(content.decode())}
 
 
@@ -67,6 +67,8 @@ def test_use_on_slurm_nodes_is_put_down_to_job_and_user(yard: SlurmYard) -> None
     assert found["memory_bytes", *busy] < 400 << 20
     assert found["memory_bytes", *idle] < 200 << 20
     assert found["cpu_seconds_total", *idle] < found["cpu_seconds_total", *busy]
-    assert f'gpuyard_job_info{{job="{jobs[0]}",name="busy",user="root",tenant="research"' in content.decode()
+    assert (
+        f'gpuyard_job_info{{job_id="{jobs[0]}",name="busy",user="root",tenant="research"' in content.decode()
+    )
     assert 'cause="of an attempt elsewhere"' in content.decode()
     assert [0, 0] == ends

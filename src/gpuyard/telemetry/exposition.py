@@ -117,7 +117,7 @@ class _Labels:
                 made = labels(node=node, gpu=rest, uuid=uuid)
             elif kind == Of.ATTEMPT.value:
                 job = self._jobs.get(rest)
-                made = "" if job is None else labels(node=node, job=job)
+                made = "" if job is None else labels(node=node, job_id=job)
             else:
                 made = labels(node=node)
             self._ours[node, subject] = made

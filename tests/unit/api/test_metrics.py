@@ -58,14 +58,16 @@ def test_emulated_gpus_do_what_their_jobs_say(yard: tuple[Team, dict[str, int]])
     made, ids = yard
     found = text(made, "adam")
 
-    busy = dict(re.findall(r'gpuyard_attempt_gpu_busy_ratio\{node="[^"]+",job="(\d+)"\} (\S+)', found))
+    busy = dict(re.findall(r'gpuyard_attempt_gpu_busy_ratio\{node="[^"]+",job_id="(\d+)"\} (\S+)', found))
     assert {str(ids["ulla"]): "0.95", str(ids["erik"]): "0.2"} == busy
     used = sorted(map(int, re.findall(r"^DCGM_FI_DEV_FB_USED\{.*\} (\d+)$", found, re.MULTILINE)))
     assert [0] * 6 + [10240, 40960] == used
     assert re.search(
         r'^DCGM_FI_DEV_GPU_UTIL\{gpu="\d",UUID="[^"]+",.*Hostname="[^"]+".*\} 95$', found, re.MULTILINE
     )
-    cpu = re.findall(r'^gpuyard_attempt_cpu_seconds_total\{node="[^"]+",job="(\d+)"\}', found, re.MULTILINE)
+    cpu = re.findall(
+        r'^gpuyard_attempt_cpu_seconds_total\{node="[^"]+",job_id="(\d+)"\}', found, re.MULTILINE
+    )
     assert {str(each) for each in ids.values()} == set(cpu)
     assert 'gpuyard_jobs{state="running"} 2' in found
     assert re.search(r"^gpuyard_gpus_free\{.*\} 6$", found, re.MULTILINE)
@@ -76,10 +78,10 @@ def test_jobs_of_other_tenants_are_left_out(yard: tuple[Team, dict[str, int]]) -
     made, ids = yard
     for user, other in (("vera", "erik"), ("erik", "ulla")):
         found = text(made, user)
-        assert f'job="{ids[other]}"' not in found
+        assert f'job_id="{ids[other]}"' not in found
         assert f'user="{other}"' not in found
     assert 'tenant="product"' not in text(made, "vera")
-    assert f'job="{ids["ulla"]}"' in text(made, "vera")
+    assert f'job_id="{ids["ulla"]}"' in text(made, "vera")
     assert 401 == made.call("GET", "/metrics").status
 
 
@@ -136,3 +138,33 @@ def test_the_curves_of_a_job_are_for_those_who_see_it(yard: tuple[Team, dict[str
     assert ({40_960}, 81_920) == (set(memory["values"]), memory["full"])
     assert "cpu" in by_name
     assert 404 == made.call("GET", address, made.tokens["erik"]).status
+
+
+def test_the_scheduler_tells_of_itself(yard: tuple[Team, dict[str, int]]) -> None:
+    made, _ids = yard
+    failed = made.submit("erik", hold=False, command=["false"])
+    made.submit("erik", hold=False, gpus=8)
+    made.submit("ulla")
+    made.until(
+        lambda: "FAILED" == made.call("GET", f"/api/v1/jobs/{failed}", made.tokens["erik"]).json["state"]
+    )
+    made.until(lambda: 'reason="room"' in text(made, "adam"))
+    found = text(made, "adam")
+
+    for row in (
+        'gpuyard_queue_jobs{tenant="product/erik",class="batch",reason="room"} 1',
+        'gpuyard_queue_jobs{tenant="research/ulla",class="batch",reason="held"} 1',
+        'gpuyard_jobs_ended_total{tenant="product/erik",state="failed"} 1',
+        'gpuyard_preemptions_total{cause="class"} 0',
+        'gpuyard_engine_up{cluster="box"} 1',
+        'gpuyard_projection_stuck{projection="gpu-time"} 0',
+    ):
+        assert row in found.splitlines()
+    assert re.search(r"^gpuyard_gpus_stranded\{.*\} 6$", found, re.MULTILINE), "a job of eight GPUs waits"
+    assert re.search(r'^gpuyard_nodes_open\{.*gpus_free="6"\} 1$', found, re.MULTILINE)
+    assert re.search(r'^gpuyard_wait_seconds_bucket\{class="batch",le="\+Inf"\} [3-9]$', found, re.MULTILINE)
+    assert re.search(r"^gpuyard_decision_seconds_count [1-9]\d*$", found, re.MULTILINE)
+    assert re.search(r'^gpuyard_attempts_ended_total\{outcome="failed"\} [1-9]', found, re.MULTILINE)
+    assert re.search(r'^gpuyard_engine_report_age_seconds\{cluster="box"\} \d', found, re.MULTILINE)
+    assert re.search(r'^gpuyard_node_info\{node="[^"]+",model="A100-80GB",cluster="box"', found, re.MULTILINE)
+    assert 'tenant="product"' not in text(made, "vera")

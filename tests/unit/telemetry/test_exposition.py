@@ -48,9 +48,9 @@ def test_our_own_names_are_in_base_units_and_tell_jobs_that_may_be_seen() -> Non
     assert 'gpuyard_gpu_energy_joules_total{node="n1",gpu="0",uuid="GPU-1"} 1234' in lines
     assert "# TYPE gpuyard_gpu_energy_joules_total counter" in lines
     assert 'gpuyard_node_cpu_seconds_total{node="n1"} 1.5' in lines
-    assert 'gpuyard_attempt_gpu_busy_ratio{node="n1",job="17"} 0.5' in lines
+    assert 'gpuyard_attempt_gpu_busy_ratio{node="n1",job_id="17"} 0.5' in lines
     assert not [line for line in lines if "gpu_busy_estimated" in line], "job 2 is out of sight"
-    assert 'gpuyard_attempt_gpu_busy_estimated_ratio{node="n1",job="2"} 0.25' in signals(
+    assert 'gpuyard_attempt_gpu_busy_estimated_ratio{node="n1",job_id="2"} 0.25' in signals(
         [SAMPLE], {}, {"y-2-1": "2"}
     )
 

@@ -31,7 +31,7 @@ from gpuyard.api.handlers import (
 from gpuyard.api.handlers.front import front_of
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.metrics import metrics_text
+from gpuyard.control.views.metrics import Metrics
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
 from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE, open_metrics
@@ -104,6 +104,17 @@ def quick(yard: Yard) -> dict[tuple[str, str], Any]:
 
 
 def _health(yard: Yard) -> Handlers:
+    told = Metrics(
+        yard.replica,
+        yard.views.reading,
+        yard.leader.standing,
+        yard.watch,
+        yard.projections,
+        yard.shippers,
+        yard.readiness,
+        yard.now_ms,
+    )
+
     async def healthz() -> Response:
         """The process is there."""
         return answer({"ok": True})
@@ -123,8 +134,7 @@ def _health(yard: Yard) -> Handlers:
         wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
         def made() -> bytes:
-            _ready, how = yard.readiness()
-            text = metrics_text(yard.replica, yard.watch, how, sight, yard.shippers)
+            text = told.text(sight)
             return (open_metrics(text) if wants_open else text).encode()
 
         kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE

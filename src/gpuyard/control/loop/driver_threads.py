@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Controller, Sighting, Step
 from gpuyard.control.loop.observe import Difference
 from gpuyard.control.loop.slurm_watch import SlurmObserver
@@ -71,6 +72,14 @@ class DriverThreads:
     def late(self) -> Mapping[str, str]:
         """Attempts whose start came to nothing yet, and why."""
         return self._controller.late
+
+    @property
+    def heard(self) -> Mapping[str, Heard]:
+        """How each engine answers, by cluster."""
+        found = dict(self._controller.heard)
+        for observer in self._observers.values():
+            found |= observer.heard
+        return found
 
     @property
     def troubles(self) -> tuple[str, ...]:

@@ -83,6 +83,16 @@ class Sighting:
         return self.nodes is not None or not self.errors
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How an engine answers."""
+
+    at_ms: int = 0
+    """When it last did; 0: not yet."""
+    answers: bool = False
+    """Whether it did when it was last asked."""
+
+
 @dataclass(slots=True)
 class Deeds:
     """What came of acting."""
@@ -120,6 +130,8 @@ class Driver:
         """What the last recount found."""
         self.late: dict[str, str] = {}
         """Attempts whose start came to nothing yet, or whose end does not come, and why."""
+        self.heard = Heard()
+        """When the engine last answered, and whether it did when it was last asked."""
         self._witness = witness
         """Tells the engine's folder how far the log has come; None: it remembers nothing, as in a simulation."""
         self._lost_ms = lost_ms
@@ -225,6 +237,9 @@ class Driver:
         self._consider(seen, now_ms)
         self._reports = seen.reports
         seen.errors = errors
+        answered = bool(keys) or seen.nodes is not None
+        if errors or answered:
+            self.heard = Heard(now_ms if seen.heard and answered else self.heard.at_ms, not errors)
         return seen
 
     def _lost_a_place(self, reports: Mapping[str, Report]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.control.loop.driver_threads import DriverThreads
+from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
@@ -22,6 +23,7 @@ from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError
 from gpuyard.store import Fenced, Lease, StoreError
+from gpuyard.telemetry.histograms import Histogram
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ RETRY_S_MAX = 10.0
 LEASE_CHECK_S = 1.0
 TELL_S = 1.0
 """How often the reasons of waiting jobs are written for the other processes, if they have changed."""
+TIMES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""How long steps and decisions take: bounds of their histograms."""
 KEYS_KEPT_MS = 7 * 86_400_000
 """How long an idempotency key is remembered."""
 LOG_KEPT_MS = 90 * 86_400_000
@@ -57,6 +61,11 @@ class LeaderStatus:
     """How long the last steps took."""
     decide_s: list[float] = field(default_factory=list)
     """How long the decisions in them took."""
+    all_steps_s: Histogram = field(default_factory=lambda: Histogram(TIMES_S))
+    decisions_s: Histogram = field(default_factory=lambda: Histogram(TIMES_S))
+    """The same of all steps since this process began."""
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    """How each engine answers, by cluster."""
     error: str = ""
     """What went wrong last and has not gone right since."""
     troubles: tuple[str, ...] = ()
@@ -166,7 +175,7 @@ class Leader:
             finally:
                 self._replica.stop_saving()
                 self._leading.clear()
-                self.standing.leads, self.standing.late = False, {}
+                self.standing.leads, self.standing.late, self.standing.heard = False, {}, {}
                 with suppress(Exception):
                     lease.release()
 
@@ -277,7 +286,11 @@ class Leader:
         standing.step_at_s = time.monotonic()
         standing.steps += 1
         standing.step_s = [*standing.step_s[-999:], standing.step_at_s - began_s]
+        standing.all_steps_s.add(standing.step_at_s - began_s)
         standing.decide_s = [*standing.decide_s[-999:], step.decide_ns / 1e9]
+        if step.decide_ns:
+            standing.decisions_s.add(step.decide_ns / 1e9)
+        standing.heard = loop.heard
         before, standing.troubles = standing.troubles, tuple(step.errors)
         if isinstance(loop, DriverThreads):
             standing.troubles = loop.troubles

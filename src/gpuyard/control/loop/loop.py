@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS, NODES_EVERY_MS, Driver, Sighting
+from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS, NODES_EVERY_MS, Driver, Heard, Sighting
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.observe import (
     Difference,
@@ -132,6 +132,11 @@ class Controller:
         return (
             found[0] if len(found) == 1 else {key: why for late in found for key, why in late.copy().items()}
         )
+
+    @property
+    def heard(self) -> Mapping[str, Heard]:
+        """How each engine answers, by cluster."""
+        return {cluster: driver.heard for cluster, driver in self.drivers.items()}
 
     # -- one step ----------------------------------------------------------------------------------------------
 

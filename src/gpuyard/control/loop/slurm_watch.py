@@ -7,7 +7,7 @@ daemons too: a question without an answer concludes nothing and is put again.
 """
 
 import json
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpuyard.config.slurm.importing import gpus_of, grouped
 from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.control.loop import slurm_events as events
+from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Step
 from gpuyard.control.loop.observe import Difference, known_node
 from gpuyard.control.loop.slurm_events import Kind, Moment
@@ -81,6 +82,7 @@ class SlurmObserver:
         self.engine = engine
         self.epoch = epoch
         self.difference = Difference()
+        self._heard = Heard()
         self._moments: list[Moment] = []
         self._done: dict[str, int] | None = None
         self._covered_ms = 0
@@ -109,6 +111,11 @@ class SlurmObserver:
             )
         return step
 
+    @property
+    def heard(self) -> Mapping[str, Heard]:
+        """How the cluster's Slurm answers."""
+        return {self.engine.cluster: self._heard}
+
     # -- looking -------------------------------------------------------------------------------------------------
 
     def _due(self, what: str, every_ms: int, now_ms: int) -> bool:
@@ -134,6 +141,7 @@ class SlurmObserver:
             queue = _readable("queue", self.engine.queue(), step)
         except EngineError as error:
             step.errors.append(f"queue: {error}")
+        self._heard = Heard(self._heard.at_ms if queue is None else now_ms, queue is not None)
         known = self._known(now_ms)
         self._miss(queue, known, now_ms)
         history = self._history(step, known, now_ms)

@@ -87,6 +87,14 @@ class Row:
         """The jobs that it still waits for, as Slurm writes them."""
         return waits_for(self.job, self._after) if self._after else ""
 
+    @property
+    def aside_for(self) -> ReasonCode:
+        """Why it is set aside."""
+        if self.held:
+            return ReasonCode.HELD
+        waits = self._after or (not self._borrowed and self._record.doomed)
+        return ReasonCode.DEPENDENCY if waits else ReasonCode.BEGIN
+
     def head(self, nodes: Sequence[Node], alike: "Alike") -> str:
         """The row as JSON up to its reason. A task that waits does not remember it: there may be very many of them."""
         head = self.said

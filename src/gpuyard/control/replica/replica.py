@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from gpuyard.control.projections.bound import BY_KIND
 from gpuyard.control.replica.forked_work import ForkedWork
+from gpuyard.control.replica.tally import Tally
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
-from gpuyard.store import BoundTable, Commit, Store, TokenRow, packed
+from gpuyard.store import HISTORY_ROWS, BoundTable, Commit, Store, TokenRow, packed
 
 
 class Judged(NamedTuple):
@@ -153,6 +154,8 @@ class Replica:
         """The last event that is folded in."""
         self.judged = Judged()
         """What the last pass said of those that wait: of this process while it leads, else of the leader's."""
+        self.tally = Tally()
+        """What this process has written, counted."""
         self.fresh: list[Event] | None = None
         """Events that were folded since the replica was last published; None: it never was, or it was too much."""
         self._saved_seq = 0
@@ -300,6 +303,7 @@ class Replica:
             if draft is None:
                 return []
             self._remember(draft.events)
+            self.tally.note(self.state, draft.events, draft.rows.get(HISTORY_ROWS, ()))
             return draft.events
 
     def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:

@@ -214,6 +214,13 @@ class WaitQueue:
         record: JobRecord = rows[0][-1]
         return record
 
+    def shapes(self) -> set[Shape]:
+        """The different asks that wait."""
+        if self.alone is not None:
+            return {self.alone.shape}
+        streams = [each for group in self.groups.values() for each in group.streams.values()]
+        return {rows[0][-1].shape for each in streams for rows in each.values()}
+
     def walk(self, per_tenant_max: int) -> "Walk":
         """Start a walk through the queue."""
         self.settle()

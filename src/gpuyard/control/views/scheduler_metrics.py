@@ -1,0 +1,261 @@
+"""The scheduler's own figures for a Prometheus: the queue and why it waits, what was started and ended, the loop.
+
+Nothing here walks through all jobs: what happened was counted when it was written (`Tally`), and what waits is counted
+in the published model, chunk by chunk. Labels are bounded: tenants by number, classes and reasons by their nature.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from gpuyard.control.access.rights import Sight
+from gpuyard.control.reading.plain_views import node_state
+from gpuyard.control.reading.queue_counts import Key
+from gpuyard.control.replica.labels import node_key
+from gpuyard.control.replica.tally import Tally
+from gpuyard.core import State
+from gpuyard.core.fleet.stranded import stranded_milli
+from gpuyard.core.quota.tenants import ROOT
+from gpuyard.model import JobState
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
+from gpuyard.model.units import MILLI, SECOND_MS
+from gpuyard.telemetry.exposition import PREFIX, Row, family, labels
+from gpuyard.telemetry.histograms import Histogram, histogram
+
+TENANTS_MAX = 2000
+"""Rows of tenants: a tree may have any number, a Prometheus should not."""
+QUEUE_MAX = 5000
+"""Rows of the queue, the longest first; the rest is added up by reason."""
+OTHERS = "(others)"
+"""The tenant, and the class, of that rest."""
+ENDS = tuple([state.value.lower() for state in JobState if state.ended])
+
+
+class Heard(Protocol):
+    """How an engine answers."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it last did; 0: not yet."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it did when it was last asked."""
+
+
+class Standing(Protocol):
+    """What the leader's loop says of itself."""
+
+    all_steps_s: Histogram
+    decisions_s: Histogram
+
+    @property
+    def heard(self) -> Mapping[str, Heard]:
+        """How each engine answers, by cluster."""
+
+
+class NodeNames:
+    """Nodes by the keys of their series, as people write them: with the cluster where two have one of this name."""
+
+    def __init__(self, state: State) -> None:
+        count = Counter([name for _cluster, name in state.node_number])
+        self._several = {name for name, there in count.items() if there > 1}
+
+    def __call__(self, key: str) -> str:
+        name = key.partition(":")[2]
+        return key if name in self._several else name
+
+
+def gauge(name: str, help: str, rows: Iterable[Row]) -> list[str]:
+    """A metric of ours that goes up and down."""
+    return family(f"{PREFIX}{name}", "gauge", help, rows)
+
+
+def counter(name: str, help: str, rows: Iterable[Row]) -> list[str]:
+    """A metric of ours that only rises."""
+    return family(f"{PREFIX}{name}_total", "counter", help, rows)
+
+
+def _by(label: str, counted: Mapping[str, int | float]) -> list[Row]:
+    return [(labels(**{label: key}), counted[key]) for key in sorted(counted)]
+
+
+# -- the replica, with its lock --------------------------------------------------------------------------------
+
+
+def fleet(state: State, names: NodeNames) -> list[str]:
+    """Jobs, nodes and GPUs by how they stand. Called with the replica locked."""
+    nodes = state.nodes
+    kinds: dict[tuple[str, str, str], list[int]] = {}
+    """GPUs, milli-GPUs free, and of these stranded."""
+    by_state: Counter[tuple[str, str]] = Counter()
+    by_free: Counter[tuple[str, str, str, int]] = Counter()
+    info: list[Row] = []
+    stranded = stranded_milli(nodes, state.queue.shapes())
+    for number, node in enumerate(nodes.node):
+        kind = (node.cluster, node.pool, node.gpu_model)
+        shut = nodes.shut(number)
+        counted = kinds.setdefault(kind, [0, 0, 0])
+        counted[0] += node.gpus
+        counted[1] += 0 if shut else sum([max(0, each) for each in nodes.gpu_free[number]])
+        counted[2] += stranded.get(number, 0)
+        by_state[node.cluster, node_state(state, number)[0].lower()] += 1
+        if not shut:
+            by_free[*kind, nodes.free_mask[number].bit_count()] += 1
+        where = {"cluster": node.cluster, "pool": node.pool, "rack": node.rack, "switch": node.switch}
+        name = names(node_key(node.cluster, node.name))
+        info.append((labels(node=name, model=node.gpu_model, **where), 1))
+
+    def of_kind(kind: tuple[str, ...]) -> dict[str, str]:
+        return {"cluster": kind[0], "pool": kind[1], "model": kind[2]}
+
+    def rows(place: int, per: int) -> list[Row]:
+        return [(labels(**of_kind(kind)), kinds[kind][place] / per) for kind in sorted(kinds)]
+
+    jobs = {
+        "running": len(state.running),
+        "waiting": state.queue.count,
+        "set_aside": len(state.deferred),
+    }
+    submitted = state.last_job_id + max(0, state.last_external_id - FIRST_EXTERNAL_ID + 1)
+    return [
+        *gauge("jobs", "Jobs by how they stand.", _by("state", jobs)),
+        *counter("jobs_submitted", "Numbers that were ever given to jobs and arrays.", [("", submitted)]),
+        *gauge(
+            "nodes",
+            "Nodes by how they stand.",
+            [(labels(cluster=at, state=word), count) for (at, word), count in sorted(by_state.items())],
+        ),
+        *gauge("gpus", "GPUs that there are.", rows(0, 1)),
+        *gauge("gpus_free", "GPUs that a job could have now, parts of GPUs included.", rows(1, MILLI)),
+        *gauge(
+            "gpus_stranded",
+            "GPUs that are free on nodes where none of the waiting jobs has room.",
+            rows(2, MILLI),
+        ),
+        *gauge(
+            "nodes_open",
+            "Nodes that take jobs, by how many of their GPUs are wholly free.",
+            [
+                (labels(**of_kind(kind[:3]), gpus_free=str(kind[3])), count)
+                for kind, count in sorted(by_free.items())
+            ],
+        ),
+        *gauge("node_info", "A node, to be joined by its name.", sorted(info)),
+    ]
+
+
+def tenants(state: State, sight: Sight, ended: Mapping[tuple[str, str], int]) -> list[str]:
+    """What tenants have, want and were given. Called with the replica locked."""
+    tree = state.tenants
+    waiting, wanted = state.counts.by_tenant(tree.chain)
+    seen = [
+        (path, labels(tenant=path), number)
+        for path, number in sorted(tree.number.items())
+        if number != ROOT and sight.knows(path)
+    ][:TENANTS_MAX]
+    some_ended = {tenant for tenant, _state in ended}
+    ends: list[Row] = [
+        (labels(tenant=path, state=word), ended.get((path, word), 0))
+        for path, _labelled, _number in seen
+        if path in some_ended and sight.sees(path)
+        for word in ENDS
+    ]
+
+    def each(name: str, help: str, values: Sequence[Any], per: int = 1) -> list[str]:
+        return gauge(name, help, [(labelled, values[number] / per) for _path, labelled, number in seen])
+
+    return [
+        *each("tenant_gpus", "GPUs that a tenant has.", [used[0] for used in tree.used], MILLI),
+        *each("tenant_gpus_wanted", "GPUs that a tenant's waiting jobs ask for.", wanted, MILLI),
+        *each("tenant_jobs_running", "A tenant's jobs that run.", tree.running),
+        *each("tenant_jobs_waiting", "A tenant's jobs that wait.", waiting),
+        *counter("jobs_ended", "Jobs whose end this server wrote, by how they ended.", ends),
+    ]
+
+
+# -- without it ------------------------------------------------------------------------------------------------
+
+
+def queue(counts: Mapping[Key, int], sight: Sight) -> list[str]:
+    """Jobs that wait, by tenant, class and reason."""
+    seen = sorted([(-count, key) for key, count in counts.items() if sight.sees(key[0])])
+    told = {key: -count for count, key in seen[:QUEUE_MAX]}
+    for count, (_tenant, _klass, reason) in seen[QUEUE_MAX:]:
+        key = (OTHERS, OTHERS, reason)
+        told[key] = told.get(key, 0) - count
+    rows: list[Row] = [
+        (labels(tenant=tenant, **{"class": klass}, reason=reason), told[tenant, klass, reason])
+        for tenant, klass, reason in sorted(told)
+    ]
+    return gauge("queue_jobs", "Jobs that wait, and why.", rows)
+
+
+def written(tally: Tally) -> list[str]:
+    """What this server has written since it began."""
+    return [
+        *counter(
+            "attempts_started", "Attempts that this server decided to start.", _by("class", tally.started)
+        ),
+        *counter("attempts_ended", "Attempts whose end this server wrote.", _by("outcome", tally.attempts)),
+        *counter("preemptions", "Attempts that had to make room for others.", _by("cause", tally.preempted)),
+        *histogram(
+            f"{PREFIX}wait_seconds",
+            "From the submission of a job, or its begin time, to its first start.",
+            [({"class": klass}, tally.waits[klass]) for klass in sorted(tally.waits)],
+        ),
+    ]
+
+
+def server(ready: Mapping[str, Any], standing: Standing) -> list[str]:
+    """The server and its loop. `ready` is what the server says of itself (`Yard.readiness`)."""
+
+    def times(name: str, help: str, taken: Histogram) -> list[str]:
+        return histogram(f"{PREFIX}{name}_seconds", help, [({}, taken)])
+
+    return [
+        *gauge("ready", "Whether the server can do its work.", [("", int(ready["ready"]))]),
+        *gauge("leader", "Whether this server leads.", [("", int(ready["role"] == "leader"))]),
+        *gauge("troubles", "Things that the last step could not do.", [("", len(ready["troubles"]))]),
+        *counter("events", "Events in the log.", [("", ready["events"])]),
+        *times("step", "How long steps of the control loop took.", standing.all_steps_s),
+        *times("decision", "How long decisions took.", standing.decisions_s),
+    ]
+
+
+def engines(standing: Standing, now_ms: int) -> list[str]:
+    """How engines answer. Only the leader asks them."""
+    heard = sorted(standing.heard.items())
+    return [
+        *gauge(
+            "engine_up",
+            "Whether the engine of a cluster answered when it was last asked.",
+            [(labels(cluster=cluster), int(each.answers)) for cluster, each in heard],
+        ),
+        *gauge(
+            "engine_report_age_seconds",
+            "How long ago the engine of a cluster last answered.",
+            [
+                (labels(cluster=cluster), max(0, now_ms - each.at_ms) / SECOND_MS)
+                for cluster, each in heard
+                if each.at_ms
+            ],
+        ),
+    ]
+
+
+def projections(status: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How far the projections that follow the log have come (`Filler.status`)."""
+    each = [(labels(projection=one["name"]), one) for one in status]
+    return [
+        *gauge(
+            "projection_behind_events",
+            "Events of the log that a projection has not taken in yet.",
+            [(at, max(0, one["head"] - one["seq"])) for at, one in each],
+        ),
+        *gauge(
+            "projection_stuck",
+            "Whether a projection stands still at an event that it cannot take in.",
+            [(at, int(bool(one["error"]))) for at, one in each],
+        ),
+    ]
