@@ -34,7 +34,7 @@ from figures import Row, publish, table
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.model.units import HOUR_MS
 from gpuyard.policies.registry import PRESETS, build
-from gpuyard.sim.calibration import Given, Track
+from gpuyard.sim.calibration import GivenEstimate, Track
 from gpuyard.sim.trace import Trace
 
 DIVIDE = 4
@@ -59,7 +59,7 @@ def stretched(answers: Sequence[Answer]) -> list[Answer]:
         if each.p50_ms is not None and each.p90_ms is not None:
             p50_ms = track.stretched(50, each.p50_ms, each.now_ms)
             p90_ms = max(p50_ms, track.stretched(90, each.p90_ms, each.now_ms))
-            track.give(each.job_id, Given(each.now_ms, {50: each.p50_ms, 90: each.p90_ms}))
+            track.give(each.job_id, GivenEstimate(each.now_ms, {50: each.p50_ms, 90: each.p90_ms}))
             waiting.append((each.now_ms + each.waited_ms, each.job_id))
             told.append(each._replace(p50_ms=p50_ms, p90_ms=p90_ms))
         else:

@@ -26,7 +26,7 @@ class Opt(NamedTuple):
         return self.means or self.name
 
 
-class Found(NamedTuple):
+class FoundOption(NamedTuple):
     """An option with its value and its place."""
 
     option: Opt
@@ -54,13 +54,13 @@ class Fault(ValueError):
 
 def getopt(
     words: Sequence[str], options: Iterable[Opt], *, anywhere: bool = False
-) -> tuple[list[Found], list[int]]:
+) -> tuple[list[FoundOption], list[int]]:
     """Options in their order, and the places of the words that are none; else `Fault`.
 
     Options end at `--` and, unless they may stand `anywhere`, at the first word that is none.
     """
     known = tuple(options)
-    found: list[Found] = []
+    found: list[FoundOption] = []
     rest: list[int] = []
     at = 0
     while at < len(words):
@@ -81,7 +81,7 @@ def getopt(
     return found, rest
 
 
-def _long(words: Sequence[str], at: int, known: Sequence[Opt]) -> tuple[Found, int]:
+def _long(words: Sequence[str], at: int, known: Sequence[Opt]) -> tuple[FoundOption, int]:
     """An option by its name, and how many words after it are its value."""
     name, sign, value = words[at][2:].partition("=")
     close = [option for option in known if name and option.name.startswith(name)]
@@ -93,11 +93,11 @@ def _long(words: Sequence[str], at: int, known: Sequence[Opt]) -> tuple[Found, i
     if option.value is False and sign:
         raise Fault(at, spelled, why="a value")
     if sign or not option.value:
-        return Found(option, value, at, spelled), 0
-    return Found(option, _next(words, at, spelled), at, spelled), 1
+        return FoundOption(option, value, at, spelled), 0
+    return FoundOption(option, _next(words, at, spelled), at, spelled), 1
 
 
-def _letters(words: Sequence[str], at: int, known: Sequence[Opt], found: list[Found]) -> int:
+def _letters(words: Sequence[str], at: int, known: Sequence[Opt], found: list[FoundOption]) -> int:
     """A cluster such as `-HQ` or `-HN2`: the first letter that takes a value takes the rest."""
     rest = words[at][1:]
     while rest:
@@ -106,10 +106,12 @@ def _letters(words: Sequence[str], at: int, known: Sequence[Opt], found: list[Fo
         if option is None:
             raise Fault(at, f"-{letter}", why="unknown")
         if option.value is False:
-            found.append(Found(option, "", at, f"-{letter}"))
+            found.append(FoundOption(option, "", at, f"-{letter}"))
             continue
         follows = not rest and bool(option.value)
-        found.append(Found(option, _next(words, at, f"-{letter}") if follows else rest, at, f"-{letter}"))
+        found.append(
+            FoundOption(option, _next(words, at, f"-{letter}") if follows else rest, at, f"-{letter}")
+        )
         return int(follows)
     return 0
 

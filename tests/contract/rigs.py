@@ -16,15 +16,15 @@ from typing import Protocol
 from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
-from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.model import Node
 from gpuyard.testing import Faults, Life, SimEngine
 
 EPOCH = 1
 GPUS = 8
-ONE_NODE = Here(emulate=EmulatedGpus(count=GPUS, model="A100-80GB"))
-SEVERAL_NODES = Pretended(
+ONE_NODE = ThisMachine(emulate=EmulatedGpus(count=GPUS, model="A100-80GB"))
+SEVERAL_NODES = PretendedNodes(
     (
         *[Node(f"a-{i}", "c", "a", "A100-80GB", GPUS, 64_000, 500_000, GPUS, 2, "sw1") for i in (1, 2)],
         Node("b-1", "c", "b", "H200", 2, 32_000, 250_000, features=("nvme",)),
@@ -205,7 +205,7 @@ class LocalRig:
         *,
         use_cgroups: bool = True,
         fence_by: tuple[str, ...] = MEANS,
-        nodes: Here | Pretended = ONE_NODE,
+        nodes: ThisMachine | PretendedNodes = ONE_NODE,
     ) -> None:
         self.nodes = nodes
         self.data = folder.resolve() / "data"

@@ -17,9 +17,9 @@ from contract.rigs import EPOCH, LocalRig, ended, launch, pids_of, until
 from gpuyard.engines.contract import Answer, Part, Permanent, Phase, Recipe, StopRequest
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MAJOR_GPU, MAJOR_SLICE, MEANS, V1, V2, minor_of
-from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.hosts import ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice
 from rigs import hostile
@@ -69,7 +69,7 @@ class Yard:
         layer = self.rig.data / "images" / str(THIRD) / "layer" / "weights"
         if not layer.exists():
             self.rig.engine._images._make(
-                str(layer.parents[1]), Account(THIRD, THIRD, str(THIRD), "/", "/bin/sh")
+                str(layer.parents[1]), UnixAccount(THIRD, THIRD, str(THIRD), "/", "/bin/sh")
             )
             layer.parent.mkdir(mode=0o755)
             layer.write_text("secret")
@@ -203,7 +203,7 @@ def test_without_a_fence_the_same_job_gets_at_devices_tmp_shm_and_commands(cut: 
 
 
 def test_a_strict_engine_does_not_start_where_nothing_is_enforced(tmp_path: Path) -> None:
-    nodes = Here("n", emulate=EmulatedGpus(2, "H200"))
+    nodes = ThisMachine("n", emulate=EmulatedGpus(2, "H200"))
     with pytest.raises(
         Permanent, match=r"this machine cannot enforce it .*memory: .*cgroups are switched off"
     ):

@@ -9,7 +9,7 @@ from typing import Any
 from gpuyard.control.access.people import Person
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.requests import RequestService
-from gpuyard.control.commands.wishes import Asked, Wish
+from gpuyard.control.commands.wishes import Wish, WishedId
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Judged, Replica
 from gpuyard.control.views.queue_list import EVERYTHING, Filter
@@ -33,7 +33,7 @@ ROOT = Person(0, 0, "root", True)
 ANA = Person(1001, 1001, "ana", False)
 
 
-def granted(service: RequestService, wish: Wish) -> list[Asked]:
+def granted(service: RequestService, wish: Wish) -> list[WishedId]:
     """Write a wish to its end."""
     while not wish.finished:
         wish.enter(service.grant(wish).result(10))

@@ -18,7 +18,7 @@ from gpuyard.api.server.app import build
 from gpuyard.api.server.serving import gate_of
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING, Right, Role
-from gpuyard.control.access.tokens import Asked
+from gpuyard.control.access.tokens import WantedToken
 from gpuyard.control.serve import Options, Yard
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
@@ -105,7 +105,7 @@ class Team:
 
     def token(self, user: str, days: int = 30, **asked: Any) -> str:
         """A new token's secret."""
-        wanted = Asked(user, lifetime_ms=days * DAY_MS, **asked)
+        wanted = WantedToken(user, lifetime_ms=days * DAY_MS, **asked)
         return self.token_service.make(ADMIN, wanted).result(10)[1]
 
     def expired(self, user: str) -> str:

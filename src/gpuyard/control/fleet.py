@@ -9,7 +9,7 @@ from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access
 from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine
-from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
 from gpuyard.engines.local.kind import LocalCluster
 from gpuyard.engines.local.machine import EmulatedGpus
@@ -107,14 +107,14 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
             attempts_per_node=ATTEMPTS_PER_NODE,
         )
         if pretended is not None:
-            return Fleet(settings, (LiveCluster("local", keys=LocalCluster(Here(emulate=pretended))),))
+            return Fleet(settings, (LiveCluster("local", keys=LocalCluster(ThisMachine(emulate=pretended))),))
         if nvml.read_gpus():
             return Fleet(settings, (LiveCluster("local"),))
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
         )
         return Fleet(
-            settings, (LiveCluster("local", keys=LocalCluster(Here(emulate=STAND_IN))),), notes=(text,)
+            settings, (LiveCluster("local", keys=LocalCluster(ThisMachine(emulate=STAND_IN))),), notes=(text,)
         )
     clusters = tuple([_live(cluster, config, pretended) for cluster in config.clusters.values()])
     _check_together(clusters, emulate)
@@ -165,17 +165,19 @@ def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
         )
 
 
-def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> Here | Pretended:
+def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> ThisMachine | PretendedNodes:
     """What a local cluster consists of: this machine, or nodes that it pretends to be."""
     pools = [pool for pool in config.pools if pool.cluster == cluster.name]
     nodes = [node for pool in pools for node in pool.nodes]
     if pretended is not None or not nodes:
         gpus = pretended or (EmulatedGpus(*cluster.gpus) if cluster.gpus is not None else None)
         features = cluster.features or tuple([feature for node in nodes[:1] for feature in node.features])
-        return Here(cluster=cluster.name, features=features, emulate=gpus)
+        return ThisMachine(cluster=cluster.name, features=features, emulate=gpus)
     real = [pool.name for pool in pools if pool.name not in cluster.emulated]
     if not real:
-        return Pretended(tuple(nodes), {model.name: model.memory_mib for model in config.settings.gpu_models})
+        return PretendedNodes(
+            tuple(nodes), {model.name: model.memory_mib for model in config.settings.gpu_models}
+        )
     if len(nodes) != 1:
         rest = "s" if len(real) > 1 else ""
         raise BadInput(
@@ -185,7 +187,7 @@ def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> 
             "to be, set `engine: slurm`, or leave one pool with `nodes: 1`.",
         )
     (node,) = nodes
-    return Here(cluster=cluster.name, pool=node.pool, features=node.features, described=node)
+    return ThisMachine(cluster=cluster.name, pool=node.pool, features=node.features, described=node)
 
 
 def _parsed(text: str) -> EmulatedGpus:

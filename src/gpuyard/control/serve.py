@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
-from gpuyard.control.access.doors import Doors
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import person
+from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
 from gpuyard.control.commands.configs import Configurations, StartFile
@@ -38,7 +38,7 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import attempt_key, key_of, numbers_named
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import Beside
+from gpuyard.control.replica.thought import QuestionRunner
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
@@ -165,21 +165,21 @@ class Yard:
         )
         follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
         self._undo.append(follower.close)
-        self.think = Beside(self.replica, follower)
+        self.think = QuestionRunner(self.replica, follower)
         self.views = Views(
             self.replica, steady_ms, self.said if self.observed else unsaid, self.late, self.think
         )
-        self.doors = Doors(
+        self.people = PeopleInForce(
             self.replica, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth
         )
-        self._undo.append(self.doors.close)
+        self._undo.append(self.people.close)
         self.configs = Configurations(
             self.replica,
             self.committer,
             self.fleet,
             self.options.emulate,
             self.now_ms,
-            lambda: self.doors.access,
+            lambda: self.people.access,
         )
         self._holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
@@ -274,12 +274,12 @@ class Yard:
     @property
     def token_service(self) -> TokenService | None:
         """Where tokens are made and looked at; None: without `--auth` there are none."""
-        return self.doors.token_service
+        return self.people.token_service
 
     @property
     def oidc(self) -> Provider | None:
         """The identity provider, if there is one."""
-        return self.doors.oidc
+        return self.people.oidc
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -336,7 +336,7 @@ class Yard:
             shipper.start()
         if self.options.shared:
             # Alone, this server puts every version in force itself.
-            self.doors.start()
+            self.people.start()
 
     def epoch(self) -> int | None:
         """Of this process while it leads."""

@@ -57,7 +57,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutLines:
     """What was cut from some bytes of a log."""
 
     pieces: list[Piece]
@@ -67,7 +67,7 @@ class Cut:
     """How many parts of an unfinished line were cut already; 0: the next byte begins a line."""
 
 
-def cut(content: bytes, offset: int, part: int, line_bytes: int, *, ended: bool) -> Cut:
+def cut(content: bytes, offset: int, part: int, line_bytes: int, *, ended: bool) -> CutLines:
     """Cut bytes that begin at an offset into lines of at most so many bytes.
 
     `part`: parts of the first line that were cut before. `ended`: nothing follows, so the rest is a line too.
@@ -89,7 +89,7 @@ def cut(content: bytes, offset: int, part: int, line_bytes: int, *, ended: bool)
             at, part = len(content), 0
         else:
             break
-    return Cut(pieces, offset + at, part)
+    return CutLines(pieces, offset + at, part)
 
 
 def _piece(content: bytes, offset: int, part: int, *, last: bool) -> Piece:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuyard.shipping.cursors import Stream
-from gpuyard.shipping.lines import Cut, Line, Piece, cut
+from gpuyard.shipping.lines import CutLines, Line, Piece, cut
 
 BATCH_LINES = 2000
 BATCH_BYTES = 1 << 20
@@ -180,9 +180,9 @@ class Gatherer:
             batch.size += len(each.text)
 
 
-def _within(found: Cut, most: int) -> Cut:
+def _within(found: CutLines, most: int) -> CutLines:
     """The first so many of the lines."""
     if len(found.pieces) <= most:
         return found
     first = found.pieces[most]
-    return Cut(found.pieces[:most], first.offset, max(0, first.part - 1))
+    return CutLines(found.pieces[:most], first.offset, max(0, first.part - 1))

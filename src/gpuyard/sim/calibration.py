@@ -34,7 +34,7 @@ FLOOR_MS = MINUTE_MS
 STRETCH_MAX = 20 * ONE
 
 
-class Given(NamedTuple):
+class GivenEstimate(NamedTuple):
     """An estimate that was given, before it was stretched."""
 
     at_ms: int
@@ -47,7 +47,7 @@ class Track:
 
     def __init__(self, first: Mapping[int, int] = FIRST) -> None:
         self._first = first
-        self._open: dict[int, Given] = {}
+        self._open: dict[int, GivenEstimate] = {}
         self._scores: dict[int, deque[int]] = {percent: deque(maxlen=SCORES_MAX) for percent in first}
 
     @property
@@ -60,7 +60,7 @@ class Track:
         """How many estimates were compared with what happened."""
         return min(len(scores) for scores in self._scores.values())
 
-    def give(self, job_id: int, given: Given) -> None:
+    def give(self, job_id: int, given: GivenEstimate) -> None:
         """Note an estimate. Only the first of a job counts, so that frequent questions about it do not weigh more."""
         self._open.setdefault(job_id, given)
         while len(self._open) > 10 * SCORES_MAX:

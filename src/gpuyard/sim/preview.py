@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreviewRequest:
     """The request for a preview."""
 
     state: State
@@ -47,7 +47,7 @@ class Asked:
     """Whether more was recorded than can be simulated in a reasonable time."""
 
 
-def preview(asked: Asked, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
+def preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
     """Simulate both sides and return the differences, as plain JSON data."""
     state = asked.state
     rows = list(rows)
@@ -100,7 +100,7 @@ def _fleet(state: State) -> tuple[list[Pool], list[str]]:
     ], away
 
 
-def _never(state: State, asked: Asked) -> list[str]:
+def _never(state: State, asked: PreviewRequest) -> list[str]:
     """Labels of waiting jobs that could start now or later, but never under the new settings."""
     waiting = [record for record in state.jobs.values() if record.phase is None]
     could: list[Any] = [record for record in waiting if never(state, record.job.spec) is None]
@@ -205,7 +205,7 @@ _ENDS = {"never": "could never start", "timeouts": "reach their time limit", "un
 
 
 def _notes(
-    asked: Asked,
+    asked: PreviewRequest,
     history: Recorded,
     before: Settings,
     found: dict[str, Any],

@@ -4,7 +4,7 @@
 """
 
 from gpuyard.store.backend.base import Counters
-from gpuyard.store.backend.leader import Holder, Lease
+from gpuyard.store.backend.leader import Lease, LeaseHolder
 from gpuyard.store.backend.sqlite import allocate, part_of
 from gpuyard.store.codec import CODEC, Codec
 from gpuyard.store.errors import (
@@ -23,7 +23,7 @@ from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, Submission
 from gpuyard.store.tables.bound import BoundTable
-from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, How, text_hash
+from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, VersionCause, text_hash
 from gpuyard.store.tables.following import Cursor
 from gpuyard.store.tables.history import HISTORY_ROWS, HistoryQuery, HistoryRow
 from gpuyard.store.tables.tokens import TokenRow
@@ -46,10 +46,9 @@ __all__ = [
     "Fenced",
     "HistoryQuery",
     "HistoryRow",
-    "Holder",
-    "How",
     "Idempotency",
     "Lease",
+    "LeaseHolder",
     "Mark",
     "Numbered",
     "OldRecipe",
@@ -65,6 +64,7 @@ __all__ = [
     "Submission",
     "TokenRow",
     "TryRow",
+    "VersionCause",
     "allocate",
     "open_store",
     "packed",

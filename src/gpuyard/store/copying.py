@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select
 
 from gpuyard.errors import BadInput
 from gpuyard.store.backend.base import Backend
-from gpuyard.store.backend.leader import Holder
+from gpuyard.store.backend.leader import LeaseHolder
 from gpuyard.store.errors import StoreError, explained
 from gpuyard.store.migrate import yard_there
 from gpuyard.store.schema import COUNTERS, META, METADATA
@@ -38,7 +38,7 @@ class Copied(NamedTuple):
     rows: dict[str, int]
     """By table."""
     next_job_id: int
-    writer: Holder | None
+    writer: LeaseHolder | None
     """The server that leads on the source, if one does: what it writes from now on is not in the copy."""
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from gpuyard.store.backend.base import Backend
-from gpuyard.store.backend.leader import Holder, Lease
+from gpuyard.store.backend.leader import Lease, LeaseHolder
 from gpuyard.store.backend.postgres import PostgresBackend, is_postgresql
 from gpuyard.store.backend.sqlite import SqliteBackend
 from gpuyard.store.codec import CODEC, Codec
@@ -64,7 +64,7 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
         """Have some room on disk for what is to be written when nothing else can be."""
         self._backend.keep_room()
 
-    def who_leads(self) -> Holder | None:
+    def who_leads(self) -> LeaseHolder | None:
         """The present leader, for a message to people."""
         return self._backend.who_leads()
 

@@ -137,8 +137,8 @@ def test_rights_that_may_have_changed_end_the_stream(yard: Team) -> None:
     stream = yard.later("GET", "/api/v1/changes", yard.tokens["ulla"], most_s=15)
     time.sleep(0.3)
     began_s = time.monotonic()
-    for each in yard.yard.doors._told:
-        each(yard.yard.doors.access)
+    for each in yard.yard.people._told:
+        each(yard.yard.people.access)
     stream.result(20)
     assert time.monotonic() - began_s < 5
 
@@ -202,8 +202,8 @@ class Quiet:
 
 
 def follower(here: Rig, sight: Sight, after: str) -> Any:
-    doors = SimpleNamespace(when_renewed=lambda _call: None)
-    yard: Any = SimpleNamespace(views=here.views, token_service=None, doors=doors)
+    people = SimpleNamespace(when_renewed=lambda _call: None)
+    yard: Any = SimpleNamespace(views=here.views, token_service=None, people=people)
     who: Any = SimpleNamespace(sight=sight, token="")
     beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
     return _Changes(yard).follow(beat, who, after)
@@ -264,7 +264,7 @@ def test_a_follower_without_rows_asks_the_store_once_and_misses_nothing() -> Non
     heads: list[int] = []
     yard: Any = SimpleNamespace(
         store=SimpleNamespace(head=lambda: heads.append(1) or 7),
-        doors=SimpleNamespace(when_renewed=lambda _told: None),
+        people=SimpleNamespace(when_renewed=lambda _told: None),
         token_service=None,
     )
     person: Any = SimpleNamespace(token="")

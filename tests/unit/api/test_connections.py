@@ -17,7 +17,7 @@ import uvicorn
 
 from gpuyard.api.connecting.http import Connection
 from gpuyard.api.server import connections
-from gpuyard.api.server.connections import Crowd, Door, PeerProtocol, look_after
+from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 
 ASK = b"GET /x HTTP/1.1\r\nHost: x\r\n"
 
@@ -35,7 +35,7 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
 class Served(uvicorn.Server):
     """A server on a free port, in a thread."""
 
-    def __init__(self, crowd: Crowd) -> None:
+    def __init__(self, crowd: ConnectionCounts) -> None:
         config = uvicorn.Config(
             nothing, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0
         )
@@ -47,7 +47,7 @@ class Served(uvicorn.Server):
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
         await super().startup([])
-        self.servers.append(Door(listener, self.crowd, self._protocol))  # type: ignore[arg-type]
+        self.servers.append(Acceptor(listener, self.crowd, self._protocol))  # type: ignore[arg-type]
         self.looks = asyncio.get_running_loop().create_task(look_after(self.server_state.connections))
 
     def _protocol(self) -> PeerProtocol:
@@ -67,7 +67,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr(connections, "BODY_S", 0.5)
     monkeypatch.setattr(connections, "LOOK_S", 0.1)
     monkeypatch.setattr(connections, "ALONE_MAX", 5)
-    made = Served(Crowd(descriptors=1024))
+    made = Served(ConnectionCounts(descriptors=1024))
     made.thread.start()
     until_s = time.monotonic() + 20
     while not made.started:
@@ -176,7 +176,7 @@ def test_one_address_has_its_share_of_connections(served: Served) -> None:
 
 
 def test_users_of_the_machine_keep_a_part_and_descriptors_are_left() -> None:
-    crowd = Crowd(descriptors=1024)
+    crowd = ConnectionCounts(descriptors=1024)
     remote = [crowd.enter(f"10.0.0.{n}", local=False, bound=True) for n in range(400)]
     assert ["" for _ in range(384)] == remote[:384]
     assert {"the yard has as many connections as it can serve"} == set(remote[384:])
@@ -241,7 +241,7 @@ def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
     monkeypatch.setattr(connections, "peer_of", lambda _: next(comes))
 
     class Noted(asyncio.Protocol):
-        guest: connections.Guest
+        guest: connections.CountedConnection
 
         def connection_made(self, transport: Any) -> None:
             assert self.guest.peer is not None
@@ -256,7 +256,7 @@ def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
             for _ in range(21):
                 client = open_.enter_context(closing(socket.socket(socket.AF_UNIX)))
                 client.connect(str(tmp_path / "door"))
-            door = Door(listener, Crowd(1024), Noted)  # type: ignore[arg-type]
+            door = Acceptor(listener, ConnectionCounts(1024), Noted)  # type: ignore[arg-type]
             until_s = time.monotonic() + 20
             while len(order) < 21:
                 assert time.monotonic() < until_s

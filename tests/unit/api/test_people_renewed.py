@@ -8,8 +8,8 @@ from gpuyard.api.edge.peers import PEER, LocalAuthenticator
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
-from gpuyard.control.access.doors import Doors
 from gpuyard.control.access.people import Person, UserDirectory
+from gpuyard.control.access.people_in_force import PeopleInForce
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
 ADDED = CONFIG.replace(
@@ -85,14 +85,14 @@ def test_a_person_who_is_removed_or_narrowed_has_less_at_once(yard: Team) -> Non
 
 def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Team) -> None:
     real = yard.yard
-    other = Doors(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
+    other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert other.directory.limit("lucy") is None
     other.start()
     applied(yard, ADDED)
     yard.until(lambda: other.directory.limit("lucy") is not None)
     other.close()
     # A file without them does not undo what was applied.
-    restarted = Doors(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
+    restarted = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert "viewer of product" == str(restarted.directory.limit("lucy"))
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_says_nothing_of_people_leaves_them_as_they_are(yard: Team) 
     assert "the file says nothing of `auth`: people stay as they are" in shown["notes"]
     applied(yard, without)
     assert 200 == yard.call("GET", "/api/v1/me", yard.tokens["ulla"]).status
-    assert ADMIN.name == yard.yard.doors.directory.local(ADMIN.uid, ADMIN.gid).name
+    assert ADMIN.name == yard.yard.people.directory.local(ADMIN.uid, ADMIN.gid).name
 
 
 def test_without_auth_the_default_tenant_of_a_user_of_the_machine_counts_too() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.access.tokens import Asked
+from gpuyard.control.access.tokens import WantedToken
 from gpuyard.control.refusals import Forbidden, NotFound, Unacceptable
 from rigs.teams import ADMIN, Team, team
 
@@ -73,9 +73,9 @@ def test_only_an_admin_of_the_whole_yard_makes_such_a_token_and_for_a_node_that_
     assert 403 == yard.call("POST", "/api/v1/tokens", yard.tokens["tara"], body).status
     assert 201 == yard.call("POST", "/api/v1/tokens", yard.tokens["adam"], body).status
     with pytest.raises(NotFound, match="there is no node 'nowhere'"):
-        yard.token_service.make(ADMIN, Asked("nowhere", role="collector"))
+        yard.token_service.make(ADMIN, WantedToken("nowhere", role="collector"))
     with pytest.raises(Unacceptable, match="is for a node"):
-        yard.token_service.make(ADMIN, Asked(node, role="collector", tenant="research"))
+        yard.token_service.make(ADMIN, WantedToken(node, role="collector", tenant="research"))
 
 
 def test_bodies_that_make_no_sense_are_refused_whole(yard: Team, node: str, token: str) -> None:
@@ -92,4 +92,4 @@ def test_a_person_with_the_name_of_a_node_is_no_collector(yard: Team, node: str)
     person = yard.token_service.bearer(yard.tokens["adam"])
 
     with pytest.raises(Forbidden):
-        yard.token_service.make(person.__class__(1, 1, node, False), Asked(node, role="collector"))
+        yard.token_service.make(person.__class__(1, 1, node, False), WantedToken(node, role="collector"))

@@ -17,7 +17,7 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome
-from gpuyard.store import How, StoreFull, text_hash
+from gpuyard.store import StoreFull, VersionCause, text_hash
 from rigs.request_service import ANA, ROOT, Rig, rig
 
 FLEET = "version: 1\nclusters: {box: {gpus: 8 x H100, emulate: true}}\n"
@@ -52,7 +52,7 @@ class Here:
         proposal = self.configs.proposal(text, "new.yaml")
         return self.configs.apply(ROOT, proposal, against).result(10)
 
-    def live(self) -> tuple[int, How, str]:
+    def live(self) -> tuple[int, VersionCause, str]:
         """Number, way and text in force; the log, the state and the versions have to agree on it."""
         found = self.replica.store.config_version()
         assert found is not None
@@ -80,7 +80,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
 
 
 def test_the_first_start_makes_the_first_version(here: Here) -> None:
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
 
 
 def test_the_same_file_again_changes_nothing(here: Here) -> None:
@@ -92,16 +92,16 @@ def test_the_same_file_again_changes_nothing(here: Here) -> None:
 
 def test_a_file_that_was_edited_is_in_force_after_a_restart(here: Here) -> None:
     assert "" == here.start(TWO)
-    assert (2, How.START, TWO) == here.live()
+    assert (2, VersionCause.START, TWO) == here.live()
     assert "" == here.start(ONE)
-    assert (3, How.START, ONE) == here.live()
+    assert (3, VersionCause.START, ONE) == here.live()
 
 
 def test_a_restart_with_the_old_file_does_not_undo_an_apply(here: Here) -> None:
     here.apply(TWO)
     note = here.start(ONE)
 
-    assert (2, How.APPLY, TWO) == here.live()
+    assert (2, VersionCause.APPLY, TWO) == here.live()
     assert "version 2 of the configuration stays (apply by root)" in note
     assert "yard apply -f yard.yaml" in note
 
@@ -110,7 +110,7 @@ def test_a_restart_with_another_file_does_not_undo_an_apply_either(here: Here) -
     here.apply(TWO)
     note = here.start(ONE.replace("limit: 1", "limit: 7"))
 
-    assert (2, How.APPLY, TWO) == here.live()
+    assert (2, VersionCause.APPLY, TWO) == here.live()
     assert "yard diff -f yard.yaml" in note
 
 
@@ -118,13 +118,13 @@ def test_a_file_that_says_the_same_as_what_was_applied_is_fine(here: Here) -> No
     here.apply(TWO)
 
     assert "" == here.start(f"# written differently\n{TWO}")
-    assert (2, How.APPLY, TWO) == here.live()
+    assert (2, VersionCause.APPLY, TWO) == here.live()
 
 
 def test_a_start_without_a_file_leaves_what_is_in_force(here: Here) -> None:
     note = here.start(NO_FILE, "")
 
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
     assert "version 1 of the configuration is in force" in note
 
 
@@ -134,7 +134,7 @@ def test_a_yard_that_never_had_a_file_has_a_version_too(tmp_path: Path) -> None:
             found, Configurations(found.replica, found.committer, chosen(loads(ONE), ""), "", found.now_ms)
         )
         assert "" == here.start(NO_FILE, "")
-        assert (1, How.START, NO_FILE) == here.live()
+        assert (1, VersionCause.START, NO_FILE) == here.live()
         here.apply(ONE)
         assert () == here.configs.earlier(1).fleet
 
@@ -149,7 +149,7 @@ def test_a_raised_limit_lets_a_waiting_job_start_at_once(here: Here) -> None:
     done = here.apply(TWO, against=1)
 
     assert (2, "root", "apply", 1) == (done["version"], done["by"], done["how"], done["changed"])
-    assert (2, How.APPLY, TWO) == here.live()
+    assert (2, VersionCause.APPLY, TWO) == here.live()
     assert [second] == here.starts()
 
 
@@ -187,7 +187,7 @@ def test_what_changed_since_it_was_looked_at_is_not_overwritten(here: Here) -> N
     with pytest.raises(Impossible, match="version 2 is in force, by root, not 1"):
         here.apply(ONE.replace("limit: 1", "limit: 7"), against=1)
 
-    assert (2, How.APPLY, TWO) == here.live()
+    assert (2, VersionCause.APPLY, TWO) == here.live()
 
 
 def test_of_two_at_the_same_moment_one_is_told_of_the_other(here: Here) -> None:
@@ -204,14 +204,14 @@ def test_of_two_at_the_same_moment_one_is_told_of_the_other(here: Here) -> None:
     with pytest.raises(Impossible, match="version 2 is in force, by root, not 1"):
         futures[1].result(10)
     assert 3 == late.result(10)["version"]
-    assert (3, How.APPLY, proposals[2].text) == here.live()
+    assert (3, VersionCause.APPLY, proposals[2].text) == here.live()
 
 
 def test_what_is_in_force_already_makes_no_version(here: Here) -> None:
     done = here.apply(ONE)
 
     assert (1, 0) == (done["version"], done["changed"])
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
 
 
 def test_only_administrators_may(here: Here) -> None:
@@ -227,7 +227,7 @@ def test_a_tenant_with_live_jobs_cannot_be_removed(here: Here) -> None:
     assert [text] == here.configs.difference(here.configs.proposal(without, "f"))["obstacles"]
     with pytest.raises(Impossible, match=text):
         here.apply(without)
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
 
     here.rig.end(running)
     here.rig.start(waiting)
@@ -246,7 +246,7 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_lines(here: Here) -> Non
         here.apply(ONE.replace("limit: 1", "limit: x"))
     with pytest.raises(BadInput, match="this machine can be in one cluster only"):
         here.apply(ONE.replace("{box:", "{other: {engine: local}, box:"))
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
 
 
 def test_another_fleet_is_named_and_takes_a_restart(here: Here) -> None:
@@ -289,7 +289,7 @@ def test_a_write_that_fails_leaves_the_old_version_whole(here: Here, monkeypatch
     here.replica.catch_up()
 
     assert head == here.replica.store.head()
-    assert (1, How.START, ONE) == here.live()
+    assert (1, VersionCause.START, ONE) == here.live()
     assert here.replica.store.blob(text_hash(TWO)) is None
     assert 2 == here.apply(TWO)["version"]
 
@@ -302,9 +302,9 @@ def test_a_rollback_is_a_new_version_with_the_old_text(here: Here) -> None:
     done = here.configs.apply(ROOT, here.configs.earlier(None), 2).result(10)
 
     assert (3, "rollback", 1) == (done["version"], done["how"], done["restores"])
-    assert (3, How.ROLLBACK, ONE) == here.live()
+    assert (3, VersionCause.ROLLBACK, ONE) == here.live()
     here.configs.apply(ROOT, here.configs.earlier(None), None).result(10)
-    assert (4, How.ROLLBACK, TWO) == here.live()
+    assert (4, VersionCause.ROLLBACK, TWO) == here.live()
     assert [4, 3, 2, 1] == [version["version"] for version in here.configs.versions(100)]
 
 

@@ -15,7 +15,7 @@ from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.control.replica import follower, thought
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import label_of
-from gpuyard.control.replica.thought import Behind, Beside, Own
+from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, StatePassed
 from gpuyard.control.views.explained import Explained
 from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
@@ -55,28 +55,28 @@ def still(service: Rig) -> int:
     return service.replica.state.now_ms
 
 
-def state_of(own: Own) -> str:
+def state_of(own: QuestionContext) -> str:
     return canonical(own.state)
 
 
-def pid_of(_own: Own) -> int:
+def pid_of(_own: QuestionContext) -> int:
     return os.getpid()
 
 
-def wasteful(own: Own, _more: int) -> int:
+def wasteful(own: QuestionContext, _more: int) -> int:
     own.state.jobs.clear()
     return len(own.state.jobs)
 
 
-def slow(_own: Own) -> None:
+def slow(_own: QuestionContext) -> None:
     time.sleep(60)
 
 
-def refuses(_own: Own) -> None:
+def refuses(_own: QuestionContext) -> None:
     raise Unacceptable("it cannot be", "Ask otherwise.")
 
 
-def breaks(_own: Own) -> None:
+def breaks(_own: QuestionContext) -> None:
     raise ZeroDivisionError("in the answer")
 
 
@@ -91,14 +91,15 @@ def test_it_says_why_as_a_copy_does(service: Rig, process: Follower, monkeypatch
     now_ms = lambda: still(service)  # noqa: E731
     near, far = (
         Explained(service.replica, now_ms),
-        Explained(service.replica, now_ms, think=Beside(service.replica, process)),
+        Explained(service.replica, now_ms, think=QuestionRunner(service.replica, process)),
     )
     labels = [str(record.job.label) for record in service.replica.state.jobs.values()]
     for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
         assert near.why(label_of(label)) == far.why(label_of(label)), label
     assert near.share() == far.share()
     views = [
-        Views(service.replica, now_ms, think=think) for think in (None, Beside(service.replica, process))
+        Views(service.replica, now_ms, think=think)
+        for think in (None, QuestionRunner(service.replica, process))
     ]
     near_view, far_view = [view.job(label_of(labels[60]), explained=True) for view in views]
     assert near_view["why"]
@@ -121,7 +122,7 @@ def test_a_question_about_a_state_that_is_past_is_asked_anew(service: Rig, proce
     before = service.replica.seq
     service.submit()
     ask(process, service, pid_of)
-    with pytest.raises(Behind):
+    with pytest.raises(StatePassed):
         process.ask(before, True, pid_of, ())
     assert ask(process, service, pid_of, exact=True)
 

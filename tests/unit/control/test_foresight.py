@@ -13,7 +13,7 @@ from gpuyard.control.foresight.oracle import Foresight, answer_of
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import label_of
-from gpuyard.control.replica.thought import Beside
+from gpuyard.control.replica.thought import QuestionRunner
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS
 from rigs.request_service import ROOT, Rig, rig
@@ -35,7 +35,7 @@ def ahead(service: Rig) -> Iterator[Foresights]:
         service.replica,
         service.requests,
         service.views,
-        Beside(service.replica, follower),
+        QuestionRunner(service.replica, follower),
         fleet,
         service.now_ms,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.commands.partitions import Partitions, Wanted
+from gpuyard.control.commands.partitions import Partitions, WantedLayout
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
@@ -146,7 +146,7 @@ def test_nobody_pins_or_releases_a_gpu_that_is_left_alone(here: Machine) -> None
     parts = Partitions(here.replica, here.committer, here.engine, lambda: 1)
     node = here.replica.state.nodes.node[0].name
     for wish in (
-        lambda: parts.pin(ROOT, node, [Wanted("7x1g.18gb", (1,))]),
+        lambda: parts.pin(ROOT, node, [WantedLayout("7x1g.18gb", (1,))]),
         lambda: parts.release(ROOT, node, None),
     ):
         with pytest.raises(

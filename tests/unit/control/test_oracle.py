@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, foresee
-from gpuyard.control.replica.thought import Own
+from gpuyard.control.replica.thought import QuestionContext
 from gpuyard.core.explain import long_line
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
@@ -26,7 +26,7 @@ def no_clock() -> float:
 def foreseen(
     yard: Yard, job_id: int, *events: JobSubmitted, clock_s: Callable[[], float] = no_clock
 ) -> Foresight:
-    own = Own(load(dump(yard.state)), yard.policy, no_store)
+    own = QuestionContext(load(dump(yard.state)), yard.policy, no_store)
     found = foresee(own, Question(yard.now_ms, job_id, PAST, 1, 1.0, events), clock_s)
     assert found is not None
     return found

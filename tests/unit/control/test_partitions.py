@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.commands.partitions import Partitions, Wanted
+from gpuyard.control.commands.partitions import Partitions, WantedLayout
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.defragmenting import defrag_view
@@ -51,7 +51,7 @@ class Shop:
         under.add(NodeAdded(1, Node("old", "c", "p", "T4", 1, 16_000, 64_000)))
 
     def pin(self, layout: str, *gpus: int, node: str = H100) -> dict[str, Any]:
-        return self.parts.pin(ROOT, node, [Wanted(layout, gpus or None)]).result(10)
+        return self.parts.pin(ROOT, node, [WantedLayout(layout, gpus or None)]).result(10)
 
     def start(self, job_id: int, *pieces: Slice) -> None:
         mask = sum({1 << piece.gpu for piece in pieces})
@@ -84,7 +84,7 @@ def test_a_layout_is_pinned_once_and_is_in_the_audit(shop: Shop) -> None:
 
 def test_only_an_admin_says_how_gpus_are_cut(shop: Shop) -> None:
     with pytest.raises(Forbidden):
-        shop.parts.pin(ANA, H100, [Wanted("whole")])
+        shop.parts.pin(ANA, H100, [WantedLayout("whole")])
     with pytest.raises(Forbidden):
         shop.parts.release(ANA, H100, None)
 
@@ -117,7 +117,7 @@ def test_no_layout_is_taken_for_a_cluster_whose_engine_cuts_no_gpus(shop: Shop) 
     with pytest.raises(Unacceptable, match=text):
         shop.pin("7x1g.10gb", node="s1")
     assert not shop.rig.replica.state.nodes.pins
-    assert text == shop.parts.plan("s1", [Wanted("7x1g.10gb", (0,))])["gpus"][0]["why"]
+    assert text == shop.parts.plan("s1", [WantedLayout("7x1g.10gb", (0,))])["gpus"][0]["why"]
     assert [H100] == [node["node"] for node in shop.parts.view()["nodes"]]
     # What was pinned before that was known can still be released.
     assert {"node": "s1", "released": []} == shop.parts.release(ROOT, "s1", None).result(10)
@@ -135,12 +135,12 @@ def test_one_gpu_in_use_stands_against_all_and_the_others_are_named(shop: Shop) 
 def test_a_plan_says_what_is_kept_made_and_taken_away(shop: Shop) -> None:
     shop.start(shop.rig.submit(gpus=1, mig="1g.10gb"), Slice(0, "1g.10gb", 6))
     shop.engine.found = {H100: (Slice(0, "1g.10gb", 6), Slice(0, "2g.20gb", 0), Slice(0, "1g.10gb", 2))}
-    found = shop.parts.plan(H100, [Wanted("2g.20gb+3x1g.10gb", (0,)), Wanted("7g.80gb", (0, 1))])
+    found = shop.parts.plan(H100, [WantedLayout("2g.20gb+3x1g.10gb", (0,)), WantedLayout("7g.80gb", (0, 1))])
     one, two = found["gpus"]
     assert one["refused"]
     assert "1g.10gb is in use by job 1" in one["why"]
     assert "7g.80gb" == two["layout"]
-    (one,) = shop.parts.plan(H100, [Wanted("2x2g.20gb+1g.10gb", (0,))])["gpus"]
+    (one,) = shop.parts.plan(H100, [WantedLayout("2x2g.20gb+1g.10gb", (0,))])["gpus"]
     assert ["keep", "keep", "take away", "make"] == [step["do"] for step in one["steps"]]
     assert not shop.rig.replica.state.nodes.pins
 
@@ -158,7 +158,7 @@ def test_a_plan_without_a_layout_says_what_the_queue_leads_to(shop: Shop) -> Non
     assert all(["a GPU is free, and whole_gpus keeps 6 GPUs whole" == row["why"] for row in found["waiting"]])
     assert "the next H100 that becomes free would be cut to 3g.40gb+2x2g.20gb" in found["notes"]
     # Somebody's word stands above the reserve, and that is said.
-    noted = shop.parts.plan(H100, [Wanted("7g.80gb", (0,))])["notes"]
+    noted = shop.parts.plan(H100, [WantedLayout("7g.80gb", (0,))])["notes"]
     assert ["it leaves 1 whole GPU free, and whole_gpus is 6"] == noted
 
 

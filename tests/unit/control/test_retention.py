@@ -16,7 +16,7 @@ import pytest
 from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.replica.labels import attempt_key, label_of
 from gpuyard.control.upkeep import retention
-from gpuyard.control.upkeep.retention import PruneCursor, Pruner, Tally, Wish, cursor_of
+from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, cursor_of
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
@@ -25,7 +25,7 @@ from gpuyard.model.units import DAY_MS
 from rigs.hung import hung_mount
 from rigs.request_service import Rig, rig
 
-NOW = Wish("ana", 0)
+NOW = PruneWish("ana", 0)
 
 
 class Folders:
@@ -88,7 +88,7 @@ class Yard:
         )
         return "".join(word for word, is_there in zip("eslf", there, strict=True) if is_there)
 
-    def walk(self, wish: Wish) -> Tally:
+    def walk(self, wish: PruneWish) -> Tally:
         tally, place = Tally(), PruneCursor()
         going: PruneCursor | None = place
         while going is not None:
@@ -178,7 +178,7 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 KILLED = """
 import os, select, signal, sys
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.retention import Pruner, PruneCursor, Tally, Wish
+from gpuyard.control.upkeep.retention import Pruner, PruneCursor, Tally, PruneWish
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.store import open_store
 class Folders(Leftovers):
@@ -189,7 +189,7 @@ def walk(begun):
         place = PruneCursor()
         os.write(begun, b"x")
         while place is not None:
-            place = keeper.step(Wish("ana", 0), place, Tally())
+            place = keeper.step(PruneWish("ana", 0), place, Tally())
 for line in sys.stdin:
     heard, begun = os.pipe()
     child = os.fork()

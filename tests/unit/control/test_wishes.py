@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.commands import wishes
-from gpuyard.control.commands.wishes import BATCH, FEW, Asked, Gone
+from gpuyard.control.commands.wishes import BATCH, FEW, Gone, WishedId
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.labels import Label, live, many_live
 from gpuyard.control.replica.replica import Draft, Replica
@@ -22,7 +22,7 @@ def service(tmp_path: Path) -> Iterator[Rig]:
         yield found
 
 
-def asked(service: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[Asked]:
+def asked(service: Rig, verb: Verb, *labels: object, who: object = ROOT) -> list[WishedId]:
     return granted(service.requests, service.requests.wish(who, verb, [str(label) for label in labels]))  # type: ignore[arg-type]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.core import why
 from gpuyard.core.explain import long_line
-from gpuyard.core.explain.long_line import Cut, shorten
+from gpuyard.core.explain.long_line import LeftOutJobs, shorten
 from gpuyard.core.explain.what_if import Trial
 from gpuyard.core.jobs.queue_position import ahead, in_order
 from gpuyard.core.state.dump import canonical, derived, dump, load
@@ -81,7 +81,7 @@ def test_a_line_that_is_short_enough_stays_as_it_is() -> None:
     ids = [yard.submit(8) for _ in range(MOST + 1)]
     yard.step()
     before = canonical(yard.state), derived(yard.state)
-    assert Cut() == shorten(yard.state, yard.state.jobs[ids[-1]])
+    assert LeftOutJobs() == shorten(yard.state, yard.state.jobs[ids[-1]])
     assert before == (canonical(yard.state), derived(yard.state))
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local import cores
 from gpuyard.engines.local.attempt import limits
-from gpuyard.engines.local.hosts import Pretended
+from gpuyard.engines.local.hosts import PretendedNodes
 from gpuyard.model import Node
 
 
@@ -20,7 +20,7 @@ def near(
     monkeypatch: pytest.MonkeyPatch, gpus: tuple[int, ...], cpu_milli: int = 1000, *, of: Node | None = None
 ) -> str:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
-    (host,) = Pretended((of or node(),)).read()
+    (host,) = PretendedNodes((of or node(),)).read()
     return cores.near([Part("n", gpus, 1000, cpu_milli, 64, 1)], {"n": host}, emulated=True)
 
 

@@ -11,25 +11,25 @@ import pytest
 
 from gpuyard.engines.local.attempt import cgroups, tasks
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.hosts import ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes groups anywhere")
 
 
 @pytest.fixture
-def group() -> Iterator[cgroups.Group]:
+def group() -> Iterator[cgroups.Cgroup]:
     base, _controllers, why = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
     if not base:
         pytest.skip(why)
-    made = cgroups.Group(os.path.join(base, "one"))
+    made = cgroups.Cgroup(os.path.join(base, "one"))
     made.make(memory_mib=0, cpu_milli=0)
     yield made
     made.remove()
     os.rmdir(base)
 
 
-def forked(group: cgroups.Group) -> tuple[bool, bool]:
+def forked(group: cgroups.Cgroup) -> tuple[bool, bool]:
     """Whether a child that is forked into a group is said to be there, and whether it sees itself there."""
     ears, mouth = os.pipe()
     pid, inside = tasks.fork_into(group)
@@ -43,16 +43,16 @@ def forked(group: cgroups.Group) -> tuple[bool, bool]:
     return inside, any(line.startswith("0::") and line.endswith("/one") for line in lines)
 
 
-def test_a_child_is_forked_into_its_group(group: cgroups.Group) -> None:
+def test_a_child_is_forked_into_its_group(group: cgroups.Cgroup) -> None:
     assert (True, True) == forked(group)
 
 
 def test_where_the_kernel_cannot_the_child_has_to_join(
-    group: cgroups.Group, monkeypatch: pytest.MonkeyPatch
+    group: cgroups.Cgroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "_SYS_CLONE3", 9999)
     assert (False, False) == forked(group)
-    assert (False, False) == forked(cgroups.Group("/nowhere"))
+    assert (False, False) == forked(cgroups.Cgroup("/nowhere"))
 
 
 # -- what yards that have ended leave behind ---------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_group_that_another_server_of_the_yard_holds_stays(above: Path) -> Non
 def test_an_engine_leaves_no_group_behind_and_removes_those_of_others(above: Path, tmp_path: Path) -> None:
     left = above.parent / "gpuyard-0123456789ab"
     (left / cgroups.SUPERVISORS).mkdir(parents=True, exist_ok=True)
-    engine = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(1, "H200")))
+    engine = LocalEngine(tmp_path, nodes=ThisMachine("n", emulate=EmulatedGpus(1, "H200")))
     base = Path(engine._groups.base)
 
     assert (True, False) == (base.exists(), left.exists())

@@ -11,7 +11,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.sharing import IDLE_S, PIN_S_MAX, PINS
-from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.hosts import ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import Slice
@@ -110,7 +110,7 @@ def test_a_model_without_mig_and_a_call_that_takes_long(tmp_path: Path) -> None:
 
 
 def test_the_engine_tells_what_is_cut_and_keeps_it_over_a_restart(tmp_path: Path) -> None:
-    first = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
+    first = LocalEngine(tmp_path, nodes=ThisMachine("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
     assert {1: Answer.DONE} == {
         gpu: r.answer for gpu, r in first.pin(1, "n", {1: (Slice(1, *THREE),)}).items()
     }
@@ -118,6 +118,6 @@ def test_the_engine_tells_what_is_cut_and_keeps_it_over_a_restart(tmp_path: Path
     assert 1 == len(json.loads((tmp_path / PINS).read_text()))
     first.pin(1, "n", {1: (Slice(1, *THREE),), 7: (Slice(7, *THREE),)})
     first.close()
-    second = LocalEngine(tmp_path, nodes=Here("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
+    second = LocalEngine(tmp_path, nodes=ThisMachine("n", emulate=EmulatedGpus(2, "H200")), use_cgroups=False)
     assert {"n": (Slice(1, *THREE),)} == second.cuts()
     second.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.local import longlogs
-from gpuyard.engines.local.longlogs import Cut, Trimmer, cut_of
+from gpuyard.engines.local.longlogs import LogGap, Trimmer, cut_of
 from gpuyard.engines.machine.files import read_own
 
 LIMIT = 1 << 18
@@ -58,7 +58,7 @@ def test_the_beginning_and_the_end_stay_in_whole_lines_and_the_disk_gets_the_res
 def test_a_log_without_lines_is_cut_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_bytes(b"x" * 4 * LIMIT)
     Trimmer(LIMIT).trim(str(tmp_path))
-    assert Cut(LIMIT // 8, 4 * LIMIT - LIMIT // 2) == cut_of(str(tmp_path))
+    assert LogGap(LIMIT // 8, 4 * LIMIT - LIMIT // 2) == cut_of(str(tmp_path))
 
 
 def test_without_a_limit_and_without_a_log_nothing_happens(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_inquiry import FILE, MARGIN_MS, Inquiry
 from gpuyard.engines.local.gpus.mps_log import DaemonLog
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 
 T = 1_700_000_000_000
-ME = Account(os.geteuid(), os.getegid(), "", "", "")
+ME = UnixAccount(os.geteuid(), os.getegid(), "", "", "")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import Here
+from gpuyard.engines.local.hosts import ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import Outcome
@@ -68,7 +68,9 @@ def old(tmp_path: Path) -> Old:
 
 @pytest.fixture
 def engine(old: Old) -> Iterator[LocalEngine]:
-    made = LocalEngine(old.root, nodes=Here("n", emulate=EmulatedGpus(8, "A100-80GB")), use_cgroups=False)
+    made = LocalEngine(
+        old.root, nodes=ThisMachine("n", emulate=EmulatedGpus(8, "A100-80GB")), use_cgroups=False
+    )
     yield made
     made.close()
 

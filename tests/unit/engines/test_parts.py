@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.engines.contract import ForeignProcess, Usage
 from gpuyard.engines.local import engine as engine_module
-from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.machine import EmulatedGpus, emulated
 from gpuyard.engines.local.translate import usage_of
@@ -59,7 +59,7 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
 def test_a_group_writes_its_limits(tmp_path: Path) -> None:
     for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max"):
         (tmp_path / name).touch()
-    Group(str(tmp_path)).make(memory_mib=512, cpu_milli=2500)
+    Cgroup(str(tmp_path)).make(memory_mib=512, cpu_milli=2500)
 
     assert ["536870912", "0", "1", "250000 100000"] == [
         (tmp_path / name).read_text()
@@ -69,7 +69,7 @@ def test_a_group_writes_its_limits(tmp_path: Path) -> None:
 
 def test_a_limit_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Group(str(tmp_path)).make(memory_mib=512, cpu_milli=0)
+        Cgroup(str(tmp_path)).make(memory_mib=512, cpu_milli=0)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_a_limit_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
 def test_kills_for_memory_are_seen(tmp_path: Path, events: str, killed: bool) -> None:
     (tmp_path / "memory.events").write_text(events)
 
-    assert killed is Group(str(tmp_path)).killed_for_memory()
+    assert killed is Cgroup(str(tmp_path)).killed_for_memory()
 
 
 def test_a_group_that_is_gone_is_empty(tmp_path: Path) -> None:
-    gone = Group(str(tmp_path / "gone"))
+    gone = Cgroup(str(tmp_path / "gone"))
 
     assert gone.empty()
     assert [] == gone.pids()
@@ -163,7 +163,7 @@ def test_no_driver_is_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_group_tells_what_it_counts_and_leaves_out_the_rest(tmp_path: Path) -> None:
-    group = Group(str(tmp_path))
+    group = Cgroup(str(tmp_path))
     assert {} == group.usage()
     (tmp_path / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n", encoding="ascii")
     assert {"cpu_ms": 2500} == group.usage()

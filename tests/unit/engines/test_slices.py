@@ -12,7 +12,7 @@ from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps, caps
 from gpuyard.engines.local.gpus.sharing import IDLE_S, Sharing
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import MIG_MODELS, Slice
 
@@ -24,7 +24,7 @@ ONE, TWO, THREE, WHOLE = (
     PlacedSlice("3g.71gb", 4),
     PlacedSlice("7g.141gb", 0),
 )
-ANA = Account(1001, 1001, "ana", "/home/ana", "/bin/sh")
+ANA = UnixAccount(1001, 1001, "ana", "/home/ana", "/bin/sh")
 
 
 class Dies(EmulatedCutter):

@@ -79,7 +79,7 @@ def plainly(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
 
 
 @contextmanager
-def kept(folder: Path, *argv: str, container: str = "") -> Iterator[terminal.Kept]:
+def kept(folder: Path, *argv: str, container: str = "") -> Iterator[terminal.KeeperHandle]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)

@@ -12,14 +12,14 @@ from gpuyard.engines.local.translate import (
     plan_of,
     report_of_end,
 )
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Outcome
 from gpuyard.model.gpu_names import model_measured
 
 MACHINE = MachineReading("box", 64_000, 500_000)
-ACCOUNT = Account(1000, 1000, "ann", "/home/ann", "/bin/zsh")
+ACCOUNT = UnixAccount(1000, 1000, "ann", "/home/ann", "/bin/zsh")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Estimates are held against what happened, and only against what is known by then."""
 
 from gpuyard.model.units import HOUR_MS
-from gpuyard.sim.calibration import FIRST, SCORES_MIN, Given, Track
+from gpuyard.sim.calibration import FIRST, SCORES_MIN, GivenEstimate, Track
 
 
 def told(track: Track, count: int, factor_percent: int) -> None:
     """So many estimates of an hour, each of which took so many percent of it."""
     for job_id in range(1, count + 1):
-        track.give(job_id, Given(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
+        track.give(job_id, GivenEstimate(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
         track.started(job_id, HOUR_MS * factor_percent // 100)
 
 
@@ -38,7 +38,7 @@ def test_who_still_waits_and_should_not_counts_as_far_as_it_is_late() -> None:
     track = Track()
     told(track, 40, 100)
     for job_id in range(100, 120):
-        track.give(job_id, Given(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
+        track.give(job_id, GivenEstimate(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
 
     assert FIRST[90] == track.stretch(90, HOUR_MS)
     assert 2900 < track.stretch(90, 3 * HOUR_MS) <= 3000
@@ -46,8 +46,8 @@ def test_who_still_waits_and_should_not_counts_as_far_as_it_is_late() -> None:
 
 def test_only_the_first_estimate_of_a_job_counts() -> None:
     track = Track()
-    track.give(1, Given(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
-    track.give(1, Given(5 * HOUR_MS, {50: 1, 90: 1}))
+    track.give(1, GivenEstimate(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
+    track.give(1, GivenEstimate(5 * HOUR_MS, {50: 1, 90: 1}))
     track.started(1, HOUR_MS)
     track.started(1, 9 * HOUR_MS)
 
@@ -56,7 +56,7 @@ def test_only_the_first_estimate_of_a_job_counts() -> None:
 
 def test_a_job_that_never_started_teaches_nothing() -> None:
     track = Track()
-    track.give(1, Given(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
+    track.give(1, GivenEstimate(0, {50: HOUR_MS // 2, 90: HOUR_MS}))
     track.gone(1)
 
     assert () == track.open

@@ -31,7 +31,7 @@ from gpuyard.model import (
 from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.preview import Asked, preview
+from gpuyard.sim.preview import PreviewRequest, preview
 from gpuyard.sim.preview_words import pair_text, span_text
 from gpuyard.sim.recorded import recorded
 
@@ -72,7 +72,9 @@ FOUR = [ended(1 + n, "a", 0, 10 * n, 10 * n + 10) for n in range(4)]
 def previewed(
     rows: list[Any], new: Settings, until_m: int = 40, state: State | None = None, **asked: Any
 ) -> dict[str, Any]:
-    told = Asked(state or yard(limited(1)), new, ("a",), BORN - 7 * DAY_MS, BORN + until_m * M, **asked)
+    told = PreviewRequest(
+        state or yard(limited(1)), new, ("a",), BORN - 7 * DAY_MS, BORN + until_m * M, **asked
+    )
     return preview(told, rows, lambda *_: None)
 
 

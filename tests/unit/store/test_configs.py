@@ -5,12 +5,21 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.model import ConfigSet, Settings
-from gpuyard.store import CONFIG_ROWS, HISTORY_ROWS, Commit, ConfigVersion, HistoryRow, How, Store, text_hash
+from gpuyard.store import (
+    CONFIG_ROWS,
+    HISTORY_ROWS,
+    Commit,
+    ConfigVersion,
+    HistoryRow,
+    Store,
+    VersionCause,
+    text_hash,
+)
 
 ODD = "version: 1\n# \u00e9\u4e16 — text of any kind\n"
 
 
-def put(store: Store, version: int, text: str, how: How = How.APPLY) -> ConfigVersion:
+def put(store: Store, version: int, text: str, how: VersionCause = VersionCause.APPLY) -> ConfigVersion:
     made = ConfigVersion(version, 1000 * version, "ana", how, text_hash(text))
     event = ConfigSet(1000 * version, Settings(), "ana", version, made.hash)
     store.commit(None, store.head(), lambda _new: Commit([event], {CONFIG_ROWS: [(made, text)]}))
@@ -22,7 +31,7 @@ def test_a_new_store_has_no_version(store: Store) -> None:
 
 
 def test_the_highest_number_is_in_force_and_all_are_kept(store: Store) -> None:
-    first, second = put(store, 1, ODD, How.START), put(store, 2, "version: 1\n")
+    first, second = put(store, 1, ODD, VersionCause.START), put(store, 2, "version: 1\n")
     third = put(store, 3, ODD)
 
     assert third == store.config_version()

@@ -12,10 +12,10 @@ from gpuyard.store import (
     HISTORY_ROWS,
     Commit,
     ConfigVersion,
-    How,
     Store,
     StoreError,
     TokenRow,
+    VersionCause,
     open_store,
     text_hash,
 )
@@ -32,7 +32,7 @@ def filled(store: Store) -> None:
     lease = store.elect("test")
     assert lease is not None
     text_ = "version: 1\n"
-    version = ConfigVersion(1, 1, "ann", How.START, text_hash(text_))
+    version = ConfigVersion(1, 1, "ann", VersionCause.START, text_hash(text_))
     token = TokenRow("abcdefghij", "0" * 64, "ann", "user", "lab", "", "root", "", 1, 2)
     store.commit(
         lease.epoch,

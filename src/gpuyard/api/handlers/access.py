@@ -10,7 +10,7 @@ from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.messages.schemas import OidcLogin, TokenRequest, checked, sent
 from gpuyard.control.access.people import NO_UID, Person
-from gpuyard.control.access.tokens import Asked, TokenService, token_view
+from gpuyard.control.access.tokens import TokenService, WantedToken, token_view
 from gpuyard.control.commands.newjobs import home_of
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.serve import Yard
@@ -77,7 +77,7 @@ class _People:
         """The secret is in this answer and nowhere else."""
         wanted = await sent(TokenRequest, request, required=True)
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
-        asked = Asked(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
+        asked = WantedToken(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
         future = await in_thread(self._token_service.make, asker(request.scope), asked)
         return _told(*await asyncio.wrap_future(future))
 

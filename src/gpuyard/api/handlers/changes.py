@@ -57,7 +57,7 @@ class _Changes:
         self._beat: Beat | None = None
         self._renewed = 0
         """How often rights may have changed: each follower then connects again and is checked again."""
-        yard.doors.when_renewed(self._renew)
+        yard.people.when_renewed(self._renew)
 
     def _renew(self, _access: object) -> None:
         self._renewed += 1

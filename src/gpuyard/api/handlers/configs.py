@@ -86,7 +86,7 @@ class _Configs:
         done = self._configs.apply(asker(request.scope), proposal, wanted.against)
         version = await asyncio.wrap_future(done)
         # This server uses them from now on; the other servers of the yard follow within a second.
-        await in_thread(self._yard.doors.look)
+        await in_thread(self._yard.people.look)
         return answer(version)
 
     async def _proposal(self, wanted: ConfigRequest) -> Proposal:

@@ -28,7 +28,7 @@ from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
-from gpuyard.control.commands.wishes import FEW, Asked, Gone, Wish
+from gpuyard.control.commands.wishes import FEW, Gone, Wish, WishedId
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
@@ -218,7 +218,7 @@ class Jobs:
             raise asked.error
         return answer(_done(asked, verb), 202)
 
-    async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[Asked]:
+    async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[WishedId]:
         """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
         wish = self._yard.requests.wish(person, verb, texts)
         if len(texts) <= FEW:
@@ -247,7 +247,7 @@ class Jobs:
         except YardError as error:
             wish.give_up(error)
 
-    async def _tell_ended(self, person: Person, gone: list[Asked]) -> None:
+    async def _tell_ended(self, person: Person, gone: list[WishedId]) -> None:
         """Jobs that have ended, or never were: the history knows."""
         for first in range(0, len(gone), LOOKED_UP):
             some = gone[first : first + LOOKED_UP]
@@ -265,12 +265,12 @@ class Jobs:
             raise (await in_thread(self._yard.views.ends, [label], person.sight))[label] from None
 
 
-def _done(asked: Asked, verb: Verb) -> dict[str, Any]:
+def _done(asked: WishedId, verb: Verb) -> dict[str, Any]:
     assert asked.label is not None
     return {"id": asked.label.id, "label": str(asked.label), "verb": verb.value, "jobs": asked.jobs}
 
 
-def _result(asked: Asked, verb: Verb) -> dict[str, Any]:
+def _result(asked: WishedId, verb: Verb) -> dict[str, Any]:
     """One of many answers."""
     if asked.error is None:
         return {**_done(asked, verb), "status": 202}

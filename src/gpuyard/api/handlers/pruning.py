@@ -9,7 +9,7 @@ from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import PruneRequest, sent
 from gpuyard.control.serve import Yard
-from gpuyard.control.upkeep.retention import PruneCursor, Wish, cursor_of
+from gpuyard.control.upkeep.retention import PruneCursor, PruneWish, cursor_of
 from gpuyard.model.units import SECOND_MS
 from gpuyard.wire import endpoints
 
@@ -23,7 +23,7 @@ def handlers(yard: Yard) -> Handlers:
         """Live jobs keep everything, and files that jobs named themselves are never touched."""
         asked = await sent(PruneRequest, request)
         older_ms = None if asked.older_than_s is None else asked.older_than_s * SECOND_MS
-        wish = Wish(asker(request.scope).name, older_ms, asked.dry_run)
+        wish = PruneWish(asker(request.scope).name, older_ms, asked.dry_run)
         place = PruneCursor() if asked.next is None else cursor_of(asked.next)
         tally, rest = await in_thread(yard.pruner.some, wish, place)
         removed = {kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()}

@@ -76,7 +76,7 @@ class _Streams:
         self._yard.views.check_kept(view, Leftover.LOGS.value)
         if _said_yes(query.get("follow", "")):
             pulse: AsyncNotifier = request.app.state.pulse
-            stands = Standing(self._yard) if _said_yes(query.get("standing", "")) else None
+            stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
             place = (stream, max(attempt, 1), offset)
             return events(self._follow(pulse, person, label, owner, place, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
@@ -132,7 +132,7 @@ class _Streams:
         label: Label,
         owner: str,
         place: tuple[str, int, int],
-        stands: "Standing | None" = None,
+        stands: "FollowedJob | None" = None,
     ) -> AsyncIterator[bytes]:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         stream, attempt, offset = place
@@ -188,7 +188,7 @@ class _Streams:
                 yield b": still here\n\n"
 
 
-class Standing:
+class FollowedJob:
     """What a follower is told of a job besides what it writes: why it waits, and where it runs.
 
     A job that starts at once is not said to wait. Asking is cheap, yet not free: a job that waits long is asked about

@@ -21,7 +21,7 @@ from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of
-from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, Standing, still
+from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, still
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import Label, label_of
@@ -156,7 +156,7 @@ class _Visit:
 
     async def run(self) -> None:
         """Wait for the job, connect the client with its keeper, and at last say how the job ended."""
-        stands, look_s, waited_s = Standing(self._yard), LOOK_S_MIN, 0.0
+        stands, look_s, waited_s = FollowedJob(self._yard), LOOK_S_MIN, 0.0
         while not self._pulse.closed and not self._link.gone.is_set():
             view = await in_thread(self._yard.views.job, self._label, brief=True)
             if self._attempt and view["attempts"] > self._attempt:

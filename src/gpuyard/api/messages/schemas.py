@@ -37,7 +37,7 @@ from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.commands.dependencies import SINGLETON, Dependency
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.commands.partitions import Wanted
+from gpuyard.control.commands.partitions import WantedLayout
 from gpuyard.control.replica.labels import label_of
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quoted, remedy
@@ -472,9 +472,9 @@ class LayoutRequest(BaseModel):
     layout: str = Field(description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
     gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> WantedLayout:
         """The request in the control plane's form."""
-        return Wanted(self.layout, None if self.gpus is None else tuple(self.gpus))
+        return WantedLayout(self.layout, None if self.gpus is None else tuple(self.gpus))
 
 
 Layouts = Annotated[list[LayoutRequest], Field(max_length=_GPUS_MAX)]

@@ -48,7 +48,7 @@ FULL_S = 1.0
 """How long a door stays closed when the machine has no descriptor left."""
 
 
-class Crowd:
+class ConnectionCounts:
     """The connections of one server, counted."""
 
     def __init__(self, descriptors: int) -> None:
@@ -89,7 +89,7 @@ class TooMuch(Exception):
 class PeerProtocol(HttpToolsProtocol):
     """HTTP within bounds, with the user at the other end of a Unix socket in the scope of every request."""
 
-    guest: "Guest"
+    guest: "CountedConnection"
     _closed = False
     _until_s = math.inf
     """When what has begun to come must have come."""
@@ -182,12 +182,12 @@ def _refusal(status: str, why: str) -> bytes:
     return head.encode() + b"\r\nconnection: close\r\n\r\n" + text
 
 
-class Guest:
+class CountedConnection:
     """A connection as it is counted: whose it is, until it is closed."""
 
     __slots__ = ("_crowd", "_whence", "peer")
 
-    def __init__(self, crowd: Crowd, whence: str, peer: tuple[int, int] | None) -> None:
+    def __init__(self, crowd: ConnectionCounts, whence: str, peer: tuple[int, int] | None) -> None:
         self._crowd = crowd
         self._whence = whence
         self.peer = peer
@@ -200,7 +200,7 @@ class Guest:
             self._whence = ""
 
 
-class Door:
+class Acceptor:
     """Takes connections at one listening socket: all that wait, and those beyond the limits for next to nothing.
 
     The loop's own servers take one connection each time round. Where a round is long, a user that connects again and
@@ -210,7 +210,7 @@ class Door:
     def __init__(
         self,
         listener: socket.socket,
-        crowd: Crowd,
+        crowd: ConnectionCounts,
         protocol: Callable[[], PeerProtocol],
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -220,7 +220,7 @@ class Door:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._coming: set[asyncio.Task[None]] = set()
-        self._lines: dict[str, deque[tuple[socket.socket, Guest]]] = {}
+        self._lines: dict[str, deque[tuple[socket.socket, CountedConnection]]] = {}
         """Connections that were taken and are not served yet, of those that had one served within the last beat."""
         self._closed = False
         listener.setblocking(False)
@@ -271,7 +271,7 @@ class Door:
             if refusal:
                 _turn_away(connection, refusal if self._tls is None else "")
                 continue
-            guest = Guest(self._crowd, whence, peer)
+            guest = CountedConnection(self._crowd, whence, peer)
             line = self._lines.get(whence)
             if line is not None:
                 line.append((connection, guest))
@@ -282,7 +282,7 @@ class Door:
                     self._loop.call_later(BEAT_S, self._beat)
                 self._lines[whence] = deque()
 
-    def _begin(self, connection: socket.socket, guest: Guest) -> None:
+    def _begin(self, connection: socket.socket, guest: CountedConnection) -> None:
         coming = self._loop.create_task(self._serve(connection, guest))
         self._coming.add(coming)
         coming.add_done_callback(self._coming.discard)
@@ -297,7 +297,7 @@ class Door:
         if self._lines:
             self._loop.call_later(BEAT_S, self._beat)
 
-    async def _serve(self, connection: socket.socket, guest: Guest) -> None:
+    async def _serve(self, connection: socket.socket, guest: CountedConnection) -> None:
         def made() -> PeerProtocol:
             protocol = self._protocol()
             protocol.guest = guest

@@ -28,7 +28,7 @@ from gpuyard.api.edge.peers import (
 )
 from gpuyard.api.edge.rates import Rates
 from gpuyard.api.server.app import build, quick
-from gpuyard.api.server.connections import BACKLOG, Crowd, Door, PeerProtocol, look_after
+from gpuyard.api.server.connections import BACKLOG, Acceptor, ConnectionCounts, PeerProtocol, look_after
 from gpuyard.api.server.server_log import ServerLog
 from gpuyard.config.values import Access
 from gpuyard.control.places import DataDir
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
             timeout_keep_alive=75,
             timeout_graceful_shutdown=3,
         )
-        self._crowd = Crowd(descriptors.raise_limit())
+        self._crowd = ConnectionCounts(descriptors.raise_limit())
         super().__init__(config)
         self._looks: asyncio.Task[None] | None = None
         self._app_state = app.state
@@ -147,9 +147,9 @@ class _Server(uvicorn.Server):
         """Start as usual, open a door at the socket and one at the port, with TLS or without, then call `ready`."""
         await super().startup([])
         if self.started:
-            doors: list[Any] = [Door(local, self._crowd, self._protocol) for local in sockets or ()]
-            doors.append(Door(self._tcp, self._crowd, self._protocol, self._tls))
-            self.servers.extend(doors)
+            acceptors: list[Any] = [Acceptor(local, self._crowd, self._protocol) for local in sockets or ()]
+            acceptors.append(Acceptor(self._tcp, self._crowd, self._protocol, self._tls))
+            self.servers.extend(acceptors)
             loop = asyncio.get_running_loop()
             self._looks = loop.create_task(look_after(self.server_state.connections))
             self._started()
@@ -173,22 +173,22 @@ def _owner(path: Path) -> tuple[int, int]:
 def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
     """The application behind its gate and its limits: with `--auth` for tokens, else for users of this machine."""
     if yard.token_service is None:
-        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.doors.placed)
+        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.people.placed)
         local = None
         if yard.fleet.access is not None:
             # The limits of yard.yaml; without any, a user only waits while others ask.
-            local = Rates(yard.doors.access.limits)
-            yard.doors.when_renewed(lambda access: local.renew(access.limits))
+            local = Rates(yard.people.access.limits)
+            yard.people.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
         return AuthMiddleware(app, door, quick(yard), local, Origins(yard.options.host))
     by_token = TokenAuthenticator(yard.token_service)
-    rates = Rates(yard.doors.access.limits)
+    rates = Rates(yard.people.access.limits)
 
     def renewed(access: Access) -> None:
         by_token.forget()
         rates.renew(access.limits)
 
-    yard.doors.when_renewed(renewed)
+    yard.people.when_renewed(renewed)
     return AuthMiddleware(app, by_token, quick(yard), rates)
 
 

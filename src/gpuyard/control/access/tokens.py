@@ -51,7 +51,7 @@ class Unknown(Refusal):
     """It is no token of this yard, or no longer one."""
 
 
-class Asked(NamedTuple):
+class WantedToken(NamedTuple):
     """A token as it was asked for. A field that is None is chosen by the user that the token is for."""
 
     user: str
@@ -141,7 +141,7 @@ class TokenService:
 
     # -- making them ---------------------------------------------------------------------------------------------
 
-    def make(self, person: Person, asked: Asked) -> "Future[tuple[TokenRow, str]]":
+    def make(self, person: Person, asked: WantedToken) -> "Future[tuple[TokenRow, str]]":
         """A new token and its secret, which is nowhere else."""
         right = self._right(person, asked)
         lifetime_ms = asked.lifetime_ms or min(self._access.token_ms, self._access.token_ms_max)
@@ -241,7 +241,7 @@ class TokenService:
         gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
         return row is not None and not row.revoked_ms and not gone
 
-    def _right(self, person: Person, asked: Asked) -> Right:
+    def _right(self, person: Person, asked: WantedToken) -> Right:
         """The right that is asked for, if the asker may give it and the token's user may have it."""
         if asked.role == Role.COLLECTOR.word:
             return self._of_collector(person, asked)
@@ -265,7 +265,7 @@ class TokenService:
         self._check_user(asked.user, right)
         return right
 
-    def _of_collector(self, person: Person, asked: Asked) -> Right:
+    def _of_collector(self, person: Person, asked: WantedToken) -> Right:
         """The right to hand in the samples of one node, which stands in the place of the user."""
         if not person.may(Action.MANAGE_NODES, ""):
             raise Forbidden(
@@ -286,7 +286,7 @@ class TokenService:
             return True
         return limit is not None and person.may(Action.MAKE_TOKEN, limit.tenant)
 
-    def _place(self, asked: Asked, role: Role, limit: Right | None) -> str:
+    def _place(self, asked: WantedToken, role: Role, limit: Right | None) -> str:
         settings = self._replica.state.settings
         known = [tenant.path for tenant in settings.tenants]
         if asked.tenant is None:

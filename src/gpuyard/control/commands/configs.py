@@ -25,7 +25,7 @@ from gpuyard.core.explain.admission import gpus_text
 from gpuyard.core.explain.caps import caps
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
-from gpuyard.store import CONFIG_ROWS, ConfigVersion, How, Store, text_hash
+from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, text_hash
 from gpuyard.wire.actions import Action
 from gpuyard.wire.replies.tenants import TenantReply
 
@@ -79,11 +79,11 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
     known = live is not None and text_hash(start.text) == live.hash and start.settings == draft.state.settings
     if known:
         return ""
-    if live is None or (start.name and not start.remembered and live.how is How.START):
+    if live is None or (start.name and not start.remembered and live.how is VersionCause.START):
         version = 1 if live is None else live.version + 1
         _put(
             draft,
-            ConfigVersion(version, now_ms, by, How.START, text_hash(start.text)),
+            ConfigVersion(version, now_ms, by, VersionCause.START, text_hash(start.text)),
             start.text,
             start.settings,
         )
@@ -231,7 +231,7 @@ class Configurations:
             changes = self._changes(draft.state.settings, proposal)
             if live is not None and live.hash == hash_ and not changes:
                 return {**version_view(live), "changed": 0}
-            how = How.ROLLBACK if proposal.restores else How.APPLY
+            how = VersionCause.ROLLBACK if proposal.restores else VersionCause.APPLY
             now_ms = max(self._now_ms(), draft.state.now_ms)
             version = ConfigVersion(number + 1, now_ms, person.name, how, hash_, proposal.restores)
             _put(draft, version, proposal.text, proposal.settings, person.signature)

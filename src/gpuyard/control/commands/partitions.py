@@ -31,7 +31,7 @@ There = Mapping[str, tuple[Slice, ...]]
 """Slices that the engine finds, by node."""
 
 
-class Wanted(NamedTuple):
+class WantedLayout(NamedTuple):
     """A layout for some GPUs of a node."""
 
     layout: str
@@ -61,7 +61,7 @@ class Partitions:
             able = [n for n, node in enumerate(state.nodes.node) if node.gpus and may_cut(state, n)]
             return {"whole_gpus": state.settings.whole_gpus, "nodes": [_node(state, n, there) for n in able]}
 
-    def plan(self, name: str, wanted: Sequence[Wanted], sight: Sight = ALL) -> View:
+    def plan(self, name: str, wanted: Sequence[WantedLayout], sight: Sight = ALL) -> View:
         """What these layouts would do to each GPU of a node; without any, what the queue leads to everywhere."""
         there = self._there()
         with self._replica.lock:
@@ -94,7 +94,7 @@ class Partitions:
 
     # -- pinning -------------------------------------------------------------------------------------------------
 
-    def pin(self, person: Person, name: str, wanted: Sequence[Wanted]) -> "Future[dict[str, Any]]":
+    def pin(self, person: Person, name: str, wanted: Sequence[WantedLayout]) -> "Future[dict[str, Any]]":
         """Let GPUs of a node keep layouts: all that are named, or none."""
         _check(person)
         there = self._there()
@@ -168,7 +168,7 @@ def _checked_gpus(state: State, number: int, gpus: Sequence[int]) -> tuple[int, 
     return tuple(sorted(set(gpus)))
 
 
-def _by_gpu(state: State, number: int, wanted: Sequence[Wanted]) -> dict[int, tuple[str, ...]]:
+def _by_gpu(state: State, number: int, wanted: Sequence[WantedLayout]) -> dict[int, tuple[str, ...]]:
     """The profiles that each GPU is to have; a later layout stands against an earlier one."""
     found: dict[int, tuple[str, ...]] = {}
     for each in wanted:

@@ -35,7 +35,7 @@ Outcome = bool | Refusal | None
 
 
 @dataclass(slots=True)
-class Asked:
+class WishedId:
     """What becomes of one of the ids."""
 
     text: str
@@ -80,10 +80,10 @@ class Wish:
     ) -> None:
         self.verb = verb
         self._observed = observed or ObservedClusters()
-        self.asked = [Asked(text) for text in texts]
+        self.asked = [WishedId(text) for text in texts]
         self._person = person
         self._now_ms = now_ms
-        self._todo: list[tuple[Asked, int]] | None = None
+        self._todo: list[tuple[WishedId, int]] | None = None
         """Jobs, the next one last, and for which of the ids they stand; None: nothing was looked up yet."""
         self._may: dict[tuple[str, str], bool] = {}
 
@@ -136,7 +136,7 @@ class Wish:
     def _labels(self) -> list[Label]:
         return [asked.label for asked in self.asked if asked.label is not None]
 
-    def _line_up(self, find: Callable[[Label], list[JobRecord]]) -> list[tuple[Asked, int]]:
+    def _line_up(self, find: Callable[[Label], list[JobRecord]]) -> list[tuple[WishedId, int]]:
         """The jobs of all ids, the first one last."""
         todo = []
         for asked in reversed(self.asked):

@@ -20,12 +20,12 @@ from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cos
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.replica.labels import Label, live
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import Behind, Beside
+from gpuyard.control.replica.thought import QuestionRunner, StatePassed
 from gpuyard.control.views.views import Views
 from gpuyard.model import JobSpec, JobState
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
-from gpuyard.sim.calibration import Given, Track
+from gpuyard.sim.calibration import GivenEstimate, Track
 from gpuyard.sim.forecast import quantile
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import HistoryQuery, HistoryRow, Store
@@ -98,7 +98,7 @@ class Foresights:
         replica: Replica,
         requests: RequestService,
         views: Views,
-        think: Beside,
+        think: QuestionRunner,
         fleet: Fleet,
         now_ms: Callable[[], int],
     ) -> None:
@@ -168,7 +168,7 @@ class Foresights:
             told[90] = max(told[50], told[90])
         stretch = {percent: self._track.stretch(percent, now_ms) for percent in PERCENTS}
         if job_id and raw[50] is not None and raw[90] is not None and not found.left_out_ahead:
-            self._track.give(job_id, Given(now_ms, {50: raw[50], 90: raw[90]}))
+            self._track.give(job_id, GivenEstimate(now_ms, {50: raw[50], 90: raw[90]}))
         return answer_of(now_ms, found.state, found, told, stretch, self._track.count, seed)
 
     def _settle(self) -> None:
@@ -194,7 +194,7 @@ class Foresights:
     def rehearse(self, person: Person, new: NewJob) -> dict[str, Any]:
         """What would become of a job."""
         for _attempt in range(_TRIED_MAX):
-            with suppress(Behind):
+            with suppress(StatePassed):
                 return self._rehearsed(person, new)
         raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
 

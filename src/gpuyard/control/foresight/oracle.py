@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.replica.thought import Own
+from gpuyard.control.replica.thought import QuestionContext
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.after import stuck
@@ -75,7 +75,7 @@ class Foresight:
 
 
 def foresee(
-    own: Own, question: Question, clock_s: Callable[[], float] = time.process_time
+    own: QuestionContext, question: Question, clock_s: Callable[[], float] = time.process_time
 ) -> Foresight | None:
     """Answer a question, within its budget; None: the job is gone."""
     started_s = clock_s()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuyard.core.state.dump import load
 from gpuyard.engines.machine import priority
-from gpuyard.sim.preview import Asked, preview
+from gpuyard.sim.preview import PreviewRequest, preview
 
 TOLD_EVERY_S = 0.2
 NICENESS = 5
@@ -26,7 +26,7 @@ def main() -> None:
     while (page := pickle.load(sys.stdin.buffer)) is not None:
         rows += page["rows"]
         given |= page["about"]
-    asked = Asked(load(given.pop("state")), **given)
+    asked = PreviewRequest(load(given.pop("state")), **given)
     told_s = 0.0
 
     def progress(side: str, done: int, jobs: int) -> None:

@@ -94,7 +94,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Deeds:
+class ActResult:
     """What came of acting."""
 
     events: list[Event] = field(default_factory=list)
@@ -284,9 +284,9 @@ class Driver:
 
     # -- act -----------------------------------------------------------------------------------------------------
 
-    def act(self, now_ms: int, began_ns: int) -> Deeds:
+    def act(self, now_ms: int, began_ns: int) -> ActResult:
         """Stops first: what they free is free only once it is reported, but they should not wait for starts."""
-        deeds, replica = Deeds(), self.replica
+        deeds, replica = ActResult(), self.replica
         with replica.lock:
             replica.settle()
             live = self._live(replica.state)
@@ -304,7 +304,7 @@ class Driver:
         deeds.more = deeds.more or bool(self._over)
         return deeds
 
-    def _commit(self, events: list[Event], deeds: Deeds) -> None:
+    def _commit(self, events: list[Event], deeds: ActResult) -> None:
         """Write what the engine answered; what has been overtaken while it was being asked is left out."""
 
         def make(draft: Draft) -> None:
@@ -322,7 +322,7 @@ class Driver:
         acts_ns = self._stopwatch_ns()
         self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, acts_ns - began_ns)
 
-    def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], deeds: Deeds) -> None:
+    def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], deeds: ActResult) -> None:
         """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the
         engine does not answer; on the first few in any case.
         """
@@ -341,7 +341,7 @@ class Driver:
             done += len(some)
             self._each_ns[what] = (self._stopwatch_ns() - began_ns) // len(some)
 
-    def _forget(self, keys: list[str], deeds: Deeds) -> bool:
+    def _forget(self, keys: list[str], deeds: ActResult) -> bool:
         if not self._try("forget", deeds, lambda: self.engine.forget(self.epoch, keys)):
             return False
         self._barred.difference_update(keys)
@@ -351,7 +351,7 @@ class Driver:
             self.late.pop(key, None)
         return True
 
-    def _stop(self, halts: list[StopRequest], now_ms: int, deeds: Deeds) -> bool:
+    def _stop(self, halts: list[StopRequest], now_ms: int, deeds: ActResult) -> bool:
         """Whether the engine answered."""
         with self.replica.lock:
             # Nobody can have started these but us, and we will not: the engine need not know.
@@ -378,7 +378,7 @@ class Driver:
                 deeds.errors.append(f"stop {halt.key}: {reply.why or reply.answer.value}")
         return True
 
-    def _freeze(self, wanted: Todo, now_ms: int, deeds: Deeds) -> None:
+    def _freeze(self, wanted: Todo, now_ms: int, deeds: ActResult) -> None:
         for what, keys, call in (
             ("suspend", wanted.suspend, self.engine.suspend),
             ("resume", wanted.resume, self.engine.resume),
@@ -388,7 +388,7 @@ class Driver:
                     self._pace.made(what, key, now_ms)
                 self._try(what, deeds, lambda call=call, keys=keys: call(self.epoch, keys))  # type: ignore[misc]
 
-    def _keep_layouts(self, now_ms: int, deeds: Deeds) -> None:
+    def _keep_layouts(self, now_ms: int, deeds: ActResult) -> None:
         news, errors = self._keeper.step(now_ms)
         deeds.errors += errors
         if news:
@@ -400,7 +400,7 @@ class Driver:
 
             deeds.events += self.replica.commit(self.epoch, make)
 
-    def _start(self, records: list[JobRecord], now_ms: int, deeds: Deeds) -> bool:
+    def _start(self, records: list[JobRecord], now_ms: int, deeds: ActResult) -> bool:
         """Whether the engine answered."""
         launches, ends = [], []
         recipes = self._recipes(records)
@@ -452,7 +452,7 @@ class Driver:
         recipes = {name: from_plain(Recipe, json.loads(body)) for name, body in found.items()}
         return {"": Recipe(), **recipes}
 
-    def _try(self, what: str, deeds: Deeds, call: Callable[[], object]) -> bool:
+    def _try(self, what: str, deeds: ActResult, call: Callable[[], object]) -> bool:
         try:
             call()
         except Stale:
@@ -464,7 +464,7 @@ class Driver:
 
     # -- recount -------------------------------------------------------------------------------------------------
 
-    def _recount(self, deeds: Deeds, now_ms: int) -> None:
+    def _recount(self, deeds: ActResult, now_ms: int) -> None:
         """Look at everything the engine knows: stop what nobody owns, forget what is over."""
         if self._listing_ms is not None and 0 <= now_ms - self._listing_ms < LISTING_EVERY_MS:
             return

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import Behind, Own
+from gpuyard.control.replica.thought import QuestionContext, StatePassed
 from gpuyard.core import State
-from gpuyard.core.explain.what_if import Apart
+from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.engines.machine import priority
 from gpuyard.errors import YardError
 from gpuyard.store import StoreDamaged, open_store
@@ -190,7 +190,7 @@ def _catch_up(replica: Replica, seq: int, exact: bool) -> Exception | None:
     except YardError as error:
         return Overloaded(error.message, error.hint)
     if exact and replica.seq != seq:
-        return Behind()
+        return StatePassed()
     state, policy = replica.state, replica.policy
     if state.queue.order is not policy.order:
         # Once, and not in every fork.
@@ -207,21 +207,21 @@ def _answer(replica: Replica, url: str, answers: socket.socket, trouble: Excepti
         work, arguments = _receive(answers)
         if trouble is not None:
             raise trouble
-        own = Own(replica.state, replica.policy, lambda: open_store(url), forked(replica.state))
+        own = QuestionContext(replica.state, replica.policy, lambda: open_store(url), forked(replica.state))
         _send(answers, (True, work(own, *arguments)))
     except Refusal as error:
         _send(answers, (False, (type(error), (error.message, error.hint))))
     except YardError as error:
         _send(answers, (False, (Overloaded, (error.message, error.hint))))
-    except Behind:
-        _send(answers, (False, (Behind, ())))
+    except StatePassed:
+        _send(answers, (False, (StatePassed, ())))
     except Exception as error:
         _send(answers, (False, (RuntimeError, (f"{type(error).__name__}: {error}",))))
     finally:
         os._exit(0)
 
 
-def forked(state: State) -> Apart:
+def forked(state: State) -> Sandbox:
     """Work on a state of which nothing stays, each in a fork."""
 
     def apart(work: Callable[[State], T]) -> T:

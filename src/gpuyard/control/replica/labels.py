@@ -87,7 +87,7 @@ class ById(Protocol[H_co]):
         """All of them."""
 
 
-class Known(Protocol[H_co]):
+class LiveJobs(Protocol[H_co]):
     """The replica's state, or what was published of it."""
 
     @property
@@ -103,7 +103,7 @@ class Known(Protocol[H_co]):
         """The highest that was given to a job of another scheduler."""
 
 
-def live(state: Known[H_co], label: Label) -> list[H_co]:
+def live(state: LiveJobs[H_co], label: Label) -> list[H_co]:
     """The live jobs of a label: one, all of an array, or none."""
     jobs, last_job_id = state.jobs, state.last_job_id
     if label.index is None:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import Policy, State, dump, load
-from gpuyard.core.explain.what_if import Apart
+from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.store import Store
 
 P = ParamSpec("P")
@@ -22,44 +22,48 @@ COPIED_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class QuestionContext:
     """What a question is given, for itself alone."""
 
     state: State
     policy: Policy
     store: Callable[[], Store]
     """The store, to be read only where the question is about the past."""
-    apart: Apart | None = None
+    apart: Sandbox | None = None
     """A way to try things out on this state that is cheaper than copying it; None: there is none."""
 
 
 class Think(Protocol):
     """What answers questions. Called from any thread; it takes as long as it takes."""
 
-    def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(
+        self, work: Callable[Concatenate[QuestionContext, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """What the work gives, on a state no older than the replica is now."""
         ...
 
 
-class Behind(Exception):
+class StatePassed(Exception):
     """The state that the question is about has passed: the question has to be asked again."""
 
 
-class Thinker(Protocol):
+class FollowerProcess(Protocol):
     """The process that follows the log."""
 
     def ask(self, seq: int, exact: bool, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The answer for a state of the log up to `seq` at least, or just there."""
 
 
-class Beside:
+class QuestionRunner:
     """Thinks on a copy where that is cheap, else has it thought."""
 
-    def __init__(self, replica: Replica, thinker: Thinker | None = None) -> None:
+    def __init__(self, replica: Replica, thinker: FollowerProcess | None = None) -> None:
         self._replica = replica
         self._thinker = thinker
 
-    def __call__(self, work: Callable[Concatenate[Own, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(
+        self, work: Callable[Concatenate[QuestionContext, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """What the work gives."""
         replica = self._replica
         with replica.lock:
@@ -68,7 +72,7 @@ class Beside:
             few = self._thinker is None or len(replica.state.jobs) <= COPIED_MAX
             plain = dump(replica.state) if few else {}
         if few:
-            return work(Own(load(plain), policy, lambda: replica.store), *args, **kwargs)
+            return work(QuestionContext(load(plain), policy, lambda: replica.store), *args, **kwargs)
         return self.elsewhere(work, *args, seq=seq)
 
     def elsewhere(self, work: Callable[..., T], *args: Any, seq: int, exact: bool = False) -> T:

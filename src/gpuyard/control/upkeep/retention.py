@@ -65,7 +65,7 @@ def cursor_of(text: str) -> PruneCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PruneWish:
     """What is to go."""
 
     by: str = BY_ITSELF
@@ -142,7 +142,7 @@ class Pruner:
             while place is not None and place.kind == kind:
                 if self._rounds.rest(PAUSE_S):
                     return tally
-                place = self.step(Wish(), place, tally)
+                place = self.step(PruneWish(), place, tally)
         self._remember()
         return tally
 
@@ -163,7 +163,7 @@ class Pruner:
         self._marks = marks
         self._replica.store.put_marks(marks)
 
-    def some(self, wish: Wish, place: PruneCursor) -> tuple[Tally, PruneCursor | None]:
+    def some(self, wish: PruneWish, place: PruneCursor) -> tuple[Tally, PruneCursor | None]:
         """As many steps of a walk as one request may take, and where to go on."""
         tally, until_s = Tally(), time.monotonic() + BUDGET_S
         going: PruneCursor | None = place
@@ -173,7 +173,7 @@ class Pruner:
             _log.info("removed for %s: %s", wish.by, tally)
         return tally, going
 
-    def step(self, wish: Wish, place: PruneCursor, tally: Tally) -> PruneCursor | None:
+    def step(self, wish: PruneWish, place: PruneCursor, tally: Tally) -> PruneCursor | None:
         """One step of a walk: the next place, or nothing at its end."""
         with self._lock:
             before_ms = self._before_ms(wish, place.kind)
@@ -188,14 +188,16 @@ class Pruner:
         rest = KINDS[KINDS.index(place.kind) + 1 :]
         return PruneCursor(rest[0]) if rest else None
 
-    def _before_ms(self, wish: Wish, kind: str) -> int | None:
+    def _before_ms(self, wish: PruneWish, kind: str) -> int | None:
         """What ended before then is to go; None: nothing is."""
         kept_ms = wish.older_ms
         if kept_ms is None:
             kept_ms = getattr(self._replica.state.settings.retention, f"{kind}_ms") or None
         return None if kept_ms is None else self._now_ms() - kept_ms + (kept_ms == 0)
 
-    def _recipes(self, wish: Wish, place: PruneCursor, before_ms: int, tally: Tally) -> PruneCursor | None:
+    def _recipes(
+        self, wish: PruneWish, place: PruneCursor, before_ms: int, tally: Tally
+    ) -> PruneCursor | None:
         # In this order: a job that ends meanwhile is then among the live ones or among the ends that are noted.
         needed, seq = self._needed()
         if not self._note_ends():
@@ -231,7 +233,9 @@ class Pruner:
             self._noted = jobs[-1].mark
         return len(jobs) < STEP_JOBS
 
-    def _leftovers(self, wish: Wish, place: PruneCursor, before_ms: int, tally: Tally) -> PruneCursor | None:
+    def _leftovers(
+        self, wish: PruneWish, place: PruneCursor, before_ms: int, tally: Tally
+    ) -> PruneCursor | None:
         assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
         what, store = Leftover(place.kind), self._replica.store
         jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)

@@ -16,13 +16,13 @@ from gpuyard.control.reading.plain_views import View, caps_view, gpus_number
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import Beside, Own, Think
+from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.views.tries import last_try
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.explain.share import Amount, Row, position, share
-from gpuyard.core.explain.what_if import Apart
+from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import span
 from gpuyard.model import Lift, Reason, Ticked
@@ -41,7 +41,7 @@ class Explained:
         self, replica: Replica, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
     ) -> None:
         self._replica = replica
-        self._think = think or Beside(replica)
+        self._think = think or QuestionRunner(replica)
         self._now_ms = now_ms
         self._said = said
 
@@ -149,7 +149,7 @@ def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
     return next(iter(waiting or records), None)
 
 
-def _why(own: Own, job_id: int, now_ms: int, sight: Sight) -> View | None:
+def _why(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> View | None:
     """Why a job waits, and how often it was tried; None: it is gone."""
     record = own.state.jobs.get(job_id)
     if record is None:
@@ -161,14 +161,16 @@ def _why(own: Own, job_id: int, now_ms: int, sight: Sight) -> View | None:
     }
 
 
-def _why_then(own: Own, label: Label, at_ms: int, sight: Sight) -> tuple[View | None, int]:
+def _why_then(own: QuestionContext, label: Label, at_ms: int, sight: Sight) -> tuple[View | None, int]:
     """Why a job waited at a time that is past, and that time as the log has it; None: it was not there."""
     state = _folded(own.store(), at_ms)
     at_ms = max(at_ms, state.now_ms)
     record = _one(state, label, sight)
     if record is None:
         return None, at_ms
-    return _why(Own(state, build(state.settings.policy), own.store), record.id, at_ms, sight), at_ms
+    return _why(
+        QuestionContext(state, build(state.settings.policy), own.store), record.id, at_ms, sight
+    ), at_ms
 
 
 def _folded(store: Store, at_ms: int) -> State:
@@ -194,7 +196,7 @@ def _folded(store: Store, at_ms: int) -> State:
     return state
 
 
-def _share(own: Own, now_ms: int) -> tuple[View, list[Row]]:
+def _share(own: QuestionContext, now_ms: int) -> tuple[View, list[Row]]:
     """The whole tenant tree, and what it goes by."""
     state, policy, now_ms = own.state, own.policy, max(now_ms, own.state.now_ms)
     if now_ms >= state.tenants.due_ms:
@@ -218,7 +220,7 @@ def why_view(
     *,
     judged: bool = True,
     sight: Sight = ALL,
-    apart: Apart | None = None,
+    apart: Sandbox | None = None,
     spoilt: bool = False,
 ) -> View:
     """Everything that is known about why a live job waits. The state is the caller's own, and may be spoilt if told so.

@@ -15,7 +15,7 @@ from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import Beside, Own, Think
+from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.explained import no_job, why_view
 from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
@@ -50,7 +50,7 @@ class Views:
         think: Think | None = None,
     ) -> None:
         self._replica = replica
-        self._think = think or Beside(replica)
+        self._think = think or QuestionRunner(replica)
         self._now_ms = now_ms
         self.reading = Publisher(replica, late, said)
         """What is published of the replica: lists take it from there, without a lock."""
@@ -325,7 +325,7 @@ def _script_names(settings: Settings, sight: Sight) -> View:
     }
 
 
-def _told(own: Own, job_id: int, now_ms: int, sight: Sight) -> View:
+def _told(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> View:
     """Why it waits, as it stands in the view of a job; nothing if it is gone by now."""
     state, record = own.state, own.state.jobs.get(job_id)
     if record is None:

@@ -25,7 +25,7 @@ class Times(NamedTuple):
     end_ms: int
 
 
-class Ready(NamedTuple):
+class DependenciesMet(NamedTuple):
     """When the last dependency is met; None: unknown."""
 
     at_ms: int | None
@@ -47,11 +47,15 @@ def stuck(state: State, record: JobRecord) -> str:
     return ""
 
 
-def ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times], book: Book) -> Ready:
+def ready(
+    state: State, now_ms: int, record: JobRecord, booked: dict[int, Times], book: Book
+) -> DependenciesMet:
     """When the job's dependencies are met. `booked` has the jobs in the queue, and grows."""
     others = _others(state, record)
     if others is None:
-        return Ready(None, f"it waits for more than {count_text(OTHERS_MAX, 'job')}, one after the other")
+        return DependenciesMet(
+            None, f"it waits for more than {count_text(OTHERS_MAX, 'job')}, one after the other"
+        )
     for other in others:
         if other.id in booked:
             continue
@@ -85,7 +89,7 @@ def _others(state: State, record: JobRecord) -> list[JobRecord] | None:
     return [found[job_id] for job_id in sorted(found)]
 
 
-def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times]) -> Ready:
+def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times]) -> DependenciesMet:
     known: list[tuple[int, int, AfterKind]] = []
     unknown = ""
     for after in record.pending:
@@ -100,14 +104,16 @@ def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times
             known.append(last)
     one_will_do = record.job.spec.after_one
     if unknown and not (one_will_do and known):
-        return Ready(None, f"it waits for {unknown}")
+        return DependenciesMet(None, f"it waits for {unknown}")
     if not known:
-        return Ready(now_ms, "")
+        return DependenciesMet(now_ms, "")
     at_ms, job_id, kind = (min if one_will_do else max)(known, key=lambda found: found[:2])
     if not job_id:
-        return Ready(now_ms, "")
+        return DependenciesMet(now_ms, "")
     verb = "has started" if kind is AfterKind.STARTED else "has ended as promised"
-    return Ready(max(at_ms, now_ms), f"when job {state.jobs[job_id].job.label}, which it waits for, {verb}")
+    return DependenciesMet(
+        max(at_ms, now_ms), f"when job {state.jobs[job_id].job.label}, which it waits for, {verb}"
+    )
 
 
 def _met(other: JobRecord, after: After, booked: dict[int, Times]) -> tuple[int | None, str]:

@@ -13,7 +13,7 @@ from gpuyard.core.schedule.quota_profile import QuotaProfile
 from gpuyard.core.state.state import State
 
 
-class Uncut(NamedTuple):
+class ShareStart(NamedTuple):
     """When a GPU can take the share, and the jobs that end before that."""
 
     at_ms: int
@@ -22,11 +22,11 @@ class Uncut(NamedTuple):
 
 def uncut(
     state: State, quotas: QuotaProfile | None, now_ms: int, from_ms: int, record: JobRecord
-) -> Uncut | None:
+) -> ShareStart | None:
     """The soonest over all ways to serve the job; None: it is no share, or not only running jobs are in its way."""
     if record.shape.form != SHARE or not state.nodes.slices_used:
         return None
-    best: Uncut | None = None
+    best: ShareStart | None = None
     for way in record.shape.ways:
         found = obstacles(state, record, way, now_ms)
         if not found.running or found.kept or found.foreign or found.closed or found.pinned:
@@ -36,5 +36,5 @@ def uncut(
         if quotas is not None and quotas.concerns(record):
             at_ms = quotas.earliest(record, way.model, at_ms)
         if best is None or at_ms < best.at_ms:
-            best = Uncut(at_ms, found.running)
+            best = ShareStart(at_ms, found.running)
     return best

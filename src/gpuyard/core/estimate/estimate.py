@@ -7,7 +7,7 @@ the estimate is no promise: a job often starts sooner, and a job behind it that 
 
 from typing import NamedTuple
 
-from gpuyard.core.estimate.after import Ready, Times, ready, stuck
+from gpuyard.core.estimate.after import DependenciesMet, Times, ready, stuck
 from gpuyard.core.estimate.cut import uncut
 from gpuyard.core.estimate.pinned import handed_on, kept_somewhere
 from gpuyard.core.fleet.nodes import NEVER_MS
@@ -191,10 +191,10 @@ def _waited_for(
     record: JobRecord,
     profile: Profile,
     bookings: list[tuple[JobRecord, Slot]],
-) -> Ready:
+) -> DependenciesMet:
     """When the job's dependencies are met; waiting jobs among them are booked for that."""
     if not record.pending:
-        return Ready(now_ms, "")
+        return DependenciesMet(now_ms, "")
 
     def book(other: JobRecord, from_ms: int) -> Times | None:
         if unforeseen(state, policy, other) is not None:

@@ -21,7 +21,7 @@ _UNFORESEEN_MS = DAY_MS
 """How long a node stays closed or a foreign process stays is unknown: at least this long is assumed."""
 
 
-class Holder(NamedTuple):
+class RoomHolder(NamedTuple):
     """Something that holds a part of a node."""
 
     when_ms: int
@@ -60,7 +60,7 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
         layout = [(way.tasks_per_node, 1)]
     else:
         layout = [(way.tasks_per_node, way.full_nodes), (way.rest_tasks, 1)]
-    chosen: dict[int, tuple[tuple[int, int, int], list[Holder]]] = {}
+    chosen: dict[int, tuple[tuple[int, int, int], list[RoomHolder]]] = {}
     for tasks, count in layout:
         if not tasks:
             continue
@@ -102,27 +102,27 @@ def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms
     return Obstacles(0, tuple(sorted(running)), (), tuple(sorted(foreign)), tuple(sorted(closed)))
 
 
-def _holders(state: State, number: int, but: int, now_ms: int) -> list[Holder]:
+def _holders(state: State, number: int, but: int, now_ms: int) -> list[RoomHolder]:
     """Everything that holds a part of a node, except one job; the first to go comes first."""
     nodes = state.nodes
     found = [
-        Holder(end_ms, job_id, False, grant)
+        RoomHolder(end_ms, job_id, False, grant)
         for job_id, (end_ms, grant) in nodes.attempts_on[number].items()
         if job_id != but
     ]
     later_ms = now_ms + _UNFORESEEN_MS
     for job_id, other in state.earmarks.items():
         if other.earmark is not None and job_id != but:
-            found += [Holder(later_ms, job_id, True, g) for g in other.earmark.grants if g.node == number]
+            found += [RoomHolder(later_ms, job_id, True, g) for g in other.earmark.grants if g.node == number]
     mask, _who = nodes.foreign.get(number, (0, ""))
     if mask:
-        found.append(Holder(later_ms, 0, False, Grant(number, mask, MILLI, 0, 0, 0)))
+        found.append(RoomHolder(later_ms, 0, False, Grant(number, mask, MILLI, 0, 0, 0)))
     if pinned := pinned_mask(nodes, number):
-        found.append(Holder(later_ms, -1, False, Grant(number, pinned, MILLI, 0, 0, 0)))
+        found.append(RoomHolder(later_ms, -1, False, Grant(number, pinned, MILLI, 0, 0, 0)))
     return sorted(found, key=lambda holder: (holder.when_ms, holder.job_id))
 
 
-def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms: int) -> list[Holder]:
+def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms: int) -> list[RoomHolder]:
     """What would have to go from a node to make room for `tasks` tasks, and nothing that could stay."""
     holders = _holders(state, number, but, now_ms)
     staying, going = list(holders), []
@@ -135,7 +135,7 @@ def _to_go(state: State, shape: Shape, number: int, tasks: int, but: int, now_ms
     return going
 
 
-def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Holder]) -> bool:
+def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[RoomHolder]) -> bool:
     """Whether an open node with only these holders would have room for `tasks` tasks."""
     most = state.nodes.attempts_max
     if most and sum([holder.job_id > 0 and not holder.kept for holder in staying]) >= most:

@@ -22,7 +22,7 @@ _NEAR = LOOKED_AT_MAX // 4
 """How many jobs of its own stream are taken right before the job in question."""
 
 
-class Cut(NamedTuple):
+class LeftOutJobs(NamedTuple):
     """What was left out."""
 
     left_out: int = 0
@@ -38,10 +38,10 @@ def is_long(state: State) -> bool:
     return len(state.jobs) - len(state.running) > LOOKED_AT_MAX
 
 
-def shorten(state: State, record: JobRecord) -> Cut:
+def shorten(state: State, record: JobRecord) -> LeftOutJobs:
     """Keep only the part of a long queue that is examined for one job. The state is the caller's own, and is spoilt."""
     if not is_long(state):
-        return Cut()
+        return LeftOutJobs()
     before, running = state.jobs, state.running
     kept = {**running, **state.earmarks, record.id: record}
     for after in record.pending:
@@ -63,7 +63,7 @@ def shorten(state: State, record: JobRecord) -> Cut:
     state.idle_plan = None
     state.change_seq += 1
     before_it -= ahead(state.queue, record) if in_line else state.queue.count
-    return Cut(len(before) - len(state.jobs), before_it, held)
+    return LeftOutJobs(len(before) - len(state.jobs), before_it, held)
 
 
 def _of_interest(queue: WaitQueue, record: JobRecord) -> Iterator[JobRecord]:

@@ -68,7 +68,7 @@ _MANY = 100
 """Above this many, jobs that leave the queue are removed together."""
 
 
-class Apart(Protocol):
+class Sandbox(Protocol):
     """Runs work on a state that is discarded afterwards: a copy, or a process that is thrown away."""
 
     def __call__(self, work: Callable[[State], T]) -> T:
@@ -76,7 +76,7 @@ class Apart(Protocol):
         ...
 
 
-def copies(state: State) -> Apart:
+def copies(state: State) -> Sandbox:
     """Runs each work on its own copy."""
     plain = dump(state)
 
@@ -130,7 +130,7 @@ class Trial:
 class Trials:
     """As many trials of one state as needed, each from the beginning."""
 
-    def __init__(self, apart: Apart, policy: Policy, job_id: int, now_ms: int) -> None:
+    def __init__(self, apart: Sandbox, policy: Policy, job_id: int, now_ms: int) -> None:
         self._apart = apart
         self._policy = policy
         self._job_id = job_id

@@ -13,10 +13,10 @@ from gpuyard.core.estimate.room_lifts import Obstacles, nodes_to_add, obstacles,
 from gpuyard.core.explain.admission import never
 from gpuyard.core.explain.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.explain.line_reasons import set_aside_reasons
-from gpuyard.core.explain.long_line import Cut, shorten
+from gpuyard.core.explain.long_line import LeftOutJobs, shorten
 from gpuyard.core.explain.quota_reasons import tenant_reasons
 from gpuyard.core.explain.remedies import ending, stopped
-from gpuyard.core.explain.what_if import Apart, Trial, Trials, copies
+from gpuyard.core.explain.what_if import Sandbox, Trial, Trials, copies
 from gpuyard.core.explain.why_line import in_line, line_reason, victims_of
 from gpuyard.core.explain.why_room import earmarked_reasons, kept_for, obstacle_reasons
 from gpuyard.core.fleet.shapes import Way
@@ -52,7 +52,7 @@ def why(
     policy: Policy,
     job_id: int,
     now_ms: int,
-    apart: Apart | None = None,
+    apart: Sandbox | None = None,
     *,
     spoilt: bool = False,
 ) -> Explanation | None:
@@ -64,7 +64,7 @@ def why(
     told = explain(state, policy, job_id, now_ms)
     if told is None or not told.reasons:
         return told
-    cut = shorten(state, state.jobs[job_id]) if spoilt else Cut()
+    cut = shorten(state, state.jobs[job_id]) if spoilt else LeftOutJobs()
     found = replace(_judged(told, state, policy, now_ms, apart), left_out=cut.left_out)
     if not cut.ahead:
         return found
@@ -78,7 +78,9 @@ def _at_least(reason: Reason) -> Reason:
     return replace(reason, text=f"at least {reason.text}")
 
 
-def _judged(told: Explanation, state: State, policy: Policy, now_ms: int, apart: Apart | None) -> Explanation:
+def _judged(
+    told: Explanation, state: State, policy: Policy, now_ms: int, apart: Sandbox | None
+) -> Explanation:
     """The explanation, with only the reasons that are needed."""
     job_id = told.job_id
     trials = Trials(apart or copies(state), policy, job_id, now_ms)

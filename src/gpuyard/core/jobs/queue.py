@@ -38,7 +38,7 @@ StreamKey = tuple[int, int, int]
 """(shape, tenant, priority): tenant and priority only where they make a difference."""
 
 
-class Group:
+class FairGroup:
     """Jobs that are equal before the fair share applies. Without fair share there is one group, of one tenant."""
 
     __slots__ = ("counts", "streams")
@@ -56,7 +56,7 @@ class WaitQueue:
     def __init__(self, order: Order, tenants: Tenants) -> None:
         self.order = order
         self.tenants = tenants
-        self.groups: dict[tuple[int, ...], Group] = {}
+        self.groups: dict[tuple[int, ...], FairGroup] = {}
         self.group_keys: list[tuple[int, ...]] = []
         self.count = 0
         self.alone: JobRecord | None = None
@@ -98,7 +98,7 @@ class WaitQueue:
         record.group = key = self._group_of(record, boost) if self._fair else ()
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group()
+            group = self.groups[key] = FairGroup()
             insort(self.group_keys, key)
         at = ROOT
         if self._fair:
@@ -306,7 +306,7 @@ class FairWalk(Walk):
         self._queue = queue
         self._tenants = queue.tenants
         self._groups = iter(list(queue.group_keys))
-        self._group: Group | None = None
+        self._group: FairGroup | None = None
         self._per_tenant_max = per_tenant_max
         self._lanes: dict[int, Lane] = {}
         self._blocked: dict[int, int] = {}

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from gpuyard.core.jobs.queue import Group, Row, WaitQueue
+from gpuyard.core.jobs.queue import FairGroup, Row, WaitQueue
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT
 
@@ -58,11 +58,11 @@ def _parts(queue: WaitQueue) -> Iterator[Iterable[Row]]:
             yield streams[0] if len(streams) == 1 else merge(*streams)
 
 
-def _size(group: Group) -> int:
+def _size(group: FairGroup) -> int:
     return sum([len(rows) for streams in group.streams.values() for rows in streams.values()])
 
 
-def _served(queue: WaitQueue, group: Group) -> Iterator[int]:
+def _served(queue: WaitQueue, group: FairGroup) -> Iterator[int]:
     """Tenants with jobs in this group, in the order in which the fair share serves them."""
     tenants = queue.tenants
     stack = [ROOT]

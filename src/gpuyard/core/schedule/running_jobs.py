@@ -22,7 +22,7 @@ def protected_until_ms(victim: JobRecord) -> int:
     return victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))
 
 
-class Group:
+class VictimGroup:
     """The preemptible running jobs of one tenant, or of one user there, and one class."""
 
     __slots__ = ("bit", "count", "klass", "leaf", "party")
@@ -65,8 +65,8 @@ class RunningJobs:
         asked."""
         self._rows: dict[int, list[tuple[SortedEnds, End]]] = {}
         """The ends of each job, for the jobs that are in one of these lists."""
-        self.groups: dict[tuple[int, str], Group] = {}
-        self.group_of: dict[int, Group] = {}
+        self.groups: dict[tuple[int, str], VictimGroup] = {}
+        self.group_of: dict[int, VictimGroup] = {}
         """The group of each preemptible running job."""
         self.prices: object = None
         """What `victims` keeps about nodes. It names groups by their bits, so it goes when the groups go."""
@@ -108,7 +108,7 @@ class RunningJobs:
             key = (record.party, klass.name)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(record, 1 << len(groups))
+                group = groups[key] = VictimGroup(record, 1 << len(groups))
             group.count += 1
             group_of[record.id] = group
             heappush(protected, (protected_until_ms(record), record.id, record.attempt))

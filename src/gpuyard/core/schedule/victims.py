@@ -16,7 +16,7 @@ from gpuyard.core.fleet.bits import each
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass, Rule
-from gpuyard.core.schedule.running_jobs import Group, RunningJobs, protected_until_ms
+from gpuyard.core.schedule.running_jobs import RunningJobs, VictimGroup, protected_until_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, StopCause
 from gpuyard.model.units import MILLI
@@ -49,7 +49,7 @@ def free_milli(nodes: Nodes, number: int) -> int:
     return nodes.free_mask[number].bit_count() * MILLI
 
 
-class Prices:
+class StopCosts:
     """What stopping the jobs on each node costs, by thousandths of a GPU: the groundwork of all floors."""
 
     __slots__ = ("_dirty", "_due", "_floors", "rows")
@@ -251,8 +251,8 @@ class VictimOrder:
         self._next = -1
         if self._reached:
             prices = jobs.prices
-            if not isinstance(prices, Prices):
-                prices = jobs.prices = Prices()
+            if not isinstance(prices, StopCosts):
+                prices = jobs.prices = StopCosts()
             self._rows = prices.rows
             for way in ways:
                 self._floors[way.kind] = prices.floors(state, now_ms, jobs, way.kind, self.wanted_milli)
@@ -262,10 +262,10 @@ class VictimOrder:
                 if nodes.kind[number] in self._floors:
                     self._look_at(number)
 
-    def _reaches(self, group: Group) -> bool:
+    def _reaches(self, group: VictimGroup) -> bool:
         return any([reach(group.leaf, group.klass.priority) for reach in self._reach])
 
-    def reached(self) -> list[Group]:
+    def reached(self) -> list[VictimGroup]:
         """The groups in which a job may still be stopped."""
         return [group for group in self._jobs.groups.values() if group.bit & self._reached]
 

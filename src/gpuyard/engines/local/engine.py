@@ -40,9 +40,9 @@ from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.gpus.outsiders import Outsiders
-from gpuyard.engines.local.gpus.sharing import Ready, Sharing, cutting_note, held_by_all
+from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, cutting_note, held_by_all
 from gpuyard.engines.local.groups import Groups
-from gpuyard.engines.local.hosts import THIS_MACHINE, Here, Host, Pretended
+from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.longlogs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor
@@ -91,7 +91,7 @@ class LocalEngine:
         self,
         data: Path,
         *,
-        nodes: Here | Pretended = THIS_MACHINE,
+        nodes: ThisMachine | PretendedNodes = THIS_MACHINE,
         yard: Path | None = None,
         use_cgroups: bool = True,
         fence_by: Sequence[str] = MEANS,
@@ -111,7 +111,7 @@ class LocalEngine:
         self._hostname = machine.hostname()
         self._now_ms = now_ms
         self._data = Data(data)
-        if isinstance(nodes, Pretended):
+        if isinstance(nodes, PretendedNodes):
             os.makedirs(os.path.join(self._data.root, files.DOWN), exist_ok=True)
         if yard is not None:
             self._commands = os.path.join(self._data.root, _COMMANDS)
@@ -189,7 +189,7 @@ class LocalEngine:
 
     def _fallen(self) -> set[str]:
         """Emulated nodes that are to be down; what runs there is ended as if its node had failed."""
-        if not isinstance(self._source, Pretended):
+        if not isinstance(self._source, PretendedNodes):
             return set()
         down = set(os.listdir(os.path.join(self._data.root, files.DOWN)))
         for key in self._data.attempts() if down else ():
@@ -264,7 +264,7 @@ class LocalEngine:
     @property
     def pretends(self) -> tuple[bool, bool]:
         """Whether its GPUs are emulated, and whether its nodes are: then this machine's figures are not theirs."""
-        return self._emulated, isinstance(self._source, Pretended)
+        return self._emulated, isinstance(self._source, PretendedNodes)
 
     def gpus(self) -> dict[str, list[GpuReading]]:
         """The GPUs of each node, in the order of their places."""
@@ -406,7 +406,11 @@ class LocalEngine:
         return None
 
     def _plan(
-        self, launch: Launch, account: accounts.Account, hosts: Mapping[str, Host], ready: Sequence[Ready]
+        self,
+        launch: Launch,
+        account: accounts.UnixAccount,
+        hosts: Mapping[str, Host],
+        ready: Sequence[PreparedGpus],
     ) -> dict[str, Any]:
         """What its supervisor will follow."""
         folder = self._data.attempt(launch.key)
@@ -580,7 +584,7 @@ class LocalEngine:
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         news = files.read(os.path.join(folder, files.RUNNING)) or {}
-        counted = cgroups.Group(plan["cgroup"]).usage() if plan.get("cgroup") else {}
+        counted = cgroups.Cgroup(plan["cgroup"]).usage() if plan.get("cgroup") else {}
         facts = facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
         return translate.usage_of(counted | v1.usage(plan.get("v1") or {}), facts, news.get("started_ms", 0))
 
@@ -659,7 +663,7 @@ def _keep(path: str, value: dict[str, Any]) -> None:
         files.replace(path, value)
 
 
-def _make_folders(of_job: str, of_attempt: str, owner: accounts.Account | None) -> None:
+def _make_folders(of_job: str, of_attempt: str, owner: accounts.UnixAccount | None) -> None:
     """The folder that all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
     _make_folder(of_job, 0o700)
     if owner is not None:

@@ -16,7 +16,7 @@ from gpuyard.engines.contract import Launch, Protection
 from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.local.attempt.room import PRIVATE
 from gpuyard.engines.local.gpus.cdi import DEVICES
-from gpuyard.engines.local.gpus.sharing import Ready
+from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
@@ -99,7 +99,7 @@ class Fencing:
         plan: Mapping[str, Any],
         launch: Launch,
         hosts: Mapping[str, Host],
-        ready: Sequence[Ready],
+        ready: Sequence[PreparedGpus],
         folder: str,
     ) -> dict[str, Any]:
         """The fence of an attempt; empty: none. `folder` is the attempt's own."""
@@ -127,7 +127,7 @@ class Fencing:
             found |= self._apart(plan, ready, folder)
         return found
 
-    def _apart(self, plan: Mapping[str, Any], ready: Sequence[Ready], folder: str) -> dict[str, Any]:
+    def _apart(self, plan: Mapping[str, Any], ready: Sequence[PreparedGpus], folder: str) -> dict[str, Any]:
         """What keeps users apart, beyond GPUs."""
         outputs = [path for path in (plan["stdout"], plan["stderr"]) if path]
         daemons = [each.environment["CUDA_MPS_PIPE_DIRECTORY"] for each in ready if "mps" in each.held]

@@ -33,7 +33,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class ThisMachine:
     """This machine as one node."""
 
     name: str = ""
@@ -91,7 +91,7 @@ class Here:
         return tuple(told)
 
 
-THIS_MACHINE = Here()
+THIS_MACHINE = ThisMachine()
 
 
 def _gpus_text(node: Node) -> str:
@@ -103,7 +103,7 @@ def _gib_text(memory_mib: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Pretended:
+class PretendedNodes:
     """Nodes that do not exist, as described in the file."""
 
     nodes: tuple[Node, ...]

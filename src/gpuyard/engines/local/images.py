@@ -7,10 +7,10 @@ from typing import Any
 
 from gpuyard.engines.contract import Launch
 from gpuyard.engines.local.gpus.cdi import Devices
-from gpuyard.engines.local.gpus.sharing import Ready
+from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import LocalContext
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.files import IMAGE
 from gpuyard.engines.machine.launches import containers_of
 from gpuyard.engines.node import podman
@@ -39,9 +39,9 @@ class Images:
     def of(
         self,
         launch: Launch,
-        account: Account,
+        account: UnixAccount,
         hosts: Mapping[str, Host],
-        ready: Sequence[Ready],
+        ready: Sequence[PreparedGpus],
         place: LocalContext,
     ) -> dict[str, Any]:
         """What the plan of an attempt says of images; empty: it is a process of the node."""
@@ -70,7 +70,7 @@ class Images:
         }
 
     def _gpus(
-        self, launch: Launch, hosts: Mapping[str, Host], ready: Sequence[Ready]
+        self, launch: Launch, hosts: Mapping[str, Host], ready: Sequence[PreparedGpus]
     ) -> dict[str, list[str]]:
         """Words for podman, by what an attempt calls its GPUs and slices."""
         if not any([part.gpus for part in launch.parts]):
@@ -84,7 +84,7 @@ class Images:
                 }
         return found
 
-    def _make(self, store: str, owner: Account | None) -> None:
+    def _make(self, store: str, owner: UnixAccount | None) -> None:
         """Make the store of a user: nobody else may look into it, for images may be of a private registry."""
         if os.path.isdir(store):
             return

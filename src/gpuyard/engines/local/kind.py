@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gpuyard.core.phrases import memory_text
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
-from gpuyard.engines.local.hosts import Here, Pretended
+from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
 from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
 from gpuyard.engines.registry import Context, EngineKind
 
@@ -14,7 +14,7 @@ from gpuyard.engines.registry import Context, EngineKind
 class LocalCluster:
     """What only a cluster of this machine has."""
 
-    nodes: Here | Pretended = field(default_factory=Here)
+    nodes: ThisMachine | PretendedNodes = field(default_factory=ThisMachine)
     """This machine, or what it pretends to be."""
     log_limit_mib: int = LOG_LIMIT_MIB
     """How much is kept of what an attempt writes."""

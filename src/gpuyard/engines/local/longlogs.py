@@ -25,17 +25,17 @@ _log = logging.getLogger(__name__)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Cut(NamedTuple):
+class LogGap(NamedTuple):
     """The hole: from the end of the beginning to the start of the end."""
 
     head: int
     tail: int
 
 
-def cut_of(folder: str) -> Cut | None:
+def cut_of(folder: str) -> LogGap | None:
     """The hole in an attempt's own log; None: there is none."""
     note = files.read(os.path.join(folder, NOTE))
-    return Cut(note["head"], note["tail"]) if note else None
+    return LogGap(note["head"], note["tail"]) if note else None
 
 
 class Trimmer:
@@ -65,10 +65,10 @@ class Trimmer:
             first, last = -(-head // block) * block, tail // block * block
             if last <= first:
                 return
-            noted = self._note(folder, Cut(head, tail))
+            noted = self._note(folder, LogGap(head, tail))
             self._punch(fd, first, last - first)
             if not noted:
-                self._note(folder, Cut(head, tail))
+                self._note(folder, LogGap(head, tail))
             if before is None:
                 _log.warning("the log in %s is over its limit: its middle is left out", folder)
         except OSError as error:
@@ -81,7 +81,7 @@ class Trimmer:
             os.close(fd)
 
     @staticmethod
-    def _note(folder: str, cut: Cut) -> bool:
+    def _note(folder: str, cut: LogGap) -> bool:
         """Note the hole; False: the disk is full, and punching the hole will free space."""
         try:
             files.replace(os.path.join(folder, NOTE), cut._asdict())

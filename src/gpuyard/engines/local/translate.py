@@ -8,7 +8,7 @@ from typing import Any
 from gpuyard.engines.contract import ImageUse, Launch, Part, Phase, Report, Usage
 from gpuyard.engines.local import variables
 from gpuyard.engines.local.attempt.room import SCRATCH
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.patterns import appends, expand
@@ -108,7 +108,7 @@ WORK = ("argv", "script", "envs", "room", "image")
 """The parts of a plan that only its supervisor needs."""
 
 
-def plan_of(launch: Launch, account: Account, place: LocalContext) -> dict[str, Any]:
+def plan_of(launch: Launch, account: UnixAccount, place: LocalContext) -> dict[str, Any]:
     """Everything a supervisor needs, in plain values."""
     recipe, parts = launch.recipe, launch.parts
     checkpoint = recipe.env.get("YARD_CHECKPOINT_FILE") or f"{place.job_folder}/{CHECKPOINT}"
@@ -187,7 +187,7 @@ def _node(part: Part, devices: Sequence[str], model: str, ranks: int) -> dict[st
     }
 
 
-def _environment(launch: Launch, account: Account, place: LocalContext) -> dict[str, str]:
+def _environment(launch: Launch, account: UnixAccount, place: LocalContext) -> dict[str, str]:
     """A clean base, then the recipe's variables, then those that only the yard knows."""
     recipe, parts = launch.recipe, launch.parts
     inside = bool(recipe.containers)

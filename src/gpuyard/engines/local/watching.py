@@ -11,7 +11,7 @@ from typing import Any
 from gpuyard.engines.contract import Phase, Report
 from gpuyard.engines.local import translate
 from gpuyard.engines.local.attempt import v1
-from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.launches import flaw_of_key
@@ -161,7 +161,7 @@ class AttemptMonitor:
 
     def clear(self, key: str) -> bool:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
-        group = Group(os.path.join(self._base, key)) if self._base else None
+        group = Cgroup(os.path.join(self._base, key)) if self._base else None
         until = time.monotonic() + _CLEAR_S_MAX
         seen_none = 0
         while True:

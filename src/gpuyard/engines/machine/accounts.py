@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UnixAccount:
     """The user a job runs as."""
 
     uid: int
@@ -16,15 +16,15 @@ class Account:
     shell: str
 
 
-def account(uid: int, gid: int, user: str) -> Account:
+def account(uid: int, gid: int, user: str) -> UnixAccount:
     """The user a job runs as. A uid without a name on this machine has no home."""
     if uid == 0 and not user:
         uid, gid = os.geteuid(), os.getegid()
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return Account(uid, gid, user or str(uid), "/", "/bin/sh")
-    return Account(uid, gid, entry.pw_name, entry.pw_dir or "/", entry.pw_shell or "/bin/sh")
+        return UnixAccount(uid, gid, user or str(uid), "/", "/bin/sh")
+    return UnixAccount(uid, gid, entry.pw_name, entry.pw_dir or "/", entry.pw_shell or "/bin/sh")
 
 
 def user_name(uid: int | None) -> str:

@@ -651,7 +651,7 @@ def _kill(pid: int, number: int) -> None:
         pass
 
 
-class Kept:
+class KeeperHandle:
     """A keeper, as its supervisor sees it."""
 
     def __init__(self, pid: int, control: int) -> None:
@@ -679,7 +679,7 @@ def keep(
     owner: Optional[Tuple[int, int]],
     own: Optional[Session],
     container: str = "",
-) -> Kept:
+) -> KeeperHandle:
     """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
     listener = listen()
     control, tell = os.pipe()
@@ -697,4 +697,4 @@ def keep(
     for fd in (own.master, own.slave, own.log) if own is not None else ():
         if fd >= 0:
             os.close(fd)
-    return Kept(pid, tell)
+    return KeeperHandle(pid, tell)

@@ -33,7 +33,7 @@ from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.submitter import Submitter
-from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, Known
+from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, KnownAttempt
 from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Capability, Outcome
 
@@ -200,7 +200,7 @@ class SlurmEngine(NoMig):
             return self._bar(key, known, halt.outcome)
         return _DONE if traces.claimed_by is not None else Reply(Answer.UNSURE)
 
-    def _in_slurm(self, key: str, known: Known) -> bool:
+    def _in_slurm(self, key: str, known: KnownAttempt) -> bool:
         try:
             jobs = self._monitor.queue(fresh=True).jobs
         except OutOfReach:
@@ -210,7 +210,9 @@ class SlurmEngine(NoMig):
             [job.comment == mark and job.uid == known.uid and (job.lives or job.waits) for job in jobs]
         )
 
-    def _bar(self, key: str, known: Known | None = None, outcome: Outcome = Outcome.PREEMPTED) -> Reply:
+    def _bar(
+        self, key: str, known: KnownAttempt | None = None, outcome: Outcome = Outcome.PREEMPTED
+    ) -> Reply:
         """Bar a key that was never started, or of which nothing is left, so that it never starts."""
         try:
             if known is not None:

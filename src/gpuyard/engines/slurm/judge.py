@@ -86,7 +86,7 @@ class MarkLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Verdict:
     """A report, and what to do first where it is not final."""
 
     report: Report
@@ -104,7 +104,7 @@ def judge(
     now_ms: int,
     handoff_ms: int,
     reached_ms: int = 0,
-) -> Finding:
+) -> Verdict:
     """The state of an attempt. `jobs`: Slurm's jobs under its key; None: Slurm is out of reach.
 
     `reached_ms`: since when it has been in reach without a break.
@@ -114,12 +114,12 @@ def judge(
     if traces.claimed_by == ENGINE_CLAIM:
         # It stopped between the claim and the end.
         wish = (traces.halt or {}).get("outcome", Outcome.PREEMPTED.value)
-        return Finding(_unknown(key), WriteEnd(Outcome(wish), "stopped before it ran"))
+        return Verdict(_unknown(key), WriteEnd(Outcome(wish), "stopped before it ran"))
     if jobs is None:
         phase = Phase.STARTING if traces.claimed_by is None and traces.submitted_ms else Phase.UNKNOWN
         if traces.claimed_by is not None:
             phase = _phase(traces)
-        return Finding(_report(key, phase, traces))
+        return Verdict(_report(key, phase, traces))
     if traces.claimed_by is not None:
         return _claimed(key, traces, jobs, now_ms)
     waited_ms = now_ms - max(traces.submitted_ms, reached_ms) if traces.submitted_ms else 0
@@ -128,15 +128,15 @@ def judge(
 
 def _ended(
     key: str, traces: Traces, end: dict[str, Any], jobs: Sequence[SlurmJob] | None, now_ms: int
-) -> Finding:
+) -> Verdict:
     extra = tuple([job for job in jobs or () if job.waits or job.state == "SUSPENDED"])
     if end["outcome"] != files.TOLD:
         report = plans.report_of_end(key, end, Outcome(end["outcome"]), now_ms)
-        return Finding(replace(report, gpus=plans.gpus_of(traces.news)), extra=extra)
+        return Verdict(replace(report, gpus=plans.gpus_of(traces.news)), extra=extra)
     # Slurm ended it, so Slurm knows what to call it.
     mine = [job for job in jobs or () if job.first_id == end["slurm_id"]]
     if jobs is None or any([outcome_of(job.state) is None for job in mine]):
-        return Finding(_report(key, Phase.STOPPING, traces))
+        return Verdict(_report(key, Phase.STOPPING, traces))
     outcome, why = Outcome.NODE_FAIL, "Slurm ended it and no longer knows why"
     if mine:
         outcome = outcome_of(mine[0].state) or Outcome.FAILED
@@ -149,15 +149,15 @@ def _ended(
     return _settled(key, traces, settle, now_ms)
 
 
-def _settled(key: str, traces: Traces, settle: WriteEnd, now_ms: int) -> Finding:
+def _settled(key: str, traces: Traces, settle: WriteEnd, now_ms: int) -> Verdict:
     """The end that Slurm names. A lost node may only be out of its reach, so processes are ended there first."""
     told = bool(traces.doomed_ms)
     if settle.outcome is Outcome.NODE_FAIL and not (told and now_ms - traces.doomed_ms >= DOOM_MS):
-        return Finding(_report(key, Phase.STOPPING, traces), None if told else MarkLost())
-    return Finding(_unknown(key), settle)
+        return Verdict(_report(key, Phase.STOPPING, traces), None if told else MarkLost())
+    return Verdict(_unknown(key), settle)
 
 
-def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) -> Finding:
+def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) -> Verdict:
     mine = [job for job in jobs if job.first_id == traces.claimed_by]
     extra = tuple([job for job in jobs if job.first_id != traces.claimed_by and job.waits])
     states = {job.state for job in mine}
@@ -169,7 +169,7 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
             phase = Phase.SUSPENDED if traces.halt is None else Phase.STOPPING
         else:
             phase = _phase(traces)
-        return Finding(_report(key, phase, traces), extra=extra)
+        return Verdict(_report(key, phase, traces), extra=extra)
     if mine:
         worst = [job.state for job in mine if job.state != "COMPLETED"] or ["FAILED"]
         outcome = outcome_of(worst[0]) or Outcome.FAILED
@@ -178,27 +178,27 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
         settle = WriteEnd(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
         return _settled(key, traces, settle, now_ms)
     # Slurm has forgotten it. Its wrapper may still live.
-    return Finding(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
+    return Verdict(_report(key, _phase(traces), traces) if traces.alive else _unknown(key), extra=extra)
 
 
 def _unclaimed(
     key: str, traces: Traces, jobs: Sequence[SlurmJob], asked_ms: int, waited_ms: int, handoff_ms: int
-) -> Finding:
+) -> Verdict:
     live = [job for job in jobs if job.lives or job.waits]
     report = _report(key, Phase.STARTING, traces)
     if live:
-        return Finding(report, _late(live, waited_ms, handoff_ms))
+        return Verdict(report, _late(live, waited_ms, handoff_ms))
     if traces.submitted_ms >= asked_ms:
         # Handed in after Slurm was asked, so it cannot be in the answer.
-        return Finding(report)
+        return Verdict(report)
     if not jobs:
-        return Finding(_unknown(key))
+        return Verdict(_unknown(key))
     # Nothing of it ran, so it waits again, even if Slurm calls it cancelled: Slurm cancels a job by itself if it got
     # the number of one that still runs. A user who wants it gone for good cancels it in the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
     why = f"Slurm ended it before it ran: {newest.state}"
     bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
-    return Finding(report, WriteEnd(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
+    return Verdict(report, WriteEnd(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
 def _late(live: Sequence[SlurmJob], waited_ms: int, handoff_ms: int) -> WithdrawLate | None:

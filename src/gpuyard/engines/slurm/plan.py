@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.launches import CHECKPOINT, containers_of, flaw_of_key, flaw_of_recipe
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
@@ -59,7 +59,7 @@ def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
 
 
 def plan_of(
-    launch: Launch, account: Account, place: SlurmContext, nodes: Mapping[str, SlurmNode]
+    launch: Launch, account: UnixAccount, place: SlurmContext, nodes: Mapping[str, SlurmNode]
 ) -> dict[str, Any]:
     """Everything the nodes need to know, in plain values."""
     recipe = launch.recipe
@@ -106,7 +106,7 @@ def plan_of(
     }
 
 
-def _base(account: Account, place: SlurmContext, *, boxed: bool) -> dict[str, str]:
+def _base(account: UnixAccount, place: SlurmContext, *, boxed: bool) -> dict[str, str]:
     # An image has programs and a shell of its own, and no homes.
     shell = {"HOME": place.job_folder}
     if not boxed:

@@ -16,7 +16,7 @@ from gpuyard.engines.slurm.calls.commands import OutOfReach
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
-from gpuyard.engines.slurm.watching import AttemptMonitor, Known
+from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
 from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -109,7 +109,7 @@ class Submitter:
             account=self._site.account,
         )
 
-    def _hand_back(self, key: str, known: Known, why: str) -> Reply:
+    def _hand_back(self, key: str, known: KnownAttempt, why: str) -> Reply:
         """Slurm will not run it there now: it waits again, and its nodes are left out for a while."""
         self._aside.put(list(known.parts), why)
         self._monitor.withdraw(key, known, Outcome.PREEMPTED, why)

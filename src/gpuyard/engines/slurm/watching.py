@@ -16,7 +16,7 @@ from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.calls.client import Client, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
-from gpuyard.engines.slurm.judge import Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
+from gpuyard.engines.slurm.judge import MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
 from gpuyard.engines.slurm.words.states import outcome_of
 from gpuyard.engines.slurm.words.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
@@ -36,7 +36,7 @@ _OLD_S_MIN, _OLD_S_MAX = 0.5, 5.0
 
 
 @dataclass(slots=True)
-class Known:
+class KnownAttempt:
     """What does not change about an attempt, and its last sign of life."""
 
     uid: int
@@ -72,7 +72,7 @@ class AttemptMonitor:
         self._now_ms = now_ms
         self.readers = Readers()
         self._ended: dict[str, Report] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownAttempt] = {}
         self._lingering: dict[int, float] = {}
         self._queue: Queue | None = None
         self._queue_s = 0.0
@@ -127,7 +127,7 @@ class AttemptMonitor:
         return self._follow(key, known, traces, finding, mine or [])
 
     def _follow(
-        self, key: str, known: Known, traces: Traces, finding: Finding, jobs: Sequence[SlurmJob]
+        self, key: str, known: KnownAttempt, traces: Traces, finding: Verdict, jobs: Sequence[SlurmJob]
     ) -> Report:
         report = finding.report
         match finding.todo:
@@ -155,7 +155,7 @@ class AttemptMonitor:
         return report
 
     def _with_past(
-        self, known: Known, traces: Traces, job_id: int, mine: list[SlurmJob]
+        self, known: KnownAttempt, traces: Traces, job_id: int, mine: list[SlurmJob]
     ) -> list[SlurmJob] | None:
         """Slurm ended it. If Slurm no longer knows how, the accounting does; None: that does not answer now."""
         if any([job.first_id == job_id for job in mine]):
@@ -190,12 +190,12 @@ class AttemptMonitor:
             return 0
         return now_ms - int((time.monotonic() - reach.returned_s) * 1000)
 
-    def _too_soon(self, known: Known) -> bool:
+    def _too_soon(self, known: KnownAttempt) -> bool:
         """Whether an end may still be on its way through a network file system."""
         known.final_s = known.final_s or time.monotonic()
         return time.monotonic() - known.final_s < _END_S
 
-    def traces(self, key: str, known: Known) -> Traces:
+    def traces(self, key: str, known: KnownAttempt) -> Traces:
         """The traces in an attempt's folder."""
         folder, uid = self._folder, known.uid
         # List the folder instead of asking for a name: a network file system caches that a name was not there.
@@ -220,17 +220,17 @@ class AttemptMonitor:
             checkpoint_ms=self._checkpoint_ms(known),
         )
 
-    def silent_s(self, key: str, known: Known) -> float:
+    def silent_s(self, key: str, known: KnownAttempt) -> float:
         """How long its wrapper has given no sign of life, as far as we have watched."""
         beat, now_s = files.changed(os.path.join(self._folder.run(key), files.BEAT)), time.monotonic()
         if beat != known.beat or not known.beat_s:
             known.beat, known.beat_s = beat, now_s
         return now_s - known.beat_s
 
-    def _checkpoint_ms(self, known: Known) -> int:
+    def _checkpoint_ms(self, known: KnownAttempt) -> int:
         return max(0, min(int(files.changed(known.checkpoint) * 1000), self._now_ms()))
 
-    def known(self, key: str) -> Known | None:
+    def known(self, key: str) -> KnownAttempt | None:
         """What does not change about an attempt; None: there is none of that key."""
         if found := self._known.get(key):
             return found
@@ -239,7 +239,7 @@ class AttemptMonitor:
         plan = self._folder.own(key, files.LAUNCH)
         if plan is None:
             return None
-        found = self._known[key] = Known(plan["uid"], plan["gid"], plan["checkpoint"], plan["gpus"])
+        found = self._known[key] = KnownAttempt(plan["uid"], plan["gid"], plan["checkpoint"], plan["gpus"])
         return found
 
     def drop(self, key: str) -> None:
@@ -249,7 +249,7 @@ class AttemptMonitor:
 
     # ---- what follows
 
-    def _settle(self, key: str, known: Known, settle: WriteEnd) -> Report:
+    def _settle(self, key: str, known: KnownAttempt, settle: WriteEnd) -> Report:
         why = settle.why
         if settle.unclaimed:
             if said := self._last_words(key, known):
@@ -262,7 +262,7 @@ class AttemptMonitor:
         self._folder.put(key, files.END, end, durable=True)
         return plans.report_of_end(key, end, settle.outcome, self._now_ms())
 
-    def withdraw(self, key: str, known: Known, outcome: Outcome, why: str) -> Report:
+    def withdraw(self, key: str, known: KnownAttempt, outcome: Outcome, why: str) -> Report:
         """End an attempt that has not run, if it still has not: the claim decides."""
         if not self._folder.claim(key, self._now_ms()):
             claim = self._folder.told(key, files.CLAIM, known.uid) or {}
@@ -273,13 +273,13 @@ class AttemptMonitor:
         report = self._ended[key] = plans.report_of_end(key, end, outcome, self._now_ms())
         return report
 
-    def give_up(self, key: str, known: Known, outcome: Outcome) -> None:
+    def give_up(self, key: str, known: KnownAttempt, outcome: Outcome) -> None:
         """End an attempt that has nothing left, so that it can be forgotten."""
         self._settle(
             key, known, WriteEnd(outcome, "nothing is left of it, neither on its nodes nor in Slurm")
         )
 
-    def _last_words(self, key: str, known: Known) -> str:
+    def _last_words(self, key: str, known: KnownAttempt) -> str:
         """The batch script's complaint, where the wrapper never ran."""
         path = os.path.join(self._folder.run(key), "slurm.out")
         own = known.uid == os.geteuid()

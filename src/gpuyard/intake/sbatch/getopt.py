@@ -9,7 +9,7 @@ from gpuyard.intake.sbatch.options import GONE, OPTIONS
 from gpuyard.intake.sbatch.words import Word
 
 
-class Given(NamedTuple):
+class GivenOption(NamedTuple):
     """An option with its value and its place."""
 
     option: Opt
@@ -29,7 +29,7 @@ class Unreadable(ValueError):
         self.line = line
 
 
-def options_of(words: Sequence[Word]) -> tuple[list[Given], list[Word]]:
+def options_of(words: Sequence[Word]) -> tuple[list[GivenOption], list[Word]]:
     """Options up to the first word that is none, then that word and all after it; else `Unreadable`."""
     try:
         found, rest = getopt([word.text for word in words], OPTIONS)
@@ -42,7 +42,7 @@ def options_of(words: Sequence[Word]) -> tuple[list[Given], list[Word]]:
         if option.value and value.startswith("=") and not spelled.startswith("--"):
             text = f"write {spelled} {value[1:]} or --{option.name}{value}, not {word.text}"
             raise Unreadable(word.line, text)
-        given.append(Given(option, value, word.line, spelled))
+        given.append(GivenOption(option, value, word.line, spelled))
     return given, [words[at] for at in rest]
 
 

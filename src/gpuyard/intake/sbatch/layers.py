@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpuyard.errors import quoted
-from gpuyard.intake.sbatch.getopt import Given, Unreadable, options_of
+from gpuyard.intake.sbatch.getopt import GivenOption, Unreadable, options_of
 from gpuyard.intake.sbatch.options import OPTIONS
 from gpuyard.intake.sbatch.words import Word
 from gpuyard.intake.values import refuse
@@ -57,7 +57,7 @@ def _put(settings: dict[str, Setting], setting: Setting, name: str) -> None:
     settings[setting.name] = setting
 
 
-def _from_script(words: Sequence[Word], problems: list[tuple[int, str]]) -> list[Given]:
+def _from_script(words: Sequence[Word], problems: list[tuple[int, str]]) -> list[GivenOption]:
     try:
         found, rest = options_of(words)
     except Unreadable as error:
@@ -86,7 +86,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[Setting, str
     return found
 
 
-def _from_arguments(arguments: Sequence[str], problems: list[tuple[int, str]]) -> list[Given]:
+def _from_arguments(arguments: Sequence[str], problems: list[tuple[int, str]]) -> list[GivenOption]:
     try:
         found, rest = options_of([Word(text, 0) for text in arguments])
     except Unreadable as error:

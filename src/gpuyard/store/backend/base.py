@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpuyard.store.backend.leader import Holder, Lease
+from gpuyard.store.backend.leader import Lease, LeaseHolder
 from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
@@ -213,5 +213,5 @@ class Backend(ABC):
         """The lease with a new epoch, or nothing if another process has it."""
 
     @abstractmethod
-    def who_leads(self) -> Holder | None:
+    def who_leads(self) -> LeaseHolder | None:
         """The process that holds the lease."""

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 _log = logging.getLogger(__name__)
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """The process that leads now, as far as is known."""
 
     pid: int
@@ -128,7 +128,7 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def file_holder(path: Path) -> Holder | None:
+def file_holder(path: Path) -> LeaseHolder | None:
     """The process that has the file locked; None if it is free."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -139,9 +139,9 @@ def file_holder(path: Path) -> Holder | None:
     except BlockingIOError:
         try:
             note = json.loads(os.pread(fd, 4096, 0))
-            return Holder(int(note["pid"]), str(note["name"]))
+            return LeaseHolder(int(note["pid"]), str(note["name"]))
         except (ValueError, KeyError, TypeError):
-            return Holder(0, "it left no note of itself")
+            return LeaseHolder(0, "it left no note of itself")
     finally:
         os.close(fd)
     return None

@@ -23,7 +23,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, sele
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from gpuyard.store.backend.base import Backend
-from gpuyard.store.backend.leader import Holder, Lease, SessionLease
+from gpuyard.store.backend.leader import Lease, LeaseHolder, SessionLease
 from gpuyard.store.errors import StoreError, explained
 
 _log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class PostgresBackend(Backend):
         epoch = conn.scalar(text("UPDATE counters SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch"))
         return SessionLease(conn, int(epoch), holder, self.lease_s)
 
-    def who_leads(self) -> Holder | None:
+    def who_leads(self) -> LeaseHolder | None:
         """The session that holds the advisory lock."""
         key = self._lock_key & ((1 << 64) - 1)
         query = text(
@@ -188,7 +188,7 @@ class PostgresBackend(Backend):
         )
         with self.reading() as conn:
             row = conn.execute(query, {"high": key >> 32, "low": key & 0xFFFFFFFF}).first()
-        return Holder(row[0], row[1].removeprefix("gpuyard leader ")) if row else None
+        return LeaseHolder(row[0], row[1].removeprefix("gpuyard leader ")) if row else None
 
     def close(self) -> None:
         """End the listener first: it uses a connection."""

@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, update
 from sqlalchemy.pool import QueuePool
 
 from gpuyard.store.backend.base import Backend
-from gpuyard.store.backend.leader import FileLease, Holder, Lease, file_holder
+from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, file_holder
 from gpuyard.store.errors import StoreError, StoreReadOnly
 from gpuyard.store.schema import COUNTERS
 
@@ -111,7 +111,7 @@ class SqliteBackend(Backend):
         lease.epoch = epoch
         return lease
 
-    def who_leads(self) -> Holder | None:
+    def who_leads(self) -> LeaseHolder | None:
         """From the note in the locked file."""
         return file_holder(self._lease_path)
 

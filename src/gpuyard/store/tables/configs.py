@@ -19,7 +19,7 @@ VERSIONS_MAX = 1000
 """Versions on one page at most."""
 
 
-class How(Enum):
+class VersionCause(Enum):
     """How a version came in force."""
 
     START = "start"
@@ -37,7 +37,7 @@ class ConfigVersion:
     version: int
     at_ms: int
     by: str
-    how: How
+    how: VersionCause
     hash: str
     """Of the text, under which its blob is kept."""
     restores: int = 0
@@ -68,7 +68,7 @@ class Configs:
     def _versions(self, query: Select[Any]) -> list[ConfigVersion]:
         with self._backend.reading() as conn:
             rows = conn.execute(query).mappings().all()
-        return [ConfigVersion(**{**row, "how": How(row["how"])}) for row in rows]
+        return [ConfigVersion(**{**row, "how": VersionCause(row["how"])}) for row in rows]
 
 
 _SELECT = select(CONFIGS).order_by(CONFIGS.c.version.desc())

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.cli.slurm.language.columns import Cell, Field, Parsable, cell_lines, long_format, short_format
-from gpuyard.cli.slurm.language.ids import Wanted, split_ids, wanted_id
+from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, wanted_id
 from gpuyard.cli.slurm.language.jobs import size
 from gpuyard.cli.slurm.language.times import full_span, short_span
 from gpuyard.engines.hostnames import folded, indices_folded
@@ -115,11 +115,11 @@ def test_sizes(mib: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("17", Wanted(17)),
-        ("17_3", Wanted(17, (3,))),
-        ("17_[1-3,9]", Wanted(17, (1, 2, 3, 9))),
-        ("17_[1-9:4%2]", Wanted(17, (1, 5, 9))),
-        ("17.batch", Wanted(17)),
+        ("17", WantedJobs(17)),
+        ("17_3", WantedJobs(17, (3,))),
+        ("17_[1-3,9]", WantedJobs(17, (1, 2, 3, 9))),
+        ("17_[1-9:4%2]", WantedJobs(17, (1, 5, 9))),
+        ("17.batch", WantedJobs(17)),
         ("x", None),
         ("0", None),
         ("17_", None),
@@ -127,7 +127,7 @@ def test_sizes(mib: int, text: str) -> None:
         ("17_[9-1]", None),
     ],
 )
-def test_ids(text: str, wanted: Wanted | None) -> None:
+def test_ids(text: str, wanted: WantedJobs | None) -> None:
     assert wanted == wanted_id(text)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Phase
-from gpuyard.engines.slurm.judge import DOOM_MS, Finding, MarkLost, Traces, WithdrawLate, WriteEnd, judge
+from gpuyard.engines.slurm.judge import DOOM_MS, MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
 from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Outcome
 
@@ -22,7 +22,7 @@ def end(outcome: str = "COMPLETED", **more: Any) -> dict[str, Any]:
     return {"outcome": outcome, **plain, **more}
 
 
-def judged(traces: Traces, *jobs: SlurmJob, reached: bool = True, asked_ms: int = NOW) -> Finding:
+def judged(traces: Traces, *jobs: SlurmJob, reached: bool = True, asked_ms: int = NOW) -> Verdict:
     found = list(jobs) if reached else None
     return judge("y-1-1", traces, found, asked_ms=asked_ms, now_ms=NOW, handoff_ms=60_000)
 

@@ -1,12 +1,12 @@
 """What a job of a driven Slurm is told: by the yard, by whoever submits it, and the rest by Slurm itself."""
 
 from gpuyard.engines.contract import Launch, Part, Recipe
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.slurm.plan import SlurmContext, plan_of
 from gpuyard.engines.slurm.words.translate import SlurmNode
 
 NODES = {"n1": SlurmNode("n1", "n1", frozenset({"IDLE"}), "", 64, 512_000, (("a100", 8),), (), ("gpu",))}
-ANN = Account(1000, 1000, "ann", "/home/ann", "/bin/sh")
+ANN = UnixAccount(1000, 1000, "ann", "/home/ann", "/bin/sh")
 
 
 def planned(env: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:

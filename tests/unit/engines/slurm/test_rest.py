@@ -13,14 +13,22 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach
 from gpuyard.engines.slurm.calls.rest import RestClient, RestRefusal
-from gpuyard.engines.slurm.calls.submission import Group, Submission
+from gpuyard.engines.slurm.calls.submission import NodeGroup, Submission
 
 DESCRIPTION = {
     "paths": {f"/slurm/v0.0.{number}/jobs/": {} for number in (39, 40)},
     "components": {"schemas": {"v0.0.40_job_desc_msg": {"properties": {"required_nodes": {}}}}},
 }
 JOB = Submission(
-    "y-1-1", "y-1-1@ab", "train", 0, 0, (Group(("n1",), 1, "a100", 2, 100, 1, "gpu"),), 5, "/o", "#!/bin/sh\n"
+    "y-1-1",
+    "y-1-1@ab",
+    "train",
+    0,
+    0,
+    (NodeGroup(("n1",), 1, "a100", 2, 100, 1, "gpu"),),
+    5,
+    "/o",
+    "#!/bin/sh\n",
 )
 
 

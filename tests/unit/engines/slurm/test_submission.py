@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.engines.contract import Launch, Part, Recipe
 from gpuyard.engines.slurm.calls import submission
-from gpuyard.engines.slurm.calls.submission import Group, Submission, amounts, groups_of, minutes_of
+from gpuyard.engines.slurm.calls.submission import NodeGroup, Submission, amounts, groups_of, minutes_of
 from gpuyard.engines.slurm.words.translate import Partition, SlurmNode
 
 PARTITIONS = [Partition("gpu", ("n1", "n2", "n3"), True, True, 60)]
@@ -31,7 +31,7 @@ def part(name: str, gpus: int, tasks: int = 1, cpu_milli: int = 4000, memory_mib
 def test_nodes_that_get_the_same_are_one_group() -> None:
     (group,) = groups_of(launch(part("n1", 2), part("n2", 2)), NODES, PARTITIONS)
 
-    assert Group(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu") == group
+    assert NodeGroup(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu") == group
     assert "gpu:a100:2" == group.gres
 
 
@@ -89,13 +89,13 @@ def test_no_limit_is_said_to_slurm() -> None:
     assert {"set": True, "infinite": True} == submission.body(endless, {})["job"]["time_limit"]
 
 
-def job(*groups: Group) -> Submission:
+def job(*groups: NodeGroup) -> Submission:
     return Submission(
         "y-1-1", "y-1-1@ab", "a\nname", 1000, 100, groups, 13, "/s/%j", "#!/bin/sh\n", account="ml"
     )
 
 
-ONE = Group(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu")
+ONE = NodeGroup(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu")
 
 
 def test_words_for_sbatch() -> None:

@@ -16,7 +16,7 @@ from gpuyard.engines.slurm.fleet import NodeBackoff, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
 from gpuyard.engines.slurm.judge import Traces
 from gpuyard.engines.slurm.submitter import Submitter
-from gpuyard.engines.slurm.watching import AttemptMonitor, Known
+from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
 from gpuyard.engines.slurm.words.translate import SlurmJob, read_past
 from gpuyard.model import Outcome
 
@@ -60,7 +60,7 @@ def asked(tmp_path: Path, past: list[SlurmJob] | Exception) -> list[SlurmJob] | 
 
     client: Any = SimpleNamespace(past=answer)
     monitor = AttemptMonitor(Folder(tmp_path), client, 60_000, lambda *_: None, lambda: 0)
-    known = Known(1000, 1000, "", {})
+    known = KnownAttempt(1000, 1000, "", {})
     return monitor._with_past(known, Traces(submitted_ms=SUBMITTED_S * 1000 + 400), 7, [])
 
 

@@ -111,13 +111,13 @@ def bench_decide(
     Between two of them some jobs end and others arrive; every plan is carried out.
     """
     from gpuyard.cli.commands.bench.bench_yard import GPUS_PER_NODE, bench_yard
-    from gpuyard.cli.commands.bench.crowd import Crowd
+    from gpuyard.cli.commands.bench.crowd import LoadedState
     from gpuyard.cli.terminal.progress import busy
     from gpuyard.sim.simulate import percentile_ms
 
     yard = bench_yard(nodes * GPUS_PER_NODE, policy)
     with busy(f"filling {nodes:,} nodes and a queue of {waiting:,} jobs"):
-        crowd = Crowd(yard, waiting, passes, seed)
+        crowd = LoadedState(yard, waiting, passes, seed)
     with busy(f"timing {passes:,} decisions"):
         for _ in range(passes):
             crowd.step()

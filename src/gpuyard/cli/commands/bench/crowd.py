@@ -37,7 +37,7 @@ _GPUS_PER_JOB_MIN = 1
 """So low that enough jobs are made to fill the cluster, and to fill it again while it ages."""
 
 
-class Crowd:
+class LoadedState:
     """A state under pressure."""
 
     def __init__(self, yard: BenchYard, waiting: int, passes: int, seed: int) -> None:

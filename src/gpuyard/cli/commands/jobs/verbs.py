@@ -22,7 +22,7 @@ _REFUSED = 2
 _SHOWN_MAX = 10
 
 
-class Wanted(NamedTuple):
+class CancelFilter(NamedTuple):
     """Which jobs to cancel, where none are named."""
 
     name: str
@@ -52,7 +52,7 @@ def cancel(
     `yard cancel 17 18` cancels at once. `yard cancel --name sweep --state PENDING` lists what matches and asks first;
     in a script it wants --yes.
     """
-    wanted = Wanted(name, tuple(state or ()), user, tenant, everything)
+    wanted = CancelFilter(name, tuple(state or ()), user, tenant, everything)
     if not any(wanted):
         if not jobs:
             raise BadInput(
@@ -146,7 +146,7 @@ def told(answers: "Sequence[OneOfMany]") -> int:
 # -- all jobs that match: shown, and asked about, before any is cancelled ------------------------------------------
 
 
-def _cancel_all(wanted: Wanted, yes: bool) -> int:
+def _cancel_all(wanted: CancelFilter, yes: bool) -> int:
     """Cancel what matches."""
     from gpuyard.reports.table import counted
 
@@ -163,7 +163,7 @@ def _cancel_all(wanted: Wanted, yes: bool) -> int:
     return told(answers)
 
 
-def _matching(yard: "Client", wanted: Wanted) -> list[list[Any]]:
+def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
     """Live jobs that match: the user's own, unless a user or a tenant is named."""
     user = wanted.user
     if not user and not wanted.tenant:

@@ -10,7 +10,7 @@ from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import sacct_fields as f
 from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, split_ids, user_name, wanted_id
+from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, user_name, wanted_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error
@@ -135,7 +135,7 @@ def _since(yard: Client, pools: Pools, since_ms: int, name: str = "") -> list[Sl
             return list(jobs.values())
 
 
-def _named(yard: Client, pools: Pools, ids: list[Wanted], now_ms: int) -> list[SlurmJob]:
+def _named(yard: Client, pools: Pools, ids: list[WantedJobs], now_ms: int) -> list[SlurmJob]:
     found: dict[int, SlurmJob] = {}
     for wanted in ids:
         try:
@@ -166,7 +166,7 @@ def _measured(yard: Client, lines: Sequence[f.Line]) -> list[f.Line]:
     return found
 
 
-def _ids(given: Read) -> list[Wanted]:
+def _ids(given: Read) -> list[WantedJobs]:
     found = []
     for part in split_ids(given.last("jobs")):
         wanted = wanted_id(part)

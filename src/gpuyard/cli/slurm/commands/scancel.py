@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, bad_id, split_ids, user_name, wanted_id
+from gpuyard.cli.slurm.language.ids import WantedJobs, bad_id, split_ids, user_name, wanted_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, of_queue
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error
@@ -83,7 +83,7 @@ def _check_signal(given: Read) -> None:
         )
 
 
-def _ids(words: Sequence[str]) -> list[Wanted]:
+def _ids(words: Sequence[str]) -> list[WantedJobs]:
     found = []
     for word in words:
         for part in split_ids(word):
@@ -98,7 +98,7 @@ def _ids(words: Sequence[str]) -> list[Wanted]:
     return found
 
 
-def _found(yard: Client, given: Read, ids: list[Wanted]) -> list[str]:
+def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[str]:
     """Live jobs that answer every description."""
     states = given.listed("state")
     known = states_named(states)

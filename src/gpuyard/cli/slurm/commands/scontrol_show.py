@@ -10,7 +10,7 @@ from gpuyard.cli.slurm.language.ids import wanted_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, of_view, size
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.sacct_fields import Line, exit_code
-from gpuyard.cli.slurm.language.sinfo_groups import Group, SlurmNode, groups_of
+from gpuyard.cli.slurm.language.sinfo_groups import SinfoLine, SlurmNode, groups_of
 from gpuyard.cli.slurm.language.sinfo_groups import of_view as node_of_view
 from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
 from gpuyard.cli.slurm.language.stopping import Stop, error
@@ -241,7 +241,7 @@ def _partitions(yard: Client, names: Sequence[str]) -> list[list[str]]:
     return [_partition_block(group) for group in groups_of(nodes, wanted, pools.default, lambda _: "")]
 
 
-def _partition_block(group: Group) -> list[str]:
+def _partition_block(group: SinfoLine) -> list[str]:
     nodes = group.nodes
     cpus, gpus = sum([node.cpus for node in nodes]), sum([node.gpus for node in nodes])
     memory = size(sum([node.memory_mib for node in nodes]))

@@ -13,7 +13,7 @@ from gpuyard.cli.slurm.language.sinfo_groups import (
     NO_NODE,
     NOTHING,
     STATES,
-    Group,
+    SinfoLine,
     SlurmNode,
     groups_of,
     of_view,
@@ -51,24 +51,24 @@ REASONS = "%20E %9u %19H %N"
 REASONS_LONG = "%20E %12U %19H %6t %N"
 
 
-def _unknown(_: Group) -> str:
+def _unknown(_: SinfoLine) -> str:
     return "Unknown"
 
 
-def _first(group: Group) -> SlurmNode:
+def _first(group: SinfoLine) -> SlurmNode:
     return group.nodes[0] if group.nodes else NOTHING
 
 
-def _why(group: Group) -> str:
+def _why(group: SinfoLine) -> str:
     return _first(group).why or "none"
 
 
-def _user(group: Group) -> str:
+def _user(group: SinfoLine) -> str:
     """The user in the yard's own reason for a drain, unless another reason was given."""
     return _first(group).why.partition("drained by ")[2] or "Unknown"
 
 
-def _cpus_state(group: Group) -> str:
+def _cpus_state(group: SinfoLine) -> str:
     taking = [node for node in group.nodes if node.up]
     used = [node.cpus_used for node in group.nodes]
     idle = [node.cpus - node.cpus_used for node in taking]
@@ -76,7 +76,7 @@ def _cpus_state(group: Group) -> str:
     return group.sums(used, idle, out, [node.cpus for node in group.nodes])
 
 
-def _used(group: Group) -> str:
+def _used(group: SinfoLine) -> str:
     node = _first(group)
     return f"gpu:{node.model.lower()}:{node.gpus_used:g}" if node.gpus else "(null)"
 
@@ -172,7 +172,7 @@ def _print(nodes: list[SlurmNode], pools: Pools, given: Read) -> None:
     if not given.has("Node") and not given.has("list-reasons"):
         # A partition with no matching node is still listed.
         shown = {group.partition for group in groups}
-        groups += [Group(name, name == pools.default, []) for name in partitions if name not in shown]
+        groups += [SinfoLine(name, name == pools.default, []) for name in partitions if name not in shown]
         groups.sort(key=lambda group: group.partition)
     if not given.has("noheader"):
         print(chosen.header())
@@ -244,7 +244,7 @@ def _states(text: str) -> set[str]:
 
 def _groups(
     nodes: list[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, given: Read, chosen: Format
-) -> list[Group]:
+) -> list[SinfoLine]:
     if given.has("Node") or given.has("exact"):
         groups = groups_of(nodes, partitions, default, lambda node: node.name)
         return sorted(groups, key=lambda group: natural(group.nodes[0].name)) if given.has("Node") else groups

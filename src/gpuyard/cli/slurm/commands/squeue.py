@@ -10,7 +10,7 @@ from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import squeue_fields as f
 from gpuyard.cli.slurm.language.columns import Format, long_format, short_format
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, user_name, wanted_ids
+from gpuyard.cli.slurm.language.ids import WantedJobs, user_name, wanted_ids
 from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.stopping import Stop, error
@@ -190,7 +190,7 @@ def _ended(yard: Client, pools: Pools, now_ms: int, states: set[str]) -> list[Sl
     return jobs
 
 
-def _check_ids(yard: Client, ids: list[Wanted], jobs: list[SlurmJob], now_ms: int) -> None:
+def _check_ids(yard: Client, ids: list[WantedJobs], jobs: list[SlurmJob], now_ms: int) -> None:
     """A single id without a job is an error; of several, those that exist are shown."""
     if len(ids) > 1 or any(ids[0].holds(job) for job in jobs):
         return

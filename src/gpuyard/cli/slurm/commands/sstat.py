@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import Wanted, wanted_ids
+from gpuyard.cli.slurm.language.ids import WantedJobs, wanted_ids
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.language.times import full_span
 from gpuyard.cli.slurm.language.usage import Usage, of_job, size
@@ -80,7 +80,7 @@ def _cells(given: Read) -> list[Cell]:
     return found
 
 
-def _line(yard: Client, wanted: Wanted) -> Line:
+def _line(yard: Client, wanted: WantedJobs) -> Line:
     try:
         job = yard.job(wanted.label, explain=False)
     except Refused as refusal:

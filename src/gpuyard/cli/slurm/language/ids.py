@@ -11,7 +11,7 @@ from gpuyard.cli.slurm.language.stopping import Stop, error
 _ID = re.compile(r"([1-9][0-9]{0,17})(?:_(?:([0-9]{1,9})|\[([0-9,:-]+)(?:%[0-9]+)?\]))?(?:\.[A-Za-z0-9]+)?")
 
 
-class Wanted(NamedTuple):
+class WantedJobs(NamedTuple):
     """Jobs that were asked for by one id."""
 
     id: int
@@ -34,13 +34,13 @@ class Wanted(NamedTuple):
         return self.id in (job.id, job.array_id)
 
 
-def wanted_id(text: str) -> Wanted | None:
+def wanted_id(text: str) -> WantedJobs | None:
     """One id; None: it is none."""
     match = _ID.fullmatch(text)
     if match is None:
         return None
     if match[2]:
-        return Wanted(int(match[1]), (int(match[2]),))
+        return WantedJobs(int(match[1]), (int(match[2]),))
     if match[3]:
         from gpuyard.intake.sbatch.arrays import array
 
@@ -53,8 +53,8 @@ def wanted_id(text: str) -> Wanted | None:
             span, _, step = part.partition(":")
             first, _, last = span.partition("-")
             found += range(int(first), int(last or first) + 1, int(step or 1))
-        return Wanted(int(match[1]), tuple(sorted(set(found))))
-    return Wanted(int(match[1]))
+        return WantedJobs(int(match[1]), tuple(sorted(set(found))))
+    return WantedJobs(int(match[1]))
 
 
 def split_ids(text: str) -> list[str]:
@@ -62,7 +62,7 @@ def split_ids(text: str) -> list[str]:
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 
 
-def wanted_ids(program: str, text: str) -> list[Wanted]:
+def wanted_ids(program: str, text: str) -> list[WantedJobs]:
     """Several, with commas; `Stop` if one is none."""
     found = []
     for part in split_ids(text):

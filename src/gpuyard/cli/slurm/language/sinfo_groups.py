@@ -66,7 +66,7 @@ def _state(node: Mapping[str, Any]) -> str:
     return "mixed" if node["cpus_free"] > 0 else "allocated"
 
 
-class Group(NamedTuple):
+class SinfoLine(NamedTuple):
     """Nodes of one line."""
 
     partition: str
@@ -108,12 +108,12 @@ _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
 
 def groups_of(
     nodes: Iterable[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, alike: Any
-) -> list[Group]:
+) -> list[SinfoLine]:
     """Lines: partitions, each with its pools, and in each the nodes that are alike."""
     ordered = sorted(nodes, key=lambda node: (_ORDER.index(node.state), natural(node.name)))
-    found: dict[tuple[Any, ...], Group] = {}
+    found: dict[tuple[Any, ...], SinfoLine] = {}
     for name, pools in partitions.items():
         for node in [node for node in ordered if node.pool in pools]:
-            group = found.setdefault((name, alike(node)), Group(name, name == default, []))
+            group = found.setdefault((name, alike(node)), SinfoLine(name, name == default, []))
             group.nodes.append(node)
     return list(found.values())

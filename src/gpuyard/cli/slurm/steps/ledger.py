@@ -22,7 +22,7 @@ from gpuyard.engines.node.processes import all_pids, runs, signal_all
 _LOCK = "lock"
 
 
-class Ledger:
+class StepLedger:
     """The steps of the job that this process belongs to."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:

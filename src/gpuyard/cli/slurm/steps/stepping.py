@@ -12,7 +12,7 @@ from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.steps.asks import Ask, no_step, read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
 from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
-from gpuyard.cli.slurm.steps.ledger import Ledger, pause
+from gpuyard.cli.slurm.steps.ledger import StepLedger, pause
 from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
 from gpuyard.engines import patterns
 from gpuyard.intake.sbatch.amounts import minutes
@@ -42,7 +42,7 @@ def run_step(given: Read) -> int:
     """Start the step's processes, wait for all, and end with the highest exit code."""
     read = with_variables(given, os.environ)
     _warn(given, read)
-    ledger = Ledger(os.environ)
+    ledger = StepLedger(os.environ)
     ask = read_ask(read, os.environ, ledger.ranks, len(ledger.nodes))
     _check_types(ask, ledger.nodes)
     try:
@@ -98,7 +98,7 @@ def _tell_nodes(ask: Ask, room: int) -> None:
         )
 
 
-def _taken(ledger: Ledger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[NodeGrant, ...]]:
+def _taken(ledger: StepLedger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[NodeGrant, ...]]:
     """The step's number and room, once there is some."""
     until = None if ask.wait_s is None else time.monotonic() + ask.wait_s
     job = os.environ.get("SLURM_JOB_ID", "")

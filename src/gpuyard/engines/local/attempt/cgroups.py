@@ -190,10 +190,10 @@ def let_go(base: str, held: int, wait_s: float = 2.0) -> bool:
 def _attempts_run(base: str) -> bool:
     names = set(os.listdir(base)) - {SUPERVISORS}
     paths = [os.path.join(base, name) for name in sorted(names)]
-    return any([os.path.isdir(path) and not Group(path).empty() for path in paths])
+    return any([os.path.isdir(path) and not Cgroup(path).empty() for path in paths])
 
 
-class Group:
+class Cgroup:
     """The group of one attempt."""
 
     def __init__(self, path: str) -> None:

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 
 from gpuyard.engines.local.attempt import limits
-from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.supervisor import SIGNALS, supervise
 from gpuyard.engines.machine import priority
 
@@ -30,7 +30,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         # Out of the server's own group, which a service manager kills as a whole when the server stops.
         with suppress(OSError):
-            group = Group(sys.argv[1])
+            group = Cgroup(sys.argv[1])
             group.make(memory_mib=0, cpu_milli=0)
             group.join()
     limits.learn()

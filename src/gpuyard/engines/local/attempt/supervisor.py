@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.local.attempt import room, v1
-from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, priority, processes
@@ -83,7 +83,7 @@ class Supervisor(Runner):
     hands: Crew
 
     def __init__(self, plan: dict[str, Any], slot: files.EndSlot, root: str) -> None:
-        self.group = Group(plan["cgroup"]) if plan["cgroup"] else None
+        self.group = Cgroup(plan["cgroup"]) if plan["cgroup"] else None
         self.entry = Fenced(plan, self.group)
         super().__init__(plan, Crew(self.entry, self.group, lambda: self._tell("STOPPING")))
         self.inside = peeking.Inside(root)

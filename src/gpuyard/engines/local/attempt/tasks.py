@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuyard.engines.local.attempt import limits, room, v1
-from gpuyard.engines.local.attempt.cgroups import Group
+from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
 from gpuyard.engines.node import fence
 from gpuyard.engines.node.processes import die_with, gain_nothing
@@ -40,7 +40,7 @@ _PYTHON = ctypes.PyDLL(None)
 class Fenced(Entry):
     """How a process becomes one of the job's on this machine; the caller has entered the job's fence."""
 
-    def __init__(self, plan: dict[str, Any], group: Group | None) -> None:
+    def __init__(self, plan: dict[str, Any], group: Cgroup | None) -> None:
         super().__init__(plan)
         self.group = group
         self._to_join = group
@@ -130,7 +130,7 @@ def own_output(plan: dict[str, Any]) -> int:
     return fd
 
 
-def fork_into(group: Group) -> tuple[int, bool]:
+def fork_into(group: Cgroup) -> tuple[int, bool]:
     """Fork; 0 in the child, and whether that is in the group already: else it has to join.
 
     To move a process into a group stops every fork and every exit on the machine for some milliseconds. Kernels before

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.node import processes
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -90,7 +90,7 @@ class Mps:
         short = hashlib.sha256(gpu.encode()).hexdigest()[:8]
         return Daemon(gpu, uid, os.path.join(self._root, f"{short}-{uid}"))
 
-    def ensure(self, gpu: str, account: Account) -> Daemon:
+    def ensure(self, gpu: str, account: UnixAccount) -> Daemon:
         """The daemon for this GPU and user, started now if it does not answer."""
         daemon = self.daemon(gpu, account.uid)
         if self.answers(daemon):
@@ -104,7 +104,7 @@ class Mps:
             time.sleep(_PAUSE_S)
         return daemon
 
-    def _make_folders(self, daemon: Daemon, account: Account) -> None:
+    def _make_folders(self, daemon: Daemon, account: UnixAccount) -> None:
         os.makedirs(self._root, mode=0o711, exist_ok=True)
         if os.lstat(self._root).st_uid != os.geteuid():
             raise Transient(f"{self._root} belongs to somebody else")
@@ -206,7 +206,7 @@ class NoMps(Mps):
         """It is pretended to be there, like the GPUs."""
         return True
 
-    def ensure(self, gpu: str, account: Account) -> Daemon:
+    def ensure(self, gpu: str, account: UnixAccount) -> Daemon:
         """Nothing to start."""
         daemon = self.daemon(gpu, account.uid)
         self._make_folders(daemon, account)

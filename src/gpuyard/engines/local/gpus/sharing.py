@@ -16,7 +16,7 @@ from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local.gpus.mig import Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.gpus.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.machine import files
-from gpuyard.engines.machine.accounts import Account
+from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
@@ -31,7 +31,7 @@ IDLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedGpus:
     """What an attempt gets on one node."""
 
     devices: tuple[str, ...]
@@ -58,7 +58,7 @@ def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
     )
 
 
-def held_by_all(ready: Sequence[Ready]) -> dict[str, Any]:
+def held_by_all(ready: Sequence[PreparedGpus]) -> dict[str, Any]:
     """What an attempt holds on all its nodes."""
     held: dict[str, Any] = {}
     for each in ready:
@@ -92,11 +92,11 @@ class Sharing:
         kind = FoundSlices if self._hands_off else Slices
         return kind(self._folder, self._cutter(geometry))
 
-    def prepare(self, part: Part, readings: list[GpuReading], account: Account) -> Ready:
+    def prepare(self, part: Part, readings: list[GpuReading], account: UnixAccount) -> PreparedGpus:
         """Make the GPUs of an attempt on one node ready; `Transient` if that must be tried again."""
         uuids = [readings[gpu].uuid for gpu in part.gpus]
         if not uuids:
-            return Ready(())
+            return PreparedGpus(())
         geometry = MIG_MODELS.get(model_measured(readings[0].name, readings[0].memory_mib))
         if part.slices:
             return self._cut(part, readings, geometry)
@@ -107,18 +107,18 @@ class Sharing:
                 if uuid in own:
                     slices.whole(uuid, self._cuts().get(uuid, set()))
         if part.milli == MILLI:
-            return Ready(tuple(uuids), held={"gpus": uuids})
+            return PreparedGpus(tuple(uuids), held={"gpus": uuids})
         if len(uuids) > 1:
             raise Permanent("a share is of one GPU here")
         if not self._mps.available():
-            return Ready(tuple(uuids), {THROUGH: "time-slicing"}, {"turns": uuids})
+            return PreparedGpus(tuple(uuids), {THROUGH: "time-slicing"}, {"turns": uuids})
         self._idle_since.pop("mps", None)
         daemon = self._mps.ensure(uuids[0], account)
         reading = readings[part.gpus[0]]
         environment = daemon.environment() | caps(part.milli, reading.memory_mib) | {THROUGH: "mps"}
-        return Ready(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
+        return PreparedGpus(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
 
-    def _cut(self, part: Part, readings: list[GpuReading], geometry: MigGeometry | None) -> Ready:
+    def _cut(self, part: Part, readings: list[GpuReading], geometry: MigGeometry | None) -> PreparedGpus:
         if geometry is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(geometry), self._cuts()
@@ -135,7 +135,7 @@ class Sharing:
             devices.append(slices.ensure(geometry, uuid, PlacedSlice(profile, start), used.get(uuid, set())))
             used.setdefault(uuid, set()).add(PlacedSlice(profile, start))
             held.append([uuid, profile, start])
-        return Ready(tuple(devices), held={"slices": held})
+        return PreparedGpus(tuple(devices), held={"slices": held})
 
     def _cuts(self) -> dict[str, set[PlacedSlice]]:
         """Slices that live attempts hold, by GPU."""
@@ -275,7 +275,7 @@ class Sharing:
                 if self._mps.daemon(gpu, uid).folder in dead:
                     dead.discard(self._mps.daemon(gpu, uid).folder)
                     try:
-                        self._mps.ensure(gpu, Account(uid, plan["gid"], "", "", ""))
+                        self._mps.ensure(gpu, UnixAccount(uid, plan["gid"], "", "", ""))
                     except Transient as error:
                         troubles.append(str(error))
         return troubles

@@ -19,7 +19,7 @@ LOOSE_VARIABLES = ("SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV", "SLURM_TIME_FORMAT"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroup:
     """Nodes on which a job gets the same."""
 
     nodes: tuple[str, ...]
@@ -50,7 +50,7 @@ class Submission:
     name: str
     uid: int
     gid: int
-    groups: tuple[Group, ...]
+    groups: tuple[NodeGroup, ...]
     """More than one: nodes get different amounts, and Slurm calls it a heterogeneous job."""
     minutes: int
     """Time limit; 0: none."""
@@ -62,7 +62,7 @@ class Submission:
 
 def groups_of(
     launch: Launch, nodes: Mapping[str, SlurmNode], partitions: list[Partition]
-) -> tuple[Group, ...]:
+) -> tuple[NodeGroup, ...]:
     """The parts of a launch, alike ones together, in the order of the first of each kind."""
     alike: dict[tuple[int, str, int, int, int, str], list[Part]] = {}
     for part in launch.parts:
@@ -78,7 +78,7 @@ def groups_of(
         cpus, memory_mib = amounts(first, nodes[first.node])
         tasks = _tasks(launch, cpus)
         names = tuple([part.node for part in parts])
-        found.append(Group(names, len(first.gpus), kind, cpus, memory_mib, tasks, partition))
+        found.append(NodeGroup(names, len(first.gpus), kind, cpus, memory_mib, tasks, partition))
     return tuple(found)
 
 
@@ -106,7 +106,7 @@ def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
     return cpus, max(1, node.memory_mib * cpus // max(1, node.cpus))
 
 
-def minutes_of(launch: Launch, groups: tuple[Group, ...], partitions: list[Partition]) -> int:
+def minutes_of(launch: Launch, groups: tuple[NodeGroup, ...], partitions: list[Partition]) -> int:
     """Slurm's time limit for a launch: ours and a margin, within what its partitions allow. 0: none.
 
     A job without a limit gets as much as is allowed: left out, Slurm would take the partition's DefaultTime.
@@ -155,7 +155,7 @@ def body(job: Submission, environment: Mapping[str, str]) -> dict[str, Any]:
     return {"script": job.script} | ({"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs})
 
 
-def _described(job: Submission, group: Group, environment: Mapping[str, str]) -> dict[str, Any]:
+def _described(job: Submission, group: NodeGroup, environment: Mapping[str, str]) -> dict[str, Any]:
     optional = {
         "tres_per_node": f"gres/{group.gres}" if group.gres else "",
         "time_limit": {"set": True, "number": job.minutes}
@@ -183,7 +183,7 @@ def _described(job: Submission, group: Group, environment: Mapping[str, str]) ->
     }
 
 
-def sruns(groups: tuple[Group, ...]) -> list[list[str]]:
+def sruns(groups: tuple[NodeGroup, ...]) -> list[list[str]]:
     """The words of `srun` that start one process on each node, with all the node's GPUs: one command a group."""
     return [
         [

@@ -19,7 +19,7 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
-from gpuyard.store import How
+from gpuyard.store import VersionCause
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ LOOK_S = 0.5
 WAIT_S = 5.0
 
 
-class Doors:
+class PeopleInForce:
     """The people of one server."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Doors:
         self._seen_seq = -1
         live = self._store.config_version()
         # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
-        self._seen = 0 if live is None or live.how is not How.START else live.version
+        self._seen = 0 if live is None or live.how is not VersionCause.START else live.version
         self.directory = UserDirectory(self.access.users, self.access.uid_min)
         self.token_service = (
             TokenService(replica, committer, now_ms, self.access, self.directory) if auth else None
