@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,17 +115,22 @@ def test_who_loses_its_gpu_to_the_fault_of_another_runs_again(yard: Box) -> None
 
 
 def test_each_gpu_is_shown_with_its_jobs_and_what_cannot_be_measured_is_not(yard: Box) -> None:
-    jobs = [yard.submit("-g", size, "--", "sleep", 60) for size in ("0.25", "2g.35gb")]
+    jobs = [
+        int(yard("submit", "-g", size, "--", "sleep", 60, YARD_EMULATED_LOAD="80% 20GiB").out)
+        for size in ("0.25", "2g.35gb")
+    ]
     for job in jobs:
         yard.wait(job, "RUNNING")
     shown = yard("nodes", "--gpus")
     assert ["NODE", "GPU", "MODEL", "BUSY", "MEMORY", "POWER", "TEMP", "JOBS"] == shown.out.split("\n")[
         0
     ].split()
-    assert f"{jobs[0]} (0.25)" in shown.out
-    assert f"{jobs[1]} (2g.35gb)" in shown.out
-    assert "emulated GPUs have nothing to measure" in shown.err
+    assert re.search(rf" 20%  20.0/1\d\d GiB  196 W  42 C  {jobs[0]} \(\w+, 0.25, 20.0 GiB\)", shown.out), (
+        shown.out
+    )
+    assert re.search(rf" -  +-/1\d\d GiB +- +-  {jobs[1]} \(\w+, 2g.35gb\)", shown.out), shown.out
+    assert "does not say what it does there (YARD_EMULATED_LOAD)" in shown.err
     told = json.loads(yard("nodes", "--gpus", "-o", "json").out)
-    assert [(0, None, True), (1, None, True)] == [
+    assert [(0, 20, True), (1, None, True)] == [
         (each["gpu"], each["busy_pct"], each["emulated"]) for each in told
     ]

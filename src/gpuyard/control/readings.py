@@ -3,28 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.reading.model import Model
-from gpuyard.control.replica.labels import attempt_of, row_label
-from gpuyard.control.replica.replica import Replica
+from gpuyard.control.replica.labels import row_label
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.curves import gpu_memory_mib
+from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.views import Views, check_cluster
-from gpuyard.core import State
-from gpuyard.engines.contract import (
-    Engine,
-    EngineError,
-    GpuSignals,
-    HasFence,
-    HasTelemetry,
-    Protection,
-    Usage,
-)
+from gpuyard.engines.contract import HasFence, Protection, Usage
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
-from gpuyard.wire.replies.fleet import GpuJobReply, GpuReply, GpusReply
+from gpuyard.wire.replies.fleet import GpusReply
 from gpuyard.wire.replies.jobs import CurvesReply
 from gpuyard.wire.replies.people import AuditLine
 
@@ -60,11 +52,13 @@ class Readings:
         """Now."""
         return self._yard.now_ms()
 
-    def gpus(self, cluster: str = "") -> GpusReply:
+    def gpus(self, cluster: str = "", sight: Sight = ALL) -> GpusReply:
         """What engines say of each GPU, of all clusters or of one, and the jobs on it."""
         if cluster:
             check_cluster(cluster, {node.cluster for node in self.model.nodes})
-        found = gpus_view(self._yard.replica, self._yard.engines, self._yard.store.yard)
+        found = gpus_view(
+            self._yard.replica, self._yard.engines, self._yard.store.yard, self._yard.watch, sight
+        )
         return {**found, "gpus": [each for each in found["gpus"] if cluster in ("", each["cluster"])]}
 
     def protections(self) -> tuple[Protection, ...]:
@@ -119,60 +113,3 @@ class Readings:
             return row_label(row) if row is not None else str(job_id)
 
         return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)
-
-
-def gpus_view(replica: Replica, engines: Mapping[str, Engine], yard: str) -> GpusReply:
-    """Every GPU of the fleet. Figures that no engine knows are null."""
-    found: dict[tuple[str, str, int], GpuSignals] = {}
-    trouble = ""
-    # A single engine has every node, whatever the cluster was called when the node was seen first.
-    several = len(engines) > 1
-    for cluster, engine in engines.items():
-        if isinstance(engine, HasTelemetry):
-            try:
-                signals = engine.signals()
-            except EngineError as error:
-                trouble = f"{cluster}: {error}" if several else str(error)
-            else:
-                found |= {(cluster if several else "", each.node, each.gpu): each for each in signals}
-    with replica.lock:
-        replica.catch_up()
-        state = replica.state
-        rows = [
-            _row(state, number, gpu, found.get((node.cluster if several else "", node.name, gpu)), yard)
-            for number, node in enumerate(state.nodes.node)
-            for gpu in range(node.gpus)
-        ]
-    return {"gpus": rows, "trouble": trouble}
-
-
-def _row(state: State, number: int, gpu: int, signals: GpuSignals | None, yard: str) -> GpuReply:
-    node = state.nodes.node[number]
-    memory: dict[int, int] = {}
-    for key, mib in signals.attempts if signals else ():
-        if (whose := attempt_of(yard, key)) is not None:
-            memory[whose[0]] = memory.get(whose[0], 0) + mib
-    jobs: list[GpuJobReply] = [
-        {
-            "label": state.jobs[job_id].job.label,
-            "share": grant.milli / MILLI if not grant.slices else None,
-            "slices": [piece.profile for piece in grant.slices if piece.gpu == gpu],
-            "memory_used_mib": memory.get(job_id),
-        }
-        for job_id, (_end_ms, grant) in sorted(state.nodes.attempts_on[number].items())
-        if job_id in state.jobs and grant.gpus >> gpu & 1
-    ]
-    return {
-        "node": node.name,
-        "cluster": node.cluster,
-        "gpu": gpu,
-        "gpu_model": node.gpu_model,
-        "busy_pct": signals.busy_pct if signals else None,
-        "memory_used_mib": signals.memory_used_mib if signals else None,
-        "memory_mib": signals.memory_mib if signals else None,
-        "power_w": signals.power_w if signals else None,
-        "temperature_c": signals.temperature_c if signals else None,
-        "others_mib": signals.others_mib if signals else None,
-        "emulated": bool(signals and signals.emulated),
-        "jobs": jobs,
-    }

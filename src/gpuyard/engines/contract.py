@@ -420,6 +420,8 @@ class Whereabouts:
     key: str
     devices: Mapping[str, tuple[str, ...]]
     """UUIDs of its GPUs or MIG devices on each of its nodes."""
+    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Numbers of the GPUs on each node of which it has slices."""
     group: str = ""
     """The folder of its cgroup of v2; empty: it has none."""
     groups_v1: Mapping[str, str] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """`yard nodes --gpus`, `GET /gpus`: what each GPU does now, and the jobs on it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Column, Row, Table, span
 from gpuyard.wire.endpoints import GPUS
 
 if TYPE_CHECKING:
@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from gpuyard.control.readings import Readings
     from gpuyard.wire.replies.fleet import GpusReply
 
+STALE_S = 60
+_NAMED_MAX = 3
 
-def build(readings: "Readings", values: Mapping[str, Any], _sight: "Sight") -> Table:
-    """As the driver reports it at this moment."""
-    found = readings.gpus(values["cluster"] or "")
+
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    """As the driver reports it at this moment, or as the collector of its node told last."""
+    found = readings.gpus(values["cluster"] or "", sight)
     return Table(found["gpus"], {"trouble": found["trouble"]})
 
 
-def _known(value: int | None, unit: str) -> str:
+def known(value: int | None, unit: str) -> str:
+    """A figure with its unit; a dash means unknown, not zero."""
     return "-" if value is None else f"{value}{unit}"
 
 
-def _memory(gpu: Row) -> str:
+def memory(gpu: Row) -> str:
     """Used and total; a dash means unknown, not zero."""
     used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
     return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10} GiB'}"
@@ -32,17 +36,43 @@ def _memory(gpu: Row) -> str:
 def _job_on(job: Row) -> str:
     part = "+".join(job["slices"]) or (f"{job['share']:g}" if job["share"] != 1 else "")
     used = "" if job["memory_used_mib"] is None else f"{job['memory_used_mib'] / 1024:.1f} GiB"
-    said = ", ".join([each for each in (part, used) if each])
+    said = ", ".join([each for each in (job["user"], part, used) if each])
     return f"{job['label']} ({said})" if said else str(job["label"])
 
 
+def is_stale(gpu: Row) -> bool:
+    """Whether what is known of a GPU says little about now."""
+    return gpu["age_s"] is not None and gpu["age_s"] > STALE_S
+
+
+def _age(gpu: Row) -> str:
+    return f"{span(gpu['age_s'] * 1000)} old" if is_stale(gpu) else ""
+
+
 def _notes(reply: Row) -> list[str]:
-    emulated = any([gpu["emulated"] for gpu in reply["gpus"]])
-    return [
-        each
-        for each in (reply["trouble"], "emulated GPUs have nothing to measure" if emulated else "")
-        if each
+    """What could not be read, and why figures are missing."""
+    gpus = reply["gpus"]
+    silent = any([gpu["emulated"] and gpu["jobs"] and gpu["busy_pct"] is None for gpu in gpus])
+    untold = sorted({gpu["node"] for gpu in gpus if gpu["age_s"] is None})
+    named = ", ".join(untold[:_NAMED_MAX]) + (
+        f" and {len(untold) - _NAMED_MAX} more" if untold[_NAMED_MAX:] else ""
+    )
+    notes = [
+        reply["trouble"],
+        "a job on emulated GPUs that does not say what it does there (YARD_EMULATED_LOAD) tells nothing"
+        if silent
+        else "",
+        f"nobody tells what the GPUs of {named} do: `yard collect` there does"
+        if untold and not reply["trouble"]
+        else "",
     ]
+    return [each for each in notes if each]
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    """How old figures are is a column where some are."""
+    ages = [Column("AGE", _age)] if any([is_stale(row) for row in rows]) else []
+    return [*COLUMNS[:-1], *ages, COLUMNS[-1]]
 
 
 COLUMNS = [
@@ -50,10 +80,10 @@ COLUMNS = [
     Column("CLUSTER", lambda gpu: gpu["cluster"], wide=True),
     Column("GPU", lambda gpu: str(gpu["gpu"]), right=True),
     Column("MODEL", lambda gpu: gpu["gpu_model"] or "-"),
-    Column("BUSY", lambda gpu: _known(gpu["busy_pct"], "%"), right=True),
-    Column("MEMORY", _memory, right=True),
-    Column("POWER", lambda gpu: _known(gpu["power_w"], " W"), right=True),
-    Column("TEMP", lambda gpu: _known(gpu["temperature_c"], " C"), right=True),
+    Column("BUSY", lambda gpu: known(gpu["busy_pct"], "%"), right=True),
+    Column("MEMORY", memory, right=True),
+    Column("POWER", lambda gpu: known(gpu["power_w"], " W"), right=True),
+    Column("TEMP", lambda gpu: known(gpu["temperature_c"], " C"), right=True),
     Column("JOBS", lambda gpu: ", ".join(_job_on(job) for job in gpu["jobs"]) or "-"),
 ]
 
@@ -62,7 +92,7 @@ REPORT: "Report[GpusReply]" = Report(
     "gpus",
     GPUS,
     build,
-    COLUMNS,
+    _columns,
     rows="gpus",
     help="Show each GPU: how busy and warm it is, its memory, and the jobs on it.",
     notes=_notes,

@@ -16,7 +16,9 @@ from gpuyard.cli.top.colours import TenantColours
 from gpuyard.cli.top.feed import Feed, Picture
 from gpuyard.cli.top.queue_pane import QueuePane, fitting
 from gpuyard.cli.top.side_panes import GpusPane, TenantsPane, _shown
+from gpuyard.cli.top.use_pane import UsePane, mean_use
 from gpuyard.errors import BadInput
+from gpuyard.wire.replies.fleet import GpuReply
 
 
 def row(job_id: int, name: str = "train", state: str = "PENDING") -> list[Any]:
@@ -167,7 +169,7 @@ def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
     def overview(_self: Client) -> Any:
         if len(pictures) == 1 and not away:
             raise NoServer("gone")
-        return {}
+        return {"nodes": []}
 
     def refused(_self: Client, _after: str) -> Any:
         raise Refused(404, {"detail": "there is nothing here"})
@@ -181,6 +183,7 @@ def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
     counts = dict.fromkeys(("seq", "at_ms", "running", "waiting", "set_aside"), 0)
     monkeypatch.setattr(Client, "queue", lambda _self, **_: {**counts, "columns": [], "rows": []})
     monkeypatch.setattr(Client, "changes", refused)
+    monkeypatch.setattr(Client, "gpus", lambda _self: {"gpus": []})
     feed = Feed(show, away.append, every_s=0.4)
     feed.start()
     try:
@@ -192,7 +195,7 @@ def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
 
 
 def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [{"name": "n1", "cluster": name} for name in ("east", "west", "west")]
+    nodes = [{"name": "n1", "cluster": name, "gpus": [[0, "", ""]]} for name in ("east", "west", "west")]
     seen: list[Picture] = []
     asked: list[dict[str, Any]] = []
     done = threading.Event()
@@ -207,6 +210,7 @@ def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(monkeypatch: pytest.M
 
     monkeypatch.setattr(Client, "overview", lambda _self: {"nodes_in_all": 13, "nodes": list(nodes)})
     monkeypatch.setattr(Client, "queue", queue)
+    monkeypatch.setattr(Client, "gpus", lambda _self: {"gpus": list(nodes)})
     monkeypatch.setattr(Followed, "queue", lambda *_: {"rows": [[1], [2]]})
     feed = Feed(show, lambda _why: None, cluster="west", every_s=60)
     feed._thread.start()
@@ -218,6 +222,7 @@ def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(monkeypatch: pytest.M
         seen[0].overview["nodes_in_all"], seen[0].overview["nodes"], seen[0].rows,
     )  # fmt: skip
     assert "west" == asked[0]["cluster"]
+    assert nodes[1:] == seen[0].gpus
 
 
 def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +252,35 @@ def test_one_pane_is_left_as_soon_as_the_window_is_narrow(monkeypatch: pytest.Mo
 
 def test_a_tenants_own_jobs_are_called_so() -> None:
     assert ["lab", "  ana", "  (its own jobs)"] == [_shown(path) for path in ("lab", "lab/ana", "lab/-")]
+
+
+def gpu(place: int, busy: int | None, age_s: int | None, *users: str) -> GpuReply:
+    return {
+        "node": "n1", "cluster": "c", "gpu": place, "gpu_model": "H100", "busy_pct": busy,
+        "memory_used_mib": None if busy is None else 4096, "memory_mib": 81_920,
+        "power_w": None if busy is None else 310, "temperature_c": None if busy is None else 61,
+        "others_mib": None, "emulated": False, "age_s": age_s,
+        "jobs": [
+            {"label": f"1{place}", "user": user, "tenant": f"lab/{user}", "share": 1.0, "slices": [],
+             "memory_used_mib": None}
+            for user in users
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [76, 126])
+def test_a_line_says_what_a_gpu_does_and_what_is_unknown_is_no_zero(width: int) -> None:
+    told = [gpu(0, 90, 0, "ana"), gpu(1, None, 0, "eli"), gpu(2, 40, 300, "ivo"), gpu(3, 0, 3)]
+    lines = ["".join([part.text for part in line]) for line in UsePane(TenantColours()).made(told, width)]
+    assert all(len(line) <= width for line in lines)
+    head, busy, unknown, stale, idle = lines
+    assert ["GPU", "BUSY", "MEMORY", "POWER", "TEMP", "JOBS"] == head.split()
+    assert ["90%", "4.0/80", "GiB", "310", "W", "61", "C", "10", "ana"] == busy.split()[3:]
+    assert busy.count("━") == round(0.9 * (busy.count("━") + busy.count("─"))) > 0
+    assert "─" not in unknown
+    assert "━" not in unknown
+    assert ["-", "-/80", "GiB", "-", "-", "11", "eli"] == unknown.split()[2:]
+    assert "5m00s old" in stale
+    assert "old" not in busy + idle
+    assert ", 90 % busy" == mean_use(told), "what is unknown or old is in no mean"
+    assert "" == mean_use(told[1:3])

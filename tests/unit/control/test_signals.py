@@ -3,18 +3,20 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuyard.control.access.rights import ALL
-from gpuyard.control.readings import gpus_view
+from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.replica.labels import key_of
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.control.upkeep.watching import Watch
+from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.metrics import metrics_text
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.policies.registry import PRESETS
+from gpuyard.reports.gpus import REPORT
 from rigs.request_service import Rig, rig
 
 
@@ -44,7 +46,14 @@ def test_a_job_has_the_memory_of_its_attempt(service: Rig) -> None:
     view = gpus_view(service.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     none, one, other = view["gpus"][:3]
     assert (None, None) == (none["busy_pct"], none["memory_mib"])
-    assert [{"label": str(job), "share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]
+    spec = service.replica.state.jobs[job].job.spec
+    mine = {"label": str(job), "user": spec.user, "tenant": spec.tenant}
+    assert [mine | {"share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]
+    assert (None, 0) == (none["age_s"], one["age_s"]), "nobody tells of one, the other was read now"
+    (unseen,) = gpus_view(service.replica, {"box": engine}, "y", sight=Sight(("elsewhere",)))["gpus"][0][
+        "jobs"
+    ]
+    assert (str(job), "", "") == (unseen["label"], unseen["user"], unseen["tenant"])
     assert (87, 9000, 2000, False) == (
         one["busy_pct"], one["memory_used_mib"], one["others_mib"], one["emulated"],
     )  # fmt: skip
@@ -79,6 +88,41 @@ def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(service: Ri
 
     assert {"c:n1": "0.1", "west:n1": "0.9", "n2": "0.5"} == found
     assert [900] == curve
+
+
+def test_what_a_collector_told_last_stands_with_its_age_and_what_it_left_out_is_unknown(
+    service: Rig, tmp_path: Path
+) -> None:
+    job = service.submit(gpus=1)
+    service.start(job, 0b1)
+    key = key_of("y", service.replica.state.jobs[job])
+    clock = [service.now_ms()]
+    watch = Watch(str(tmp_path / "series.db"), {}, lambda: clock[0], lambda: True)
+    told = {"gpu/0/busy": [934], "gpu/0/memory_used": [3000], "gpu/0/memory_free": [78_920]}
+    told |= {"gpu/1/temperature": [31], f"attempt/{key}/gpu_memory": [2900]}
+    node = service.replica.state.nodes.node[0]
+    watch.take(f"{node.cluster}:{node.name}", Batch(clock[0], 0, [clock[0]], told), ())
+    clock[0] += 300_000
+    one, other, third = gpus_view(service.replica, {"box": NoMig()}, "y", watch)["gpus"][:3]  # type: ignore[dict-item]
+    watch.close()
+
+    assert (93, 3000, 81_920, None, 300) == tuple(
+        [one[name] for name in ("busy_pct", "memory_used_mib", "memory_mib", "power_w", "age_s")]  # type: ignore[literal-required]
+    )
+    assert [2900] == [each["memory_used_mib"] for each in one["jobs"]]
+    assert (None, 31, None) == (other["busy_pct"], other["temperature_c"], other["memory_mib"])
+    assert (None, None) == (third["busy_pct"], third["age_s"])
+    rows: list[Any] = [one, other, third]
+    assert ["NODE", "GPU", "MODEL", "BUSY", "MEMORY", "POWER", "TEMP", "AGE", "JOBS"] == [
+        each.header for each in REPORT.columns(rows) if not each.wide
+    ]
+    assert ["5m00s old", "5m00s old", ""] == [
+        next(each.cell(row) for each in REPORT.columns(rows) if each.header == "AGE") for row in rows
+    ]
+    assert "AGE" not in [each.header for each in REPORT.columns([third])]
+    assert ["nobody tells what the GPUs of n1 do: `yard collect` there does"] == REPORT.notes(
+        {"gpus": [third], "trouble": ""}
+    )
 
 
 def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(service: Rig) -> None:

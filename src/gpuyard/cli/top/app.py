@@ -15,6 +15,7 @@ from gpuyard.cli.top.feed import Feed, Picture
 from gpuyard.cli.top.queue_pane import QueuePane
 from gpuyard.cli.top.screens import ConfirmScreen, JobScreen, KeysScreen, LogScreen, act, said
 from gpuyard.cli.top.side_panes import GpusPane, TenantsPane
+from gpuyard.cli.top.use_pane import UsePane, mean_use
 from gpuyard.errors import YardError
 
 NARROW = 104
@@ -27,6 +28,7 @@ KEYS = [
     ("c", "cancel it, after a question"),
     ("h  r", "hold it, release it"),
     ("/", "show only jobs with a text in them; escape shows all"),
+    ("u", "what each GPU does, or all GPUs as squares"),
     ("t", "tenants on or off"),
     ("q", "quit"),
 ]
@@ -56,11 +58,12 @@ class Top(App[None]):
     #head { height: 1; background: $panel; padding: 0 1; }
     #away { height: auto; background: $error; color: $text; padding: 0 1; display: none; }
     #above { height: auto; max-height: 40%; }
-    #gpus, #tenants { height: auto; min-height: 3; max-height: 100%; border: round $primary-darken-2; padding: 0 1; }
-    #gpus { width: 1fr; } #tenants { width: 64; }
+    #gpus, #use, #tenants { height: auto; min-height: 3; max-height: 100%; padding: 0 1;
+                            border: round $primary-darken-2; }
+    #gpus, #use { width: 1fr; } #tenants { width: 64; }
     #queue { height: 1fr; border: round $primary-darken-2; padding: 0 1; }
     #queue:focus { border: round $accent; }
-    #gpus, #tenants, #queue { overflow-x: hidden; scrollbar-size-vertical: 1; }
+    #gpus, #use, #tenants, #queue { overflow-x: hidden; scrollbar-size-vertical: 1; }
     #filter { display: none; height: 1; border: none; padding: 0 2; }
     ModalScreen { align: center middle; }
     .box { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $accent; background: $surface;
@@ -78,6 +81,7 @@ class Top(App[None]):
         Binding("c", "ask('cancel')", "cancel"),
         Binding("h", "ask('hold')", "hold"),
         Binding("r", "ask('release')", "release"),
+        Binding("u", "use", "use"),
         Binding("t", "tenants", "tenants"),
         Binding("escape", "clear", "show all", show=False),
         Binding("f1,question_mark", "keys", "keys", key_display="F1"),
@@ -107,6 +111,7 @@ class Top(App[None]):
         yield Static("", id="away", markup=False)
         with Horizontal(id="above"):
             yield GpusPane(self._colours, id="gpus")
+            yield UsePane(self._colours, id="use")
             yield TenantsPane(self._colours, id="tenants")
         yield QueuePane(self._colours, id="queue")
         yield Input(placeholder="text in id, name, tenant, user, class, state, node or reason", id="filter")
@@ -115,6 +120,7 @@ class Top(App[None]):
     def on_mount(self) -> None:
         """Begin to fetch, and let the clock tick in between."""
         self.query_one("#gpus").border_title = "GPUs"
+        self.query_one("#use").border_title = "GPUs: what they do"
         self.query_one("#tenants").border_title = "tenants: use, ┃ guarantee"
         self.query_one(QueuePane).focus()
         self._arrange()
@@ -149,7 +155,7 @@ class Top(App[None]):
 
     def _is_whole(self) -> bool:
         # While it is being closed the screen loses its parts, and news may still come in.
-        return len(self.query("#away, #head, #gpus, #tenants, #queue")) == 5
+        return len(self.query("#away, #head, #gpus, #use, #tenants, #queue")) == 6
 
     def show_picture(self, picture: Picture) -> None:
         """Draw the yard as it is now."""
@@ -163,7 +169,9 @@ class Top(App[None]):
         more = overview["nodes_in_all"] - len(overview["nodes"])
         gpus.border_subtitle = f"and {more} more nodes" if more else ""
         self.query_one(TenantsPane).fill(overview["tenants"])
-        for pane in (gpus, self.query_one(TenantsPane)):
+        use = self.query_one(UsePane)
+        use.fill(picture.gpus or ())
+        for pane in (gpus, use, self.query_one(TenantsPane)):
             pane.styles.height = min(len(pane.lines) + 2, max(5, self.size.height * 2 // 5))
         self.query_one(QueuePane).fill(picture.rows, overview["at_ms"])
         self._title()
@@ -191,7 +199,7 @@ class Top(App[None]):
         how = "away" if away else "live" if picture.live else "every few seconds"
         aside = f" · {overview['set_aside']:,} set aside" if overview["set_aside"] else ""
         self.query_one("#head", Static).update(
-            f"{used:,} of {len(gpus):,} GPUs in use · {overview['running']:,} running · "
+            f"{used:,} of {len(gpus):,} GPUs in use{mean_use(picture.gpus or ())} · {overview['running']:,} running · "
             f"{overview['waiting']:,} waiting{aside} · {how} · {clock}"
         )
         queue = self.query_one(QueuePane)
@@ -208,7 +216,8 @@ class Top(App[None]):
         wide = (self.size.width if width is None else width) >= NARROW
         on = wide if self._tenants_on is None else self._tenants_on
         self.query_one("#tenants").display = on
-        self.query_one("#gpus").display = wide or not on
+        self.query_one("#gpus").display = (wide or not on) and not self.feed.use_wanted
+        self.query_one("#use").display = (wide or not on) and self.feed.use_wanted
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
@@ -216,6 +225,14 @@ class Top(App[None]):
         """Tenants on or off."""
         self._tenants_on = not self.query_one("#tenants").display
         self._arrange()
+
+    def action_use(self) -> None:
+        """What each GPU does, or all GPUs as squares."""
+        self.feed.use_wanted = not self.feed.use_wanted
+        if not self.query_one("#gpus").display and not self.query_one("#use").display:
+            self._tenants_on = False
+        self._arrange()
+        self.feed.hurry()
 
     def action_keys(self) -> None:
         """Which key does what."""

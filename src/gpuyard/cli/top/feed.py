@@ -12,12 +12,16 @@ from typing import Any, NamedTuple
 from gpuyard.api.client import Client
 from gpuyard.cli.connection.followed import AGAIN_S, CLOSE_S, LOOK_S, Followed
 from gpuyard.errors import YardError
-from gpuyard.wire.replies.fleet import OverviewReply
+from gpuyard.wire.replies.fleet import GpuReply, OverviewReply
 
 APART_S_MIN = 0.3
 """Between two looks, however much happens."""
 SHARE = 10
 """After a look, the feed rests for this many times as long as the look took."""
+GPUS_MAX = 128
+"""GPUs of a larger fleet are not asked what they do until somebody wants to see it."""
+USE_S, GLANCE_S = 2.0, 5.0
+"""Between two questions about what GPUs do: while it is looked at, and otherwise."""
 
 
 class Picture(NamedTuple):
@@ -30,6 +34,8 @@ class Picture(NamedTuple):
     """On this machine's steady clock."""
     live: bool
     """Whether news come by themselves."""
+    gpus: list[GpuReply] | None = None
+    """What each GPU does; None: that was not asked for."""
 
 
 class Feed:
@@ -50,6 +56,10 @@ class Feed:
         self._closing = threading.Event()
         self._news = threading.Event()
         self._followed = Followed(self._news.set)
+        self.use_wanted = False
+        """Whether what each GPU does is looked at."""
+        self._gpus: list[GpuReply] | None = None
+        self._asked_s = -GLANCE_S
         self.looks = 0
         """How many looks there were."""
         self._thread = threading.Thread(target=self._look, name="top-look", daemon=True)
@@ -79,6 +89,17 @@ class Feed:
             overview["nodes"] = nodes
         return overview
 
+    def _use(self, yard: Client, overview: OverviewReply) -> list[GpuReply] | None:
+        """What GPUs do, as of a moment ago."""
+        few = sum([len(node["gpus"]) for node in overview["nodes"]]) <= GPUS_MAX
+        if not few and not self.use_wanted:
+            return None
+        if time.monotonic() - self._asked_s >= (USE_S if self.use_wanted else GLANCE_S):
+            found = yard.gpus()["gpus"]
+            self._asked_s = time.monotonic()
+            self._gpus = [each for each in found if self._cluster in ("", each["cluster"])]
+        return self._gpus
+
     def _look(self) -> None:
         while not self._closing.is_set():
             began_s = time.monotonic()
@@ -98,12 +119,13 @@ class Feed:
             overview = self._in_cluster(yard.overview())
             # The queue is kept by its changes, which do not tell of clusters. An older server is asked for all of it.
             kept = self._followed.queue(self._tenant, self._user)
+            gpus = self._use(yard, overview)
             usable = None if self._cluster else kept
             found = usable or yard.queue(tenant=self._tenant, user=self._user, cluster=self._cluster)
             now_s = time.monotonic()
             if self._closing.is_set():
                 return
-            self._show(Picture(overview, found["rows"], now_s, kept is not None))
+            self._show(Picture(overview, found["rows"], now_s, kept is not None, gpus))
             self.looks += 1
             apart_s = max(APART_S_MIN, SHARE * (now_s - began_s))
             self._closing.wait(apart_s)

@@ -8,18 +8,19 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.telemetry.collector import PAUSE_S, Collector
 from gpuyard.telemetry.exposition import GpuCard
 from gpuyard.telemetry.samples import Sample, believed
 from gpuyard.telemetry.series import Curve, Series
-from gpuyard.telemetry.sources import AttemptPlace
+from gpuyard.telemetry.sources import AttemptPlace, GpuLook
 from gpuyard.telemetry.sources.emulated import EmulatedSource
 from gpuyard.telemetry.sources.kernel import Kernel
 from gpuyard.telemetry.sources.nvml import NvmlSource
@@ -51,7 +52,7 @@ class Watch:
         self._path = path
         self._cluster_of = cluster_of
         self._eyes = [_Eyes(cluster, engine) for cluster, engine in engines.items()]
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._has_room = has_room
         self._series: Series | None = None
         self._opening = threading.Lock()
@@ -79,7 +80,17 @@ class Watch:
     def latest(self) -> list[Sample]:
         """The newest sample of each node that has a fresh one."""
         series = self._series
-        return series.latest(self._now_ms() - FRESH_MS) if series is not None else []
+        return series.latest(self.now_ms() - FRESH_MS) if series is not None else []
+
+    def newest(self) -> list[Sample]:
+        """The newest sample of each node, however old it is."""
+        series = self._series
+        return series.latest() if series is not None else []
+
+    def emulated(self) -> dict[str, list[GpuLook]]:
+        """What jobs on emulated GPUs do at this moment, by the keys of their nodes."""
+        now_ms = self.now_ms()
+        return {node: looks for eyes in self._eyes for node, looks in eyes.emulated(now_ms).items()}
 
     def cards(self) -> dict[tuple[str, int], GpuCard]:
         """What the GPUs are, by node and place."""
@@ -106,7 +117,7 @@ class Watch:
         if series is None:
             return {}
         try:
-            return series.kept(attempt) or series.of_attempt(attempt, nodes, from_ms, to_ms, self._now_ms())
+            return series.kept(attempt) or series.of_attempt(attempt, nodes, from_ms, to_ms, self.now_ms())
         except sqlite3.Error as error:
             _log.warning("the series cannot be read: %s", error)
             return {}
@@ -130,7 +141,7 @@ class Watch:
         if not self._eyes and self._series is None:
             # Nothing is to be seen here, and nobody has handed anything in.
             return 0.0
-        series, now_ms = self._opened(), self._now_ms()
+        series, now_ms = self._opened(), self.now_ms()
         for eyes in self._eyes:
             for node, told in eyes.look(now_ms).items():
                 series.add(believed(node, now_ms, told, now_ms), now_ms)
@@ -176,10 +187,7 @@ class _Eyes:
         running = {each.key: each for each in self._engine.whereabouts()}
         self._ended += [each for key, each in self._running.items() if key not in running]
         self._running = running
-        self._places = {}
-        for each in running.values():
-            for first, node in enumerate(each.devices):
-                self._places.setdefault(node, []).append(_place(each, node, first == 0))
+        self._places = _placed(running.values())
         found: dict[str, Mapping[str, int | float | None]] = {}
         for node in self._places if self._pretended else self._engine.gpus():
             collector = self._collectors.get(node) or self._collector(node)
@@ -189,6 +197,16 @@ class _Eyes:
                 for look in collector.looks
             }
         return found
+
+    def emulated(self, now_ms: int) -> dict[str, list[GpuLook]]:
+        """What emulated GPUs do now, by the keys of their nodes. Any thread may ask."""
+        if not self._emulated:
+            return {}
+        placed = _placed(self._engine.whereabouts())
+        return {
+            self.key(node): _source(gpus, placed.get(node, ())).look(now_ms)
+            for node, gpus in self._engine.gpus().items()
+        }
 
     def ended(self) -> list[Whereabouts]:
         """Attempts that have ended since the last question."""
@@ -215,6 +233,21 @@ class _Eyes:
         return made
 
 
+def _source(gpus: Iterable[GpuReading], places: Sequence[AttemptPlace]) -> EmulatedSource:
+    """Emulated GPUs with these attempts on them."""
+    memory = {each.uuid: each.memory_mib for each in gpus}
+    return EmulatedSource(lambda: memory, lambda: places)
+
+
+def _placed(running: Iterable[Whereabouts]) -> dict[str, list[AttemptPlace]]:
+    """Attempts by node."""
+    found: dict[str, list[AttemptPlace]] = {}
+    for each in running:
+        for first, node in enumerate(each.devices):
+            found.setdefault(node, []).append(_place(each, node, first == 0))
+    return found
+
+
 def _place(each: Whereabouts, node: str, first: bool) -> AttemptPlace:
     """An attempt on one of its nodes. Its processes are counted on the first: they are on one machine."""
     return AttemptPlace(
@@ -223,6 +256,7 @@ def _place(each: Whereabouts, node: str, first: bool) -> AttemptPlace:
         groups_v1=each.groups_v1 if first else None,
         pids=each.pids if first else (),
         devices=each.devices[node],
+        cut=each.cut.get(node, ()),
         milli=each.milli,
         started_ms=each.started_ms,
         script=each.load,

@@ -1,6 +1,7 @@
 """Where the processes of attempts are on this machine, for the eyes that watch them: groups, supervisors, GPUs."""
 
 import os
+import threading
 
 from gpuyard.engines.contract import Whereabouts
 from gpuyard.engines.local.client import Data
@@ -9,6 +10,9 @@ from gpuyard.engines.machine import files
 LOAD_VARIABLE = "YARD_EMULATED_LOAD"
 """What a job on emulated GPUs pretends to do there."""
 
+MIG = "MIG-"
+"""How UUIDs of slices begin."""
+
 
 class Tracker:
     """Reads the plan of each attempt once: nothing of it changes while the attempt runs."""
@@ -16,9 +20,14 @@ class Tracker:
     def __init__(self, data: Data) -> None:
         self._data = data
         self._known: dict[str, Whereabouts] = {}
+        self._lock = threading.Lock()
 
     def look(self) -> list[Whereabouts]:
-        """The attempts that have a supervisor and have not ended, by key."""
+        """The attempts that have a supervisor and have not ended, by key. Any thread may ask."""
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> list[Whereabouts]:
         keys = self._data.attempts()
         for gone in self._known.keys() - set(keys):
             del self._known[gone]
@@ -51,6 +60,10 @@ class Tracker:
         return Whereabouts(
             key=key,
             devices={node["name"]: tuple([gpu["device"] for gpu in node["gpus"]]) for node in nodes},
+            cut={
+                node["name"]: tuple([gpu["index"] for gpu in node["gpus"] if gpu["device"].startswith(MIG)])
+                for node in nodes
+            },
             group=plan.get("cgroup") or "",
             groups_v1=plan.get("v1") or {},
             pids=(claim["pid"],),

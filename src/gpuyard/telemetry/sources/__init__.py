@@ -66,6 +66,8 @@ class AttemptPlace:
     """Processes below which everything is its own, for attempts without a cgroup."""
     devices: tuple[str, ...] = ()
     """UUIDs of its GPUs or MIG devices on this node."""
+    cut: tuple[int, ...] = ()
+    """Numbers of the GPUs of which it has slices, where the engine says so."""
     milli: int = FULL
     """The share that it was granted of each of them, in parts of a thousand."""
     started_ms: int = 0

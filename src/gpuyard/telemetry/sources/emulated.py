@@ -61,20 +61,22 @@ class EmulatedSource:
 
     def look(self, now_ms: int) -> list[GpuLook]:
         """Every GPU, as the scripts have it at this moment."""
-        places = self._places()
+        places, gpus = self._places(), self._gpus()
+        # A GPU that is cut does not say how busy it is.
+        cut = {number for each in places for number in each.cut}
         return [
-            self._look_at(number, uuid, memory_mib, places, now_ms)
-            for number, (uuid, memory_mib) in enumerate(self._gpus().items())
+            self._look_at(number, uuid, memory_mib, places, now_ms, number in cut)
+            for number, (uuid, memory_mib) in enumerate(gpus.items())
         ]
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _look_at(
-        self, number: int, uuid: str, memory_mib: int, places: Sequence[AttemptPlace], now_ms: int
+        self, number: int, uuid: str, memory_mib: int, places: Sequence[AttemptPlace], now_ms: int, cut: bool
     ) -> GpuLook:
         scripts = [(each, read_script(each.script)) for each in places if uuid in each.devices]
-        if not all([steps for _each, steps in scripts]):
+        if not all([steps for _each, steps in scripts]) or cut:
             return GpuLook(number, uuid, {}, model=self._model)
         now = [(each, at(steps, (now_ms - each.started_ms) / 1000)) for each, steps in scripts]
         wanted = sum([step.busy * each.milli // FULL for each, step in now])

@@ -94,9 +94,14 @@ class SamplesReply(TypedDict):
 
 
 class GpuJobReply(TypedDict):
-    """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known)."""
+    """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known).
+
+    A job out of sight has its number, and neither user nor tenant.
+    """
 
     label: str
+    user: str
+    tenant: str
     share: float | None
     slices: list[str]
     memory_used_mib: int | None
@@ -117,6 +122,8 @@ class GpuReply(TypedDict):
     others_mib: int | None
     """Memory of processes that are no job's."""
     emulated: bool
+    age_s: int | None
+    """How old these figures are; null: there are none."""
     jobs: list[GpuJobReply]
 
 
