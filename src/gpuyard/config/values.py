@@ -6,8 +6,10 @@ from enum import StrEnum
 from typing import Any
 
 from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
+from gpuyard.engines.local.keys import lacks as local_lacks
 from gpuyard.engines.registry import kind_of
-from gpuyard.engines.slurm.keys import LACKS, Mode, SlurmCluster
+from gpuyard.engines.slurm.keys import SlurmCluster
+from gpuyard.engines.slurm.keys import lacks as slurm_lacks
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
@@ -65,14 +67,10 @@ class Cluster:
 
     @property
     def lacks(self) -> frozenset[Capability]:
-        """What its engine can never do, known without asking it. A Slurm that is observed can do all of it."""
-        slurm = self.slurm
-        observed = slurm is not None and slurm.mode is Mode.OBSERVE
+        """What its engine can never do, known without asking it: the engine's own keys tell."""
         if kind := kind_of(self.engine):
             return kind.lacks
-        if self.fence is Fence.STRICT:
-            return frozenset({Capability.SHARES})
-        return LACKS if self.engine == Engine.SLURM and not observed else frozenset()
+        return slurm_lacks(self.slurm) if self.engine == Engine.SLURM else local_lacks(self.fence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Report(Generic[R]):
         self.build = build
         self.rows = rows
         self.help = help
-        """One sentence, as in `yard --help`."""
+        """One sentence. `yard --help` has a shorter line for our own, which it tells without importing them."""
         self.more_help = more_help
         self._columns = columns
         self.flags = [Flag(str(each["name"])) for each in endpoint.parameters] if flags is None else flags

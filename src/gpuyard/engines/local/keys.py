@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from gpuyard.model import Capability
+
 LOG_LIMIT_MIB = 1024
 """How much of an attempt's output is kept by default."""
 
@@ -12,3 +14,8 @@ class Fence(StrEnum):
     AUTO = "auto"
     STRICT = "strict"
     OFF = "off"
+
+
+def lacks(fence: Fence) -> frozenset[Capability]:
+    """What this machine can never do with such a fence: a strict one refuses shares, which nothing holds to their part."""
+    return frozenset({Capability.SHARES}) if fence is Fence.STRICT else frozenset()

@@ -52,3 +52,8 @@ class SlurmCluster:
     python: str = PYTHON
     rest: Rest | None = None
     """None: Slurm's commands are used."""
+
+
+def lacks(keys: SlurmCluster | None) -> frozenset[Capability]:
+    """What a cluster with these keys can never do; None: it is only described. Observed, it can do all of it."""
+    return frozenset() if keys is not None and keys.mode is Mode.OBSERVE else LACKS
