@@ -17,5 +17,5 @@ class Fence(StrEnum):
 
 
 def lacks(fence: Fence) -> frozenset[Capability]:
-    """What this machine can never do with such a fence: a strict one refuses shares, which nothing holds to their part."""
+    """What this machine can never do with such a fence: a strict one refuses shares, which nothing enforces."""
     return frozenset({Capability.SHARES}) if fence is Fence.STRICT else frozenset()
