@@ -223,7 +223,9 @@ def test_no_victim_is_tried_where_none_would_help(
 
 def test_the_table_of_short_cuts_names_these_tests() -> None:
     # From the source: a compiled module has no text of its own.
-    source = Path(__file__).resolve().parents[3] / "src" / Path(*module.__name__.split(".")).with_suffix(".py")
+    source = (
+        Path(__file__).resolve().parents[3] / "src" / Path(*module.__name__.split(".")).with_suffix(".py")
+    )
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     named = re.findall(r"`(test_\w+)…?`", text)
     here = [name for name in globals() if name.startswith("test_")]
