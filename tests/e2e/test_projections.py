@@ -20,10 +20,10 @@ class Installed(Box):
     def environment(self) -> dict[str, str]:
         return super().environment | {"PYTHONPATH": str(self.data.parent / "site")}
 
-    def rows(self) -> dict[str, str]:
+    def rows(self, name: str = gpu_time.GpuTime.name) -> dict[str, str]:
         """All of them, byte for byte, as they are on disk."""
         with open_store(self.data / "yard.db") as store:
-            return dict(store.projected(gpu_time.GpuTime.name))
+            return dict(store.projected(name))
 
     def ends(self) -> int:
         """How many attempts have ended, as the projection tells it."""
@@ -63,10 +63,17 @@ def test_it_is_filled_by_servers_that_die_and_filled_anew_it_is_the_same(
     (told,) = json.loads(done.out)["projections"]
     assert (0, "") == (told["began_seq"], told["error"])
     assert live == box.rows()
+
+    # The books know what the jobs themselves wrote: 21 of them ran, and each was charged for.
+    books = box.rows("ledger")
+    assert 21 == len([1 for key, text in books.items() if key[:2] == "j/" and json.loads(text)[-1]])
+    done = box("rebuild", "ledger", "-o", "json")
+    assert (0, "") == (done.code, done.err)
+    assert books == box.rows("ledger")
     assert ["gpu-time", "1", "1"] == box("rebuild").out.splitlines()[1].split()[:3]
     assert "gpu-time" in box("_complete", "bash", 2, "yard", "rebuild", "").out.split()
 
     done = box("rebuild", "gpu-tiem")
     assert (2, "") == (done.code, done.out)
     assert "there is no projection gpu-tiem" in done.err
-    assert "There is: gpu-time." in done.err
+    assert "There is: gpu-time, ledger." in done.err

@@ -13,7 +13,8 @@ prices.
 import json
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 from gpuyard.ledger.jobs import PAST_MAX, RUNNING, STARTING_UP, STOPPING, SUSPENDED, WAITING, JobBook, cut_out
 from gpuyard.ledger.nodes import NodeBook, Part
@@ -90,6 +91,56 @@ def name_of(facts: tuple[object, ...]) -> str:
     return sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
+_Key = tuple[int, int, str, str]
+"""Of an entry: the day on which it was learned (0: the day itself), the day, the place and the owner."""
+SHELF_MAX = 50_000
+"""How many values of a kind are remembered, with their rows on disk."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Shelf(Generic[K, V]):
+    """Values made of rows: those that may have changed since the rows were written, and others."""
+
+    __slots__ = ("_same", "_touched")
+
+    def __init__(self) -> None:
+        self._touched: dict[K, V] = {}
+        self._same: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """A value, to be changed."""
+        found = self._touched.get(key)
+        if found is None:
+            found = self._same.pop(key, None)
+            if found is not None:
+                self._touched[key] = found
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        """A new value, or one of a row that was looked up."""
+        self._touched[key] = value
+
+    def drop(self, key: K) -> None:
+        """Forget a value."""
+        self._touched.pop(key, None)
+        self._same.pop(key, None)
+
+    def take(self) -> dict[K, V]:
+        """What may have changed since this was asked last."""
+        touched = self._touched
+        self._same |= touched
+        self._touched = {}
+        return touched
+
+    def forget(self) -> bool:
+        """Forget the older half if there are too many; whether there were."""
+        full = len(self._same) > SHELF_MAX
+        if full:
+            self._same = dict(islice(self._same.items(), len(self._same) // 2, None))
+        return full
+
+
 class Books:
     """The books as they stand after the last event, over rows that are written when `flush` is called."""
 
@@ -106,32 +157,48 @@ class Books:
         self._regions: dict[str, str] = head.get("regions", {})
         self._earmarks: dict[str, tuple[int, list[int]]] = head.get("earmarks", {})
         """By job: when the earmark expires, and its nodes."""
-        self._node: dict[int, NodeBook] = {}
-        self._job: dict[int, JobBook | None] = {}
-        self._told: dict[str, Plain] = {}
-        """Names of owners and places that came up."""
-        self.entries: dict[str, list[int]] = {}
-        """The entries that were looked at."""
+        self._nodes, self._jobs = Shelf[int, NodeBook](), Shelf[int, JobBook]()
+        self._entries = Shelf[_Key, list[int]]()
+        self._last_day: int = head.get("last_day", 0)
+        """The last day that has entries."""
+        self._whole_day = self._last_day + 1
+        """From this day on, all entries are on the shelf: none has to be looked up."""
+        self._gone: list[int] = []
+        """Jobs that ended without a start."""
+        self._names: dict[str, Plain] = {}
+        """Owners and places that came up."""
+        self._named: set[str] = set()
+        """Those of them that are in the rows."""
 
     def flush(self) -> None:
-        """Write everything that may have changed into the rows."""
+        """Write everything that may have changed into the rows. What was read is remembered for what comes next."""
         rows = self._rows
-        for name, told in self._told.items():
-            if rows.get(name) is None:
+        for name, told in self._names.items():
+            if name not in self._named and rows.get(name) is None:
                 rows[name] = told
-        for key, entry in self.entries.items():
-            rows[key] = entry
-        for number, node in self._node.items():
+        self._named.update(self._names)
+        self._names = {}
+        for (learned, day, place, owner), entry in self._entries.take().items():
+            if learned:
+                rows[f"c/{learned:06}/{day:06}/{place}/{owner}"] = entry
+            else:
+                rows[f"d/{day:06}/{place}/{owner}"] = entry
+        for number, node in self._nodes.take().items():
             rows[f"n/{number}"] = node.row()
-        for job_id, job in self._job.items():
-            if job is not None:
-                rows[f"j/{job_id}"] = job.row()
-            elif rows.get(f"j/{job_id}") is not None:
-                del rows[f"j/{job_id}"]
+        for job_id, job in self._jobs.take().items():
+            rows[f"j/{job_id}"] = job.row()
+        for job_id in self._gone:
+            del rows[f"j/{job_id}"]
+        self._gone = []
+        self._nodes.forget()
+        self._jobs.forget()
+        if self._entries.forget():
+            self._whole_day = self._last_day + 1
         rows["head"] = {
             "now_ms": self.now_ms,
             "nodes": self.nodes,
             "closed_day": self.closed_day,
+            "last_day": self._last_day,
             "klass": self._klass,
             "markets": self._markets,
             "regions": self._regions,
@@ -154,28 +221,37 @@ class Books:
             from_ms, until_ms, parts = until_ms, from_ms, -parts
         if not parts or from_ms == until_ms:
             return
+        day = from_ms // DAY_MS
+        if until_ms <= (day + 1) * DAY_MS:
+            self._entry(day, place, owner)[column] += parts * (until_ms - from_ms)
+            return
         for day, span_ms in days(from_ms, until_ms):
             self._entry(day, place, owner)[column] += parts * span_ms
 
     def _entry(self, day: int, place: str, owner: str) -> list[int]:
-        key = f"d/{day:06}/{place}/{owner}"
-        if day < self.closed_day:
-            key = f"c/{self.now_ms // DAY_MS:06}/{day:06}/{place}/{owner}"
-        entry = self.entries.get(key)
+        key = (self.now_ms // DAY_MS if day < self.closed_day else 0, day, place, owner)
+        entry = self._entries.get(key)
         if entry is None:
-            entry = self.entries[key] = self._rows.get(key) or [0] * COLUMNS
+            row = None
+            if key[0] or day < self._whole_day:
+                learned = f"c/{key[0]:06}" if key[0] else "d"
+                row = self._rows.get(f"{learned}/{day:06}/{place}/{owner}")
+            entry = row or [0] * COLUMNS
+            self._last_day = max(self._last_day, day)
+            self._entries.put(key, entry)
         return entry
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def node(self, number: int) -> NodeBook | None:
         """A node by its number; None: a log that was cut does not tell of it."""
-        found = self._node.get(number)
+        found = self._nodes.get(number)
         if found is None:
             row = self._rows.get(f"n/{number}")
             if row is None:
                 return None
-            found = self._node[number] = NodeBook.of(row)
+            found = NodeBook.of(row)
+            self._nodes.put(number, found)
         return found
 
     def _settled(self, number: int) -> NodeBook | None:
@@ -193,13 +269,13 @@ class Books:
         at = f"{cluster}/{pool}"
         facts = (cluster, pool, model, self._markets.get(at, "reserved"), self._regions.get(at, ""))
         name = name_of(facts)
-        self._told[f"p/{name}"] = list(facts)
+        self._names[f"p/{name}"] = list(facts)
         return name
 
     def _node_added(self, event: NodeAdded) -> None:
         node = event.node
         place = self._place(node.cluster, node.pool, node.gpu_model if node.gpus else "")
-        self._node[self.nodes] = NodeBook(node, place, self.now_ms)
+        self._nodes.put(self.nodes, NodeBook(node, place, self.now_ms))
         self.nodes += 1
 
     def _node_changed(self, event: NodeChanged) -> None:
@@ -259,10 +335,13 @@ class Books:
 
     def job(self, job_id: int) -> JobBook | None:
         """A job; None: it never came, or ended without a start."""
-        if job_id not in self._job:
+        found = self._jobs.get(job_id)
+        if found is None and job_id not in self._gone:
             row = self._rows.get(f"j/{job_id}")
-            self._job[job_id] = None if row is None else JobBook.of(row)
-        return self._job[job_id]
+            if row is not None:
+                found = JobBook.of(row)
+                self._jobs.put(job_id, found)
+        return found
 
     def _live(self, job_id: int) -> JobBook | None:
         """A job with an attempt, whose time is booked up to now."""
@@ -281,8 +360,11 @@ class Books:
     def _time(self, job: JobBook, part: Part, column: int, sign: int, from_ms: int, until_ms: int) -> None:
         """Book time of an attempt, or take it back."""
         parts = sign * part.parts
-        for place, low, high in part.pieces(from_ms, until_ms):
-            self._book(place, job.owner, column, parts, low, high)
+        if len(part.places) == 1:
+            self._book(part.places[0][1], job.owner, column, parts, from_ms, until_ms)
+        else:
+            for place, low, high in part.pieces(from_ms, until_ms):
+                self._book(place, job.owner, column, parts, low, high)
         job.times[_OF_JOB[column]] += parts * (until_ms - from_ms)
 
     def _pay(self, job: JobBook, until_ms: int) -> None:
@@ -298,24 +380,25 @@ class Books:
         for part in job.parts:
             parts = sign * part.charged
             for place, low, high in part.pieces(low_ms, high_ms):
-                self._book(place, job.owner, CHARGED, parts, low, high)
                 for day, span_ms in days(low, high):
-                    job.costs[day, place] = job.costs.get((day, place), 0) + parts * span_ms
+                    amount = parts * span_ms
+                    self._entry(day, place, job.owner)[CHARGED] += amount
+                    job.costs[day, place] = job.costs.get((day, place), 0) + amount
 
     def _submitted(self, event: JobSubmitted) -> None:
-        self._job[event.job.id] = JobBook(self._owner(event.job.spec))
+        self._jobs.put(event.job.id, JobBook(self._owner(event.job.spec)))
 
     def _owner(self, spec: JobSpec) -> str:
         facts = (spec.tenant, spec.user, spec.klass or self._klass)
         name = name_of(facts)
-        self._told[f"o/{name}"] = list(facts)
+        self._names[f"o/{name}"] = list(facts)
         return name
 
     def _unknown(self) -> JobBook:
         """A job of whose submission a log that was cut does not tell."""
         facts = ("", "", "")
         name = name_of(facts)
-        self._told[f"o/{name}"] = list(facts)
+        self._names[f"o/{name}"] = list(facts)
         return JobBook(name)
 
     def _started(self, event: AttemptStarted) -> None:
@@ -323,7 +406,8 @@ class Books:
         self._drop_earmark(job_id)
         job = self.job(job_id)
         if job is None:
-            job = self._job[job_id] = self._unknown()
+            job = self._unknown()
+            self._jobs.put(job_id, job)
         job.attempt, job.phase, job.parts, job.runs = event.attempt, STARTING_UP, [], []
         job.since_ms = job.start_ms = job.paid_ms = now_ms
         for grant in event.grants:
@@ -376,7 +460,8 @@ class Books:
             return
         self._drop_earmark(job_id)
         if not job.attempt:
-            self._job[job_id] = None
+            self._jobs.drop(job_id)
+            self._gone.append(job_id)
 
     def _requested(self, event: Requested) -> None:
         job = self.job(event.job_id)

@@ -45,7 +45,9 @@ class JobBook:
             self.runs.append((from_ms, until_ms))
 
     def row(self) -> Plain:
-        """As it is kept."""
+        """As it is kept; of a job that never had an attempt, whose it is."""
+        if not self.attempt:
+            return [self.owner]
         costs = [[day, place, parts] for (day, place), parts in sorted(self.costs.items()) if parts]
         return [
             self.owner, self.attempt, self.phase, self.since_ms, self.start_ms, self.paid_ms,
@@ -55,6 +57,8 @@ class JobBook:
     @classmethod
     def of(cls, row: Plain) -> Self:
         """From what was kept."""
+        if len(row) == 1:
+            return cls(row[0])
         self = cls.__new__(cls)
         (
             self.owner, self.attempt, self.phase, self.since_ms, self.start_ms, self.paid_ms, parts, runs, past,

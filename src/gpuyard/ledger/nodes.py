@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
+from gpuyard.core.fleet.bits import positions
 from gpuyard.ledger.units import (
     HELD,
     IDLE,
@@ -100,8 +101,8 @@ class NodeBook:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
         geometry = MIG_MODELS.get(self.model) if grant.slices else None
         each, slots, dear = [], [], 0
-        gpus = [gpu for gpu in range(self.gpus) if grant.gpus >> gpu & 1]
-        for gpu in gpus:
+        mask = grant.gpus & ((1 << self.gpus) - 1)
+        for gpu in positions[mask]:
             want, room, slot = grant.milli * PARTS_OF_MILLI, PARTS - self.used[gpu], 0
             worth = want
             if geometry is not None:
@@ -119,7 +120,6 @@ class NodeBook:
         self.cpus_left -= grant.cpu_milli
         self.memory_left -= grant.memory_mib
         self.jobs[job_id] = None
-        mask = sum([1 << gpu for gpu in gpus])
         charged = self._charged(dear, grant)
         places = [(self.since_ms, self.place)]
         return Part(
@@ -137,8 +137,7 @@ class NodeBook:
 
     def give(self, job_id: int, part: Part) -> None:
         """The attempt has gone."""
-        gpus = [gpu for gpu in range(self.gpus) if part.gpus >> gpu & 1]
-        for gpu, got, slot in zip(gpus, part.each, part.slots, strict=True):
+        for gpu, got, slot in zip(positions[part.gpus], part.each, part.slots, strict=True):
             self.used[gpu] -= got
             self.slots[gpu] -= slot
         self.cpus_left += part.cpu_milli

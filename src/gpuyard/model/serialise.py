@@ -88,15 +88,19 @@ def _reader(kind: Any) -> Callable[[Plain], Any]:
         return lambda plain: {name: part(value) for name, value in plain.items()}
     if _field_names(kind):
         hints = get_type_hints(kind)
-        readers = {name: _reader(hints[name]) for name in _field_names(kind) if hints[name] not in _ATOMS}
-        names = frozenset(_field_names(kind))
+        every = _field_names(kind)
+        readers = {name: _reader(hints[name]) for name in every if hints[name] not in _ATOMS}
+        placed = [(place, readers[name]) for place, name in enumerate(every) if name in readers]
+        names = frozenset(every)
 
         def read(plain: Plain) -> Any:
-            parts = (
-                plain.copy()
-                if plain.keys() <= names
-                else {name: part for name, part in plain.items() if name in names}
-            )
+            if tuple(plain) == every:
+                # As it is written: by place, without a name for each field.
+                values = [*plain.values()]
+                for place, reader in placed:
+                    values[place] = reader(values[place])
+                return kind(*values)
+            parts = {name: part for name, part in plain.items() if name in names}
             for name, reader in readers.items():
                 if name in parts:
                     parts[name] = reader(parts[name])

@@ -10,7 +10,7 @@ decoded once, so that ten thousand tasks take a fraction of the time and share o
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from gpuyard.model import Event, Job, JobSpec, JobSubmitted, TasksSubmitted
@@ -27,7 +27,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {}
 """By kind and the version that is read; gives the version after it."""
 
 _INTEGER_MAX = (1 << 63) - 1
-_SPECS_MAX = 256
+_SPECS_MAX = 2048
 """How many specs of jobs are remembered, by their text in the log."""
 _SPEC, _AFTER_SPEC = '"spec":', ',"submitted_ms":'
 """Around the spec of a job. Within its texts quotation marks have a backslash, so neither occurs there."""
@@ -105,7 +105,9 @@ class Codec:
             )
         try:
             if kind in _SUBMISSIONS and version == known:
-                return self._submitted(self._kinds[kind], body)
+                text, spec = self._without_spec(body)
+                if spec is not None:
+                    return _submitted(self._kinds[kind], json.loads(text), spec)
             plain = json.loads(body)
             while version < known:
                 plain = self._upcasters[kind, version](plain)
@@ -118,12 +120,33 @@ class Codec:
             ) from error
         return event
 
-    def _submitted(self, kind: Any, body: str) -> Event:
+    def decode_all(self, rows: Sequence[tuple[int, str, int, str]]) -> list[Event]:
+        """The events of many rows: their texts are read as one, which takes a third of the time."""
+        versions, kinds = self._versions, self._kinds
+        texts: list[str] = []
+        specs: list[JobSpec | None] = []
+        try:
+            for _seq, kind, version, body in rows:
+                if versions.get(kind) != version:
+                    raise ValueError(kind)
+                text, spec = self._without_spec(body) if kind in _SUBMISSIONS else (body, None)
+                texts.append(text)
+                specs.append(spec)
+            plains = json.loads(f"[{','.join(texts)}]")
+            return [
+                from_plain(kinds[row[1]], plain) if spec is None else _submitted(kinds[row[1]], plain, spec)
+                for row, plain, spec in zip(rows, plains, specs, strict=True)
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # An old version, or damage: one by one, so that the row is named.
+            return [self.decode(*row) for row in rows]
+
+    def _without_spec(self, body: str) -> tuple[str, JobSpec | None]:
+        """The text of a submission without what was asked for, and that; None: it is still in the text."""
         begin, end = body.find(_SPEC) + len(_SPEC), body.rfind(_AFTER_SPEC)
         if not len(_SPEC) <= begin < end:
             # Written by hand, or by a release that wrote it in another order.
-            event: Event = from_plain(kind, json.loads(body))
-            return event
+            return body, None
         text = body[begin:end]
         spec = self._read.get(text)
         if spec is None:
@@ -131,14 +154,20 @@ class Codec:
             if len(self._read) >= _SPECS_MAX:
                 self._read = {}
             self._read[text] = spec
-        plain = json.loads(f"{body[:begin]}null{body[end:]}")
-        job = plain["job"]
-        job["spec"] = spec
-        made = Job(**{name: job[name] for name in Job._fields if name in job})
-        if kind is JobSubmitted:
-            return JobSubmitted(plain["at_ms"], made)
-        rest: Any = {name: from_plain(of, plain[name]) for name, of in _OF_TASKS.items() if name in plain}
-        return TasksSubmitted(plain["at_ms"], made, **rest)
+        return f"{body[:begin]}null{body[end:]}", spec
+
+
+def _submitted(kind: Any, plain: Plain, spec: JobSpec) -> Event:
+    numbers = plain["job"]
+    numbers["spec"] = spec
+    if tuple(numbers) == Job._fields:
+        made = Job(*numbers.values())
+    else:
+        made = Job(**{name: numbers[name] for name in Job._fields if name in numbers})
+    if kind is JobSubmitted:
+        return JobSubmitted(plain["at_ms"], made)
+    rest: Any = {name: from_plain(of, plain[name]) for name, of in _OF_TASKS.items() if name in plain}
+    return TasksSubmitted(plain["at_ms"], made, **rest)
 
 
 CODEC = Codec(get_args(Event), VERSIONS, UPCASTERS)

@@ -162,7 +162,7 @@ class EventLog:
         )
         with self._backend.reading() as conn:
             lines = conn.execute(query).all()
-        return [(seq, self._codec.decode(seq, kind, version, body)) for seq, kind, version, body in lines]
+        return [(line[0], self._codec.decode(*line)) for line in lines]
 
     def seq_at(self, at_ms: int) -> int:
         """How far to fold the log to see the world as it was at that time; 0: not at all.
@@ -187,7 +187,7 @@ class EventLog:
 
     def _lines(self, conn: Connection, after_seq: int, limit: int | None, until_seq: int | None) -> list[Any]:
         parts = {"after_seq": after_seq, "until_seq": until_seq if until_seq is not None else _ALL}
-        return list(conn.execute(_LINES, {**parts, "count": limit if limit is not None else _ALL}))
+        return list(conn.execute(_LINES, {**parts, "count": limit if limit is not None else _ALL}).all())
 
     def _decoded(self, lines: list[Any], after_seq: int, counters: Counters | None) -> list[Numbered]:
         """Lines as events, if they are all there."""
@@ -198,5 +198,4 @@ class EventLog:
                 f"events after number {after_seq} are missing in {self._backend.place}",
                 "If the log was pruned, start from a snapshot; otherwise restore a backup.",
             )
-        decode = self._codec.decode
-        return [(seq, decode(seq, kind, version, body)) for seq, kind, version, body in lines]
+        return [(line[0], event) for line, event in zip(lines, self._codec.decode_all(lines), strict=True)]

@@ -18,7 +18,9 @@ from gpuyard.control.commands.configs import StartFile
 from gpuyard.control.loop.leading import LOG_KEPT_MS, Leader
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import facts
+from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import CHECKPOINT_MS, Filler
+from gpuyard.ledger import books
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -146,6 +148,22 @@ def test_live_and_filled_anew_it_is_the_same_byte_by_byte(store: Store, epoch: i
     assert store.head() == store.cursors()[NAME].seq
     for batch in (1000, 13):
         assert live == rebuilt(store, epoch, batch)
+
+
+def test_the_books_of_one_leader_are_those_of_many_and_forget_what_they_need_not_know(
+    store: Store, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "SHELF_MAX", 5)
+    write_log(store)
+    one = Filler(store, [Ledger()], lambda: NOW_MS, batch=7)
+    while one.step(epoch):
+        pass
+    live = rows(store, Ledger.name)
+    assert {"head", "j/1"} <= live.keys()
+    one.rebuild(Ledger.name)
+    while Filler(store, [Ledger()], lambda: NOW_MS, batch=11).step(epoch):
+        pass
+    assert live == rows(store, Ledger.name)
 
 
 @pytest.mark.parametrize("where", ["before", "within", "after"])

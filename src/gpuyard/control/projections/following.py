@@ -18,6 +18,9 @@ ENTRY_POINTS = "gpuyard.projections"
 """Projections of installed packages are found under this name."""
 
 
+_to_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
+
+
 class Rows:
     """The rows of a projection as its `fold` sees them: JSON values by key, written at the end of the batch.
 
@@ -36,7 +39,8 @@ class Rows:
         self.changed: dict[str, str | None] = {}
         """As JSON, by key; None: it was removed."""
         self.aside: dict[str, Any] = {}
-        """What a projection works on during a batch, until `flush` has it put it into the rows."""
+        """What a projection works on instead of the rows. After `flush` the rows have all of it, and the next batch may
+        or may not find it here."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key. A change to it counts only once it is put back."""
@@ -57,7 +61,7 @@ class Rows:
 
     def __setitem__(self, key: str, value: Plain) -> None:
         key = kept_text(key)
-        text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+        text = _to_json(value)
         self.known[key] = self.changed[key] = text
 
     def __delitem__(self, key: str) -> None:
@@ -78,7 +82,7 @@ class Projection:
         raise NotImplementedError
 
     def flush(self, rows: Rows) -> None:
-        """Put what was set aside in `rows.aside` into the rows: the batch ends here."""
+        """Put what is in `rows.aside` into the rows: the batch ends here."""
 
     def closes(self, event: Event) -> bool:
         """Whether there shall be a checkpoint after this event, besides that of every week."""
@@ -119,11 +123,13 @@ def checked(projection: Projection) -> Projection:
 
 
 def registered() -> tuple[Projection, ...]:
-    """Those that were registered, and those of installed packages, by name."""
-    # Only a server looks, once.
+    """The books, those that were registered, and those of installed packages, by name."""
+    # Only a server looks, once; and the books are a projection as any other.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    found = dict(_registered)
+    from gpuyard.control.projections.ledger import Ledger  # noqa: PLC0415
+
+    found: dict[str, Projection] = {Ledger.name: Ledger(), **_registered}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             made = entry.load()

@@ -12,17 +12,18 @@ class Ledger(Projection):
     version = 2
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
-        """The books of a batch are kept aside, so that a row which many events change is written once."""
+        """The books are kept aside, so that a row which many events change is written once and hardly ever read."""
         books = rows.aside.get(self.name)
         if books is None:
             books = rows.aside[self.name] = Books(rows)
         books.fold(event)
 
     def flush(self, rows: Rows) -> None:
-        """Write the books."""
-        books = rows.aside.pop(self.name, None)
+        """Write what has changed. The books remember what they need of the rest."""
+        books = rows.aside.get(self.name)
         if books is not None:
             books.flush()
+            rows.known.clear()
 
     def closes(self, event: Event) -> bool:
         """The books of a closed month stand: filling them again may begin there."""

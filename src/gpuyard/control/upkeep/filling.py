@@ -17,9 +17,9 @@ from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
 
 _log = logging.getLogger(__name__)
 
-BATCH_EVENTS = 500
+BATCH_EVENTS = 10_000
 """Events in one batch: others wait for as long as its rows are written."""
-BATCH_JOBS = 2_000
+BATCH_JOBS = 10_000
 """How many tasks of arrays end a batch too."""
 REMOVED_ROWS = 2_000
 """Rows that are removed, or brought back from a checkpoint, in one transaction."""
@@ -27,10 +27,10 @@ KNOWN_ROWS = 50_000
 """Rows of one projection that are remembered from batch to batch."""
 CHECKPOINT_MS = 7 * DAY_MS
 """How old the last checkpoint of a projection gets before there is a new one."""
-PAUSE_S = 0.02
-"""Between two batches while there is more: requests have to get their turn."""
-GATHER_S = 0.25
-"""After news, so that many events make one write."""
+PAUSE_S = 0.005
+"""Between two batches while there is more: other writers have to get their turn."""
+GATHER_S = 3.0
+"""After news, so that many events make one write: a batch has costs of its own, and no reader is in a hurry."""
 IDLE_S = 1.0
 RETRY_S = 10.0
 
@@ -57,8 +57,10 @@ class Filler:
         self._batch = batch
         self._read: tuple[int, list[Numbered]] = (0, [])
         """The last events that were read, and after which: those that keep up all want the same."""
-        self._known: dict[str, tuple[tuple[Any, ...], dict[str, str | None]]] = {}
+        self._known: dict[str, tuple[tuple[Any, ...], Rows]] = {}
         """Rows of each as they are in the store, as far as they were looked at, and where its cursor stands."""
+        self._seqs: dict[str, int] = {}
+        """How far each had come after the last step."""
         self._saved: dict[str, int] = {}
         """When the last checkpoint was made, as far as it was looked up."""
         self._rounds = Rounds("yard-projections", self._round)
@@ -68,6 +70,7 @@ class Filler:
     def step(self, epoch: int) -> bool:
         """One batch of each projection; whether there is more to do. Raises `Fenced` if this process leads no more."""
         cursors, more = self._store.cursors(), False
+        self._seqs = {name: cursor.seq for name, cursor in cursors.items() if name in self.projections}
         for name, projection in self.projections.items():
             try:
                 more |= self._fill(projection, cursors.get(name), epoch)
@@ -99,11 +102,9 @@ class Filler:
         if not events:
             self._checkpoint(cursor)
             return False
-        known = self._known.pop(name, None)
-        rows = Rows(
-            lambda key: store.projected_at(name, [key]).get(key),
-            known[1] if known is not None and known[0] == cursor[:4] and len(known[1]) < KNOWN_ROWS else {},
-        )
+        at, rows = self._known.pop(name, (None, Rows()))
+        if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
+            rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
         seq, jobs, closes = cursor.seq, 0, False
         for seq, event in events:
             for fact in facts(event):
@@ -119,7 +120,9 @@ class Filler:
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
             return True
-        self._known[name] = (moved[:4], rows.known)
+        self._seqs[name] = seq
+        rows.changed.clear()
+        self._known[name] = (moved[:4], rows)
         if closes and store.save_checkpoint(moved, self._now_ms()):
             self._saved[f"{name} {moved.version}"] = self._now_ms()
         if seq < events[-1][0] or len(events) >= self._batch:
@@ -231,8 +234,8 @@ class Filler:
             if self.step(epoch):
                 pause_s = PAUSE_S
             else:
-                seqs = [c.seq for name, c in self._store.cursors().items() if name in self.projections]
-                pause_s = GATHER_S if self._store.wait(min(seqs, default=0), IDLE_S) else 0
+                behind = self._store.wait(min(self._seqs.values(), default=0), IDLE_S)
+                pause_s = GATHER_S if behind else 0
         except Fenced:
             return IDLE_S
         except Exception as error:

@@ -84,6 +84,8 @@ _INTEGER_MAX = (1 << 63) - 1
 
 def kept_text(text: str) -> str:
     """A text as it is kept for listings; the log has the original. No character in it may stop a job from ending."""
+    if len(text) <= 600 and text.isascii() and "\0" not in text:
+        return text
     # An index takes no more than 2,700 bytes in a row.
     return text[:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 

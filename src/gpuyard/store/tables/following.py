@@ -13,10 +13,9 @@ import json
 import logging
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.errors import Fenced
@@ -57,14 +56,13 @@ class Checkpoint(NamedTuple):
     rows: dict[str, str]
 
 
-def _upsert(statement: Any) -> Any:
-    return statement.on_conflict_do_update(
-        index_elements=["projection", "key"], set_={"value": statement.excluded["value"]}
-    )
-
-
-# Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
-_PUT = {"sqlite": _upsert(sqlite.insert(PROJECTED)), "postgresql": _upsert(postgresql.insert(PROJECTED))}
+_OR_REPLACE = "ON CONFLICT (projection, key) DO UPDATE SET value = excluded.value"
+_PUT = {
+    "sqlite": f"INSERT INTO projected (projection, key, value) VALUES (?, ?, ?) {_OR_REPLACE}",
+    "postgresql": f"INSERT INTO projected (projection, key, value) VALUES (%s, %s, %s) {_OR_REPLACE}",
+}
+"""In the database's own words: for thousands of rows, SQLAlchemy would take longer than the database."""
+# Built once, so that SQLAlchemy finds the compiled form in its cache.
 _DROP = delete(PROJECTED).where(
     PROJECTED.c.projection == bindparam("of"), PROJECTED.c.key == bindparam("gone")
 )
@@ -104,6 +102,15 @@ class Following:
         )
         with self._backend.reading() as conn:
             return [(row[0], row[1]) for row in conn.execute(query)]
+
+    def projected_between(self, name: str, low: str, high: str) -> list[tuple[str, str]]:
+        """All rows of a projection with keys from `low` to before `high`, by key."""
+        table = PROJECTED.c
+        query = select(table.key, table.value).where(
+            table.projection == name, table.key >= low, table.key < high
+        )
+        with self._backend.reading() as conn:
+            return [(row[0], row[1]) for row in conn.execute(query.order_by(table.key)).all()]
 
     def projected_at(self, name: str, keys: Sequence[str]) -> dict[str, str]:
         """The rows of a projection under these keys, as far as there are any."""
@@ -149,13 +156,13 @@ class Following:
         False, and nothing is written, if the projection has moved since the batch was begun.
         """
         name = cursor.name
-        new = [{"projection": name, "key": key, "value": v} for key, v in rows.items() if v is not None]
+        new = [(name, key, value) for key, value in rows.items() if value is not None]
         gone = [{"of": name, "gone": key} for key, value in rows.items() if value is None]
         with self._backend.writing() as conn:
             if not self._stands(conn, epoch, cursor):
                 return False
             if new:
-                conn.execute(_PUT[conn.dialect.name], new)
+                conn.exec_driver_sql(_PUT[conn.dialect.name], new)
             if gone:
                 conn.execute(_DROP, gone)
             values = {key: value for key, value in moved._asdict().items() if key != "name"}
@@ -174,11 +181,16 @@ class Following:
 
     def save_checkpoint(self, cursor: Cursor, now_ms: int) -> bool:
         """Keep all rows of a projection as they are; False, and nothing is kept, if it has moved on meanwhile."""
-        table = PROJECTED.c
-        query = select(table.key, table.value).where(table.projection == cursor.name).order_by(table.key)
-        with self._backend.reading() as conn:
-            rows = {row[0]: row[1] for row in conn.execute(query)}
-        body = zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 1)
+        # Page by page: a projection may have millions of rows, and they are never in memory all at once. If any of them
+        # changes meanwhile, the cursor moves.
+        pack, packed, comma, after = zlib.compressobj(1), [], "{", ""
+        while page := self.projected(cursor.name, after=after):
+            for key, value in page:
+                packed.append(pack.compress(f"{comma}{json.dumps(key)}:{json.dumps(value)}".encode()))
+                comma = ","
+            after = page[-1][0]
+        packed.append(pack.compress(b"}" if comma == "," else b"{}"))
+        body = b"".join([*packed, pack.flush()])
         with self._backend.writing() as conn:
             found = conn.execute(_CURSORS.where(PROJECTIONS.c.name == cursor.name)).first()
             if found is None or Cursor(*found)[:4] != cursor[:4]:

@@ -1,0 +1,202 @@
+"""The books over a long log: how fast they are filled again, how fast a month is summed up, what a commit costs.
+
+    python benchmarks/bench_ledger.py [--attempts 1000000] [--rounds 7] [--write]
+
+The log is made here: jobs of 40 tenants and 200 users in three classes on 250 nodes, 30,000 of them a day, each with a
+submission, a start, a confirmation and an end. The books are filled as a leader fills them, from the first event on.
+Then one month is summed up by each pair of dimensions. At last commits of two jobs each are written to a yard with the
+books and to one without, turn by turn, and the CPU time of the process is compared.
+"""
+
+import argparse
+import itertools
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from figures import publish, table
+
+from gpuyard.control.projections.ledger import Ledger
+from gpuyard.control.upkeep.filling import PAUSE_S, Filler
+from gpuyard.control.views.accounts import accounts
+from gpuyard.ledger.accounts import DIMENSIONS
+from gpuyard.ledger.units import month_days, month_of
+from gpuyard.model import (
+    Ask,
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    ConfigSet,
+    Event,
+    Grant,
+    Job,
+    JobSpec,
+    JobSubmitted,
+    Node,
+    NodeAdded,
+    Outcome,
+    Settings,
+    Whole,
+)
+from gpuyard.model.units import DAY_MS
+from gpuyard.store import Store, Submission, open_store
+
+NODES, GPUS, TENANTS, USERS = 250, 8, 40, 200
+CLASSES = ("batch", "interactive", "urgent")
+BEGIN_MS = 20_758 * DAY_MS
+"""The first of November 2026."""
+STEP_MS = 2_880
+"""One job after the other: 30,000 a day."""
+RUNNING = 1_000
+WRITTEN = 2_000
+"""Events in one transaction while the log is made."""
+
+
+def fleet() -> list[Event]:
+    """The configuration and the nodes."""
+    nodes = [
+        Node(
+            f"n{i:03}", "east", ("a", "b", "c")[i % 3], "H100" if i % 3 else "A100-80GB", GPUS, 96_000, 2**20
+        )
+        for i in range(NODES)
+    ]
+    return [ConfigSet(BEGIN_MS, Settings()), *[NodeAdded(BEGIN_MS, node) for node in nodes]]
+
+
+def spec_of(number: int) -> JobSpec:
+    """What a job asks for, and whose it is."""
+    tenant, user = f"org/team{number % TENANTS}", f"user{number * 7 % USERS}"
+    return JobSpec(tenant, Ask(Whole(1)), CLASSES[number % 3], user=user)
+
+
+def jobs(attempts: int, first: int = 0) -> Iterator[tuple[int, list[Event]]]:
+    """Each new job's number, and what happens until the next one is submitted."""
+    running: deque[int] = deque()
+    for number in range(first, first + attempts):
+        at_ms = BEGIN_MS + number * STEP_MS
+        slot = number % (NODES * GPUS)
+        grant = Grant(slot // GPUS, 1 << slot % GPUS, 1000, 4_000, 16_384, 1)
+        events: list[Event] = [
+            AttemptStarted(at_ms + 20, number + 1, 1, (grant,)),
+            AttemptConfirmed(at_ms + 900, number + 1, 1),
+        ]
+        running.append(number + 1)
+        if len(running) > RUNNING:
+            gone = running.popleft()
+            events.append(AttemptEnded(at_ms + 1_000, gone, 1, Outcome.COMPLETED, ended_ms=at_ms + 950))
+        yield number, events
+
+
+def write_log(store: Store, attempts: int, first: int = 0, written: int = WRITTEN) -> None:
+    """Submissions and what became of them, in the order of a real log."""
+    if not first:
+        store.append(fleet())
+    coming = jobs(attempts, first)
+    while some := list(itertools.islice(coming, written // 4)):
+        numbers = [number for number, _events in some]
+
+        def make(first_id: int, numbers: list[int] = numbers) -> list[Event]:
+            return [
+                JobSubmitted(at_ms, Job(first_id + i, spec_of(number), at_ms))
+                for i, number in enumerate(numbers)
+                for at_ms in [BEGIN_MS + number * STEP_MS]
+            ]
+
+        store.submit([Submission(make, len(numbers))], BEGIN_MS)
+        store.append([event for _number, events in some for event in events])
+
+
+def fill(store: Store, epoch: int) -> float:
+    """Fill the books from the first event on; CPU seconds."""
+    filler = Filler(store, [Ledger()], lambda: 1)
+    filler.rebuild(Ledger.name)
+    began_s = time.process_time()
+    while filler.step(epoch):
+        time.sleep(PAUSE_S)
+    if filler.errors:
+        sys.exit(f"bench_ledger: {filler.errors}")
+    return time.process_time() - began_s
+
+
+def sums(store: Store) -> dict[tuple[str, str], float]:
+    """Seconds to sum up the first month by each pair of dimensions, reading it from the store."""
+    first, after = month_days(month_of(BEGIN_MS // DAY_MS))
+    found = {}
+    for pair in itertools.combinations(DIMENSIONS, 2):
+        began_s = time.perf_counter()
+        accounts(store, first, after).lines(pair)
+        found[pair] = time.perf_counter() - began_s
+    return found
+
+
+class Written:
+    """A store that jobs are written to, with the books behind it or without."""
+
+    def __init__(self, folder: Path, books: bool) -> None:
+        self.store = open_store(folder / f"{books}.db")
+        lease = self.store.elect("bench")
+        if lease is None:
+            sys.exit("bench_ledger: another process leads in a store of our own")
+        self.epoch, self.first, self.costs_ms = lease.epoch, 0, list[float]()
+        self.filler = Filler(self.store, [Ledger()] if books else [], lambda: 1, lambda: self.epoch)
+        self.write(2_000)
+        self.filler.start()
+
+    def write(self, count: int) -> None:
+        """Jobs, two in a transaction; what they cost the process, all batches of the books in it."""
+        began_s = time.process_time()
+        write_log(self.store, count, self.first, written=8)
+        # The thread may be in the middle of a batch: it is then thrown away here, or there.
+        while self.filler.step(self.epoch):
+            pass
+        self.first += count
+        self.costs_ms.append((time.process_time() - began_s) * 1000 / count)
+
+
+def main() -> None:
+    """Measure, and say."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attempts", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="yard-ledger-") as folder,
+        open_store(Path(folder) / "l.db") as store,
+    ):
+        lease = store.elect("bench")
+        if lease is None:
+            sys.exit("bench_ledger: another process leads in a store of our own")
+        write_log(store, options.attempts)
+        began_s = time.perf_counter()
+        cpu_s = fill(store, lease.epoch)
+        wall_s = time.perf_counter() - began_s
+        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        slowest, sum_s = max(sums(store).items(), key=lambda each: each[1])
+        sides = [Written(Path(folder), books) for books in (False, True)]
+        for _ in range(options.rounds):
+            for side in sides:
+                side.write(1_000)
+        for side in sides:
+            side.filler.close()
+            side.store.close()
+    without, with_books = [statistics.median(side.costs_ms[1:]) for side in sides]
+    rows = [
+        (f"books filled again over {options.attempts:,} attempts, CPU s", cpu_s),
+        ("the same, wall s", wall_s),
+        ("the same for one attempt, CPU µs", cpu_s * 1e6 / options.attempts),
+        ("memory of the process at its peak, MiB", peak_mib),
+        (f"one month by two dimensions ({' and '.join(slowest)}, the slowest pair), s", sum_s),
+        ("commits of one job without the books, CPU ms", without),
+        ("the same with the books", with_books),
+    ]
+    publish("ledger", table(("books over a long log", "figure"), rows), dict(rows), write=options.write)
+
+
+if __name__ == "__main__":
+    main()
