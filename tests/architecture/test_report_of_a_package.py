@@ -23,7 +23,7 @@ from typing import TypedDict
 
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Column, Table, number
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 from gpuyard.wire.endpoints import TENANT, Endpoint, query
 
 

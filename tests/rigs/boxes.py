@@ -15,7 +15,7 @@ PACKAGE = '''
 from gpuyard.config.fields import Count, Entry, key
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import Pretended
+from gpuyard.engines.local.hosts import PretendedNodes
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.registry import Context, EngineKind
 from gpuyard.model import Node
@@ -33,7 +33,7 @@ def build(keys: Keys, context: Context) -> Engine:
         Node(f"box-{i}", context.cluster, "boxes", "A100-80GB", keys.gpus or 4, 64_000, 500_000)
         for i in range(keys.nodes or 1)
     ]
-    return LocalEngine(context.folder, nodes=Pretended(tuple(nodes)), yard=context.yard)
+    return LocalEngine(context.folder, nodes=PretendedNodes(tuple(nodes)), yard=context.yard)
 
 
 BOXES = EngineKind("boxes", build, Keys, words="jobs run in boxes")

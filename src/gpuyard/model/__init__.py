@@ -54,13 +54,19 @@ from gpuyard.model.jobs import (
     Ask,
     AttemptState,
     Command,
+    GpuRequest,
     Image,
+    Isolation,
     Job,
     JobSpec,
     JobState,
+    Memory,
+    Mig,
+    Milli,
     Outcome,
     StopCause,
     Verb,
+    Whole,
     Work,
 )
 from gpuyard.model.lifts import (
@@ -90,7 +96,6 @@ from gpuyard.model.lifts import (
 from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
 from gpuyard.model.reasons import Reason, ReasonCode
 from gpuyard.model.remedies import Cure, Remedy
-from gpuyard.model.requests import GpuRequest, Isolation, Memory, Mig, Milli, Whole
 from gpuyard.model.settings import (
     Budget,
     ClusterPreference,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table, size, span
-from gpuyard.wire.actions import Action
-from gpuyard.wire.endpoints import TENANT, USER, Endpoint, query
+from gpuyard.wire.endpoints import TENANT, USER, Action, Endpoint, query
 
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight

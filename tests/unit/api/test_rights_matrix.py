@@ -20,8 +20,7 @@ from gpuyard.api.edge.routes import ACTION
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.wire.actions import Action
-from gpuyard.wire.endpoints import DESCRIPTION
+from gpuyard.wire.endpoints import DESCRIPTION, Action
 from rigs.teams import ADMIN, CONFIG, ROLES, Answer, Team, team
 
 RELATIONS = ("own", "same", "sub", "other")

@@ -22,7 +22,7 @@ from gpuyard.control.access.rights import (
     sight,
 )
 from gpuyard.control.refusals import Forbidden
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 RESEARCH = "research"
 

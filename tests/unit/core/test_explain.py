@@ -9,7 +9,7 @@ from gpuyard.core import Explanation, Policy, explain
 from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.explain.why import why as judged_why
-from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.queue import ahead, in_order
 from gpuyard.core.phrases import span
 from gpuyard.model import (
     Ask,

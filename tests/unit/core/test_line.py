@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from gpuyard.core.jobs.queue import WaitQueue
-from gpuyard.core.jobs.queue_position import ahead, ids_in_order, in_order
+from gpuyard.core.jobs.queue import WaitQueue, ahead, ids_in_order, in_order
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.testing import nodes
 from harness.yard import Yard

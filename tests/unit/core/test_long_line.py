@@ -6,7 +6,7 @@ from gpuyard.core import why
 from gpuyard.core.explain import long_line
 from gpuyard.core.explain.long_line import LeftOutJobs, shorten
 from gpuyard.core.explain.what_if import Trial
-from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.queue import ahead, in_order
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import (
     After,

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.core import why
-from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.queue import ahead, in_order
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobReleased, Requested, Verb
 from gpuyard.policies import registry

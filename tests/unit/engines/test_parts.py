@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_supervisor_imports_next_to_nothing() -> None:
     """Every module is held in memory by every running job, and costs time at the start of each."""
     code = (
-        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.attempt.spawner; "
+        f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.attempt.supervisor; "
         "ours = {name: module for name, module in sys.modules.items() if name.startswith('gpuyard')}; "
         "print(*[name for name in ours if not hasattr(ours[name], '__path__')], len(sys.modules))"
     )
@@ -40,9 +40,9 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.machine.files",
         "gpuyard.engines.local.attempt.limits",
         "gpuyard.engines.machine.peeking",
+        "gpuyard.engines.machine.priority",
         "gpuyard.engines.machine.processes",
         "gpuyard.engines.local.attempt.room",
-        "gpuyard.engines.local.attempt.spawner",
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.local.attempt.v1",

@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"),
 assert BLOCKS, f"{PAGE} has no code"
 PUBLIC = {
     "gpuyard.control.projections", "gpuyard.model", "gpuyard.policies", "gpuyard.reports.report",
-    "gpuyard.reports.table", "gpuyard.testing", "gpuyard.wire.actions", "gpuyard.wire.endpoints", "random", "typing",
+    "gpuyard.reports.table", "gpuyard.testing", "gpuyard.wire.endpoints", "random", "typing",
 }  # fmt: skip
 
 

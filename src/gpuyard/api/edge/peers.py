@@ -19,8 +19,7 @@ from gpuyard.control.access.people import Person, person
 from gpuyard.control.access.tokens import TokenService, Unknown
 from gpuyard.control.refusals import Forbidden
 from gpuyard.errors import YardError
-from gpuyard.wire.actions import Action
-from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC
+from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC, Action
 
 _HERE = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 

@@ -23,8 +23,7 @@ from gpuyard.control.views.queue_list import Filter
 from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES
 from gpuyard.errors import quoted, remedy
 from gpuyard.wire import described
-from gpuyard.wire.actions import DOES, Action
-from gpuyard.wire.endpoints import PAGE_MAX, Endpoint
+from gpuyard.wire.endpoints import DOES, PAGE_MAX, Action, Endpoint
 
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))

@@ -38,8 +38,7 @@ from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
 from gpuyard.wire import endpoints
-from gpuyard.wire.actions import Action
-from gpuyard.wire.endpoints import KEY_LENGTH_MAX
+from gpuyard.wire.endpoints import KEY_LENGTH_MAX, Action
 
 _PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
 """From a slash that begins a word up to the text about it. Paths may hold blanks: better to take too much."""

@@ -12,7 +12,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.telemetry.exposition import GpuCard
 from gpuyard.wire import endpoints
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 
 def handlers(yard: Yard) -> Handlers:

@@ -25,8 +25,7 @@ from gpuyard.engines.contract import IsObserved, Leftover, Permanent, ReadsOutpu
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
 from gpuyard.wire import endpoints
-from gpuyard.wire.actions import Action
-from gpuyard.wire.endpoints import READ_BYTES_MAX
+from gpuyard.wire.endpoints import READ_BYTES_MAX, Action
 
 PIECE_BYTES_MAX = 64 * 1024
 READS_PER_OWNER_MAX = 4

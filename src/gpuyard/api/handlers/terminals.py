@@ -31,7 +31,7 @@ from gpuyard.engines.node import terminal
 from gpuyard.errors import YardError
 from gpuyard.model import JobState
 from gpuyard.wire import endpoints
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 _log = logging.getLogger(__name__)
 

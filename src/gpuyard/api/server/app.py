@@ -36,7 +36,7 @@ from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
 from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE, open_metrics
 from gpuyard.wire import endpoints
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 _log = logging.getLogger(__name__)
 

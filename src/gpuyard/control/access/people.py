@@ -31,7 +31,7 @@ from gpuyard.control.access.rights import (
     sight,
 )
 from gpuyard.control.refusals import Forbidden
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 _NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 NO_UID = -1

@@ -14,7 +14,7 @@ from enum import IntEnum
 from gpuyard.control.refusals import Forbidden
 from gpuyard.core import State
 from gpuyard.model import JobClass, Settings, Verb
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 
 class Role(IntEnum):

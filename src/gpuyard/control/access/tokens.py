@@ -32,7 +32,7 @@ from gpuyard.core.phrases import span
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.store import Store, StoreError, TokenRow
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 from gpuyard.wire.replies.people import TokenReply
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from gpuyard.core.explain.caps import caps
 from gpuyard.model import ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, text_hash
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 from gpuyard.wire.replies.tenants import TenantReply
 
 JOBS_NAMED_MAX = 10

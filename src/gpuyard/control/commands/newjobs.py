@@ -40,7 +40,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import MILLI, SECOND_MS
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
 from gpuyard.model.mig import Slice, read_layout
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 There = Mapping[str, tuple[Slice, ...]]
 """Slices that the engine finds, by node."""

@@ -45,7 +45,7 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.store import Accepted, Idempotency, Submission
-from gpuyard.wire.actions import Action
+from gpuyard.wire.endpoints import Action
 
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""

@@ -18,7 +18,7 @@ from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.errors import quoted
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
-from gpuyard.wire.actions import DOES, Action
+from gpuyard.wire.endpoints import DOES, Action
 
 BATCH = 100
 """Jobs in one transaction: submissions and the loop wait for no more than these."""

@@ -13,7 +13,7 @@ from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe, Report, StopRequest
-from gpuyard.engines.partition_names import named
+from gpuyard.engines.slurm_names import named
 from gpuyard.model import AttemptState, Outcome, StopCause, Verb
 from gpuyard.model.units import NO_LIMIT_MS
 

@@ -16,7 +16,7 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.model import After, AfterKind, Ask, AttemptState, Job, Node, ReasonCode, Whole
-from gpuyard.model.requests import request_text
+from gpuyard.model.jobs import request_text
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow, Store

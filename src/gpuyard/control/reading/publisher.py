@@ -21,7 +21,7 @@ from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text
 from gpuyard.control.replica.replica import Judged, Replica
 from gpuyard.core import State
-from gpuyard.core.jobs.queue_position import ids_in_order
+from gpuyard.core.jobs.queue import ids_in_order
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted
 
 PIECE = 2500

@@ -11,7 +11,7 @@ from gpuyard.core.estimate.after import DependenciesMet, Times, ready, stuck
 from gpuyard.core.estimate.cut import uncut
 from gpuyard.core.estimate.pinned import handed_on, kept_somewhere
 from gpuyard.core.fleet.nodes import NEVER_MS
-from gpuyard.core.jobs.queue_position import ahead, in_order
+from gpuyard.core.jobs.queue import ahead, in_order
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.schedule.decide import rehearse

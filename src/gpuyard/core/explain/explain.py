@@ -20,7 +20,7 @@ from gpuyard.core.explain.line_reasons import (
 from gpuyard.core.explain.quota_reasons import quota_reasons
 from gpuyard.core.explain.room_reasons import room_reasons
 from gpuyard.core.explain.suggestions import Help, helps
-from gpuyard.core.jobs.queue_position import ahead
+from gpuyard.core.jobs.queue import ahead
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text, span
 from gpuyard.core.schedule.passes import Pass

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from gpuyard.core.jobs.queue import WaitQueue
-from gpuyard.core.jobs.queue_position import ahead, before_in_stream, in_order
+from gpuyard.core.jobs.queue import WaitQueue, ahead, before_in_stream, in_order
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import State

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.what_if import Trial
-from gpuyard.core.jobs.queue_position import in_order
+from gpuyard.core.jobs.queue import in_order
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy

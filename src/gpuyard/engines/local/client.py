@@ -83,7 +83,8 @@ class Spawner:
         self._stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         root = str(Path(__file__).resolve().parents[3])
-        code = f"import sys; sys.path.append({root!r}); from gpuyard.engines.local.attempt.spawner import main; main()"
+        called = "from gpuyard.engines.local.attempt.supervisor import spawn; spawn()"
+        code = f"import sys; sys.path.append({root!r}); {called}"
         with theirs, open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", code, *filter(None, [self._group])],

@@ -5,7 +5,7 @@ submission: where it came from (`api/surroundings`), and what an sbatch script a
 """
 
 from gpuyard.engines.contract import Launch
-from gpuyard.engines.hostnames import counted, folded
+from gpuyard.engines.slurm_names import counted, folded
 
 
 def ranks_of(launch: Launch) -> list[int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, GpuRequest, JobSpec, Mig, Milli, Whole
-from gpuyard.model.requests import request_text, thousandths_text
+from gpuyard.model.jobs import request_text, thousandths_text
 from gpuyard.model.units import MILLI
 from gpuyard.sim.trace import Trace
 from gpuyard.sim.traces.builder import Builder

@@ -6,7 +6,7 @@ from gpuyard.cli.slurm.language.columns import Cell, Field, Parsable, cell_lines
 from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, wanted_id
 from gpuyard.cli.slurm.language.jobs import size
 from gpuyard.cli.slurm.language.times import full_span, short_span
-from gpuyard.engines.hostnames import folded, indices_folded
+from gpuyard.engines.slurm_names import folded, indices_folded
 
 FIELDS = {
     "i": Field("JOBID", lambda job: job["id"]),

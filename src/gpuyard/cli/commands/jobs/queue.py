@@ -135,7 +135,7 @@ def _known(names: Sequence[str]) -> list[str]:
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Tasks of one array that wait in a row for the same reason, as one row: `7_[0-199]`, `200 x 1` GPUs."""
-    from gpuyard.engines.hostnames import indices_folded
+    from gpuyard.engines.slurm_names import indices_folded
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
         array, _, index = row[1].partition("_")

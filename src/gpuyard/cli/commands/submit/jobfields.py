@@ -342,7 +342,7 @@ def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) ->
     if not any(job.get("slurm_commands") and (job.get("not_nodes") or job.get("clusters")) for job in jobs):
         return
     from gpuyard.api.client import Client
-    from gpuyard.engines.hostnames import folded
+    from gpuyard.engines.slurm_names import folded
 
     with Client() as yard:
         nodes = yard.nodes()

@@ -16,7 +16,7 @@ from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.language.times import full_span, stamp
 from gpuyard.cli.terminal.shown import shown
-from gpuyard.engines.hostnames import folded
+from gpuyard.engines.slurm_names import folded
 
 _ENTITIES = ("job", "node", "partition", "hostnames", "hostlist", "hostlistsorted")
 
@@ -56,7 +56,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
 
 
 def _hosts(what: str, names: Sequence[str]) -> int:
-    from gpuyard.engines.hostnames import natural
+    from gpuyard.engines.slurm_names import natural
     from gpuyard.intake.sbatch.hostlists import expand
 
     text = ",".join(names)

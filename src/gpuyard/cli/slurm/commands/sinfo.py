@@ -20,7 +20,7 @@ from gpuyard.cli.slurm.language.sinfo_groups import (
 )
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.language.times import head_clock
-from gpuyard.engines.hostnames import natural
+from gpuyard.engines.slurm_names import natural
 
 GRAMMAR = Grammar(
     "sinfo",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuyard.engines.partition_names import listed, named
+from gpuyard.engines.slurm_names import listed, named
 
 
 class Pools:

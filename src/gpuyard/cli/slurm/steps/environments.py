@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuyard.cli.slurm.steps.asks import Ask
 from gpuyard.cli.slurm.steps.grants import NodeGrant, RoomNode
-from gpuyard.engines.hostnames import counted, folded
+from gpuyard.engines.slurm_names import counted, folded
 
 _MAP = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})(?:\*([0-9]{1,4}))?")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpuyard.cli.slurm.steps.environments import TaskPlan
-from gpuyard.engines.hostnames import indices_folded
 from gpuyard.engines.node import dispositions
+from gpuyard.engines.slurm_names import indices_folded
 
 _PR_SET_PDEATHSIG = 1
 _FORWARDED = tuple(

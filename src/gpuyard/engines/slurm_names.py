@@ -1,7 +1,11 @@
-"""Node names folded into brackets, as Slurm prints them: n1, n2 and n3 are `n[1-3]`; numbers by node."""
+"""Names as Slurm prints them: nodes folded into brackets (n1, n2 and n3 are `n[1-3]`), numbers by node, partitions.
+
+Partitions have the names that scripts have for pools (`partitions` in yard.yaml), and the pools' own: one rule for a
+job's environment and for every list of Slurm's commands.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,15})")
 
@@ -60,3 +64,25 @@ def counted(numbers: Iterable[int]) -> str:
 def indices_folded(indices: Iterable[int]) -> str:
     """Indices of an array: 1-4, or 3,5,7."""
     return _ranges([str(index) for index in sorted(indices)])
+
+
+Names = Mapping[str, Sequence[str]]
+"""Pools by the names that scripts have for them."""
+
+
+def listed(pools: Iterable[str], names: Names) -> dict[str, tuple[str, ...]]:
+    """Partitions that lists show, each with its pools: every name, and every pool that has no name to itself."""
+    renamed = {found[0] for found in names.values() if len(found) == 1}
+    own = {pool: (pool,) for pool in pools if pool not in renamed}
+    return dict(sorted({**own, **{name: tuple(found) for name, found in names.items()}}.items()))
+
+
+def named(pool: str, asked: str, names: Names) -> str:
+    """The partition of a job in a pool: the first that it asked for and that has the pool, else the narrowest."""
+    if not names:
+        return pool
+    for name in asked.split(",") if asked else ():
+        if pool in names.get(name, (name,)):
+            return name
+    having = [(len(found), name) for name, found in listed((pool,), names).items() if pool in found]
+    return min(having)[1]
