@@ -11,12 +11,13 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.curves import gpu_memory_mib
 from gpuyard.control.views.gpus import gpus_view
+from gpuyard.control.views.topology import topology_view
 from gpuyard.control.views.views import Views, check_cluster
 from gpuyard.engines.contract import HasFence, Protection, Usage
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 from gpuyard.store import Store
-from gpuyard.wire.replies.fleet import GpusReply
+from gpuyard.wire.replies.fleet import GpusReply, TopologyReply
 from gpuyard.wire.replies.jobs import CurvesReply
 from gpuyard.wire.replies.people import AuditLine
 
@@ -60,6 +61,12 @@ class Readings:
             self._yard.replica, self._yard.engines, self._yard.store.yard, self._yard.watch, sight
         )
         return {**found, "gpus": [each for each in found["gpus"] if cluster in ("", each["cluster"])]}
+
+    def topology(self, cluster: str = "") -> TopologyReply:
+        """How the GPUs of nodes are linked, of all clusters or of one."""
+        if cluster:
+            check_cluster(cluster, {node.cluster for node in self.model.nodes})
+        return topology_view(self._yard.replica, self._yard.engines, cluster)
 
     def protections(self) -> tuple[Protection, ...]:
         """What the engine enforces, kind by kind; nothing: it leaves that to others."""

@@ -398,6 +398,33 @@ class HasTelemetry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuPlace:
+    """Where a GPU is on its node: how it is linked to the others there, and what is next to it."""
+
+    node: str
+    gpu: int
+    memory_mib: int
+    links: tuple[str, ...]
+    """To each GPU of the node, in the words of `nvidia-smi topo -m`: X, NV18, PIX, PXB, PHB, NODE, SYS. NV: NVLink, of
+    how many links is not known. Empty: nobody knows."""
+    pcie: str = ""
+    """Generation and width, `5.0 x16`; empty: not known."""
+    numa: int | None = None
+    cores: str = ""
+    """Those of its NUMA domain, `0-3,8`; empty: not known."""
+    emulated: bool = False
+
+
+@runtime_checkable
+class HasTopology(Protocol):
+    """An engine that can see how its GPUs are linked."""
+
+    def topology(self) -> tuple[GpuPlace, ...]:
+        """GPU by GPU, as found now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ImageUse:
     """The image of an attempt, and how long it took to come to its container. None: it did not come to that, or had no
     need to."""

@@ -17,6 +17,7 @@ OURS = {
     "gpus": "gpuyard.reports.gpus:REPORT",
     "nodes": "gpuyard.reports.nodes:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",
+    "topology": "gpuyard.reports.topology:REPORT",
 }
 """By name, where each is: only the one that is asked for is imported."""
 

@@ -255,6 +255,8 @@ SAMPLES = Endpoint("POST", "/nodes/{name}/samples", Action.WRITE_SAMPLES, "Sampl
     "Hand in what a node's collector saw", tag="nodes", body="SamplesRequest", problems=(404,))
 GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply", "What GPUs do now, and the jobs on them", tag="sharing",
     parameters=(OF_CLUSTER,), problems=(404,))
+TOPOLOGY = Endpoint("GET", "/topology", Action.SEE_NODES, "TopologyReply", "How the GPUs of each node are linked",
+    tag="nodes", parameters=(OF_CLUSTER,), problems=(404,))
 DOCTOR = Endpoint("GET", "/doctor", Action.SEE_NODES, "DoctorReply", "What keeps a job to what it asked for, by kind",
     tag="nodes")
 MIG = Endpoint("GET", "/mig", Action.SEE_NODES, "MigReply", "How GPUs are cut into MIG slices", tag="sharing")

@@ -16,6 +16,7 @@ from gpuyard.engines.contract import (
     Answer,
     EngineError,
     ForeignProcess,
+    GpuPlace,
     GpuSignals,
     Launch,
     Leftover,
@@ -30,7 +31,7 @@ from gpuyard.engines.contract import (
     Usage,
     Whereabouts,
 )
-from gpuyard.engines.local import cores, machine, outputs, translate
+from gpuyard.engines.local import cores, machine, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, needed_by_all
@@ -259,6 +260,18 @@ class LocalEngine:
                 told += signals.pretended(name, host.readings)
             else:
                 told += signals.read(name, host.readings, attempt_of)
+        return tuple(told)
+
+    def topology(self) -> tuple[GpuPlace, ...]:
+        """How the GPUs are linked."""
+        told: list[GpuPlace] = []
+        for name, host in self._hosts().items():
+            emulated = self._emulated
+            told += (
+                topology.pretended(host.node, host.readings)
+                if emulated
+                else topology.read(name, host.readings)
+            )
         return tuple(told)
 
     @property

@@ -127,6 +127,34 @@ class GpuReply(TypedDict):
     jobs: list[GpuJobReply]
 
 
+class GpuPlaceReply(TypedDict):
+    """Where a GPU is on its node. Null and empty: nobody knows."""
+
+    node: str
+    cluster: str
+    gpu: int
+    gpu_model: str
+    memory_mib: int | None
+    links: list[str]
+    """To each GPU of the node, in the words of `nvidia-smi topo -m`; NV without a number: NVLink."""
+    pcie: str
+    """Generation and width."""
+    numa: int | None
+    cores: str
+    """Those of its NUMA domain."""
+    emulated: bool
+    switch: str
+    """Of the node."""
+    rack: str
+
+
+class TopologyReply(TypedDict):
+    """How the GPUs of each node are linked; `trouble` says why that cannot be read."""
+
+    gpus: list[GpuPlaceReply]
+    trouble: str
+
+
 class ProtectionReply(TypedDict):
     """Whether one kind of request is enforced (`yes`, `partly`, `no`), and by what means, or why not."""
 

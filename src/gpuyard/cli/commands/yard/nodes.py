@@ -12,6 +12,7 @@ from gpuyard.cli.line.options import (
     OutputOption,
     WatchOption,
 )
+from gpuyard.errors import BadInput
 
 NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
 
@@ -19,6 +20,10 @@ NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` cal
 def nodes(
     gpus: Annotated[
         bool, Option("--gpus", help="Each GPU: how busy and warm it is, its memory, and the jobs on it.")
+    ] = False,
+    topo: Annotated[
+        bool,
+        Option("--topo", help="How GPUs are linked: NVLink, PCIe, NUMA domain, cores; as `nvidia-smi topo`."),
     ] = False,
     cluster: ClusterOption = "",
     output: OutputOption = Output.TABLE,
@@ -29,9 +34,12 @@ def nodes(
     from gpuyard.cli.commands.reports import shown
     from gpuyard.reports import registry
 
-    wanted = columns or ("" if gpus else wanted_columns("nodes", output))
+    if gpus and topo:
+        raise BadInput("--gpus and --topo are two tables", "Ask for one of them.")
+    name = "gpus" if gpus else "topology" if topo else "nodes"
+    wanted = columns or ("" if gpus or topo else wanted_columns("nodes", output))
     values = {"cluster": cluster} if cluster else {}
-    shown(registry.ours("gpus" if gpus else "nodes"), values, output, wanted, watch)
+    shown(registry.ours(name), values, output, wanted, watch)
 
 
 def drain(
