@@ -18,7 +18,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.model import Node
+from gpuyard.model import Capability, Node
 from gpuyard.testing import Faults, Life, SimEngine
 
 EPOCH = 1
@@ -156,11 +156,19 @@ class SimRig:
         self.node = "n1"
         node = Node(self.node, "c", "p", "A100-80GB", GPUS, 64_000, 500_000)
         self.programs: dict[str, Program] = {}
-        self.engine = SimEngine(lambda: self.now_ms, [node], self._life, faults=faults)
+        self.pull_ms = 0
+        """How long images are pulled."""
+        able = frozenset(
+            {Capability.GANG, Capability.SUSPEND, Capability.LIMITS, Capability.INDICES, Capability.IMAGES}
+        )
+        self.engine = SimEngine(lambda: self.now_ms, [node], self._life, faults=faults, capabilities=able)
 
     def _life(self, launch: Launch) -> Life:
+        if launch.recipe.containers:
+            return Life(0, pull_ms=50, no_image=f"there is no image {launch.recipe.containers[0].image}")
         program = self.programs[launch.key]
         return Life(
+            pull_ms=self.pull_ms,
             run_ms=program.run_ms,
             exit_code=program.exit_code,
             ignores_term=program.ignores_term,

@@ -1,9 +1,22 @@
 """What every engine promises, whatever runs below it. Effects are seen outside the engine's own books."""
 
+import shutil
+
 import pytest
 
-from contract.rigs import EPOCH, GPUS, Program, Rig, ended, launch, look, until, until_alive
-from gpuyard.engines.contract import Answer, Phase, Recipe, Stale, StopRequest
+from contract.rigs import EPOCH, GPUS, Program, Rig, ended, launch, look, moments, until, until_alive
+from gpuyard.engines.contract import (
+    Answer,
+    Container,
+    HasFence,
+    HasTerminals,
+    Permanent,
+    Phase,
+    Recipe,
+    Stale,
+    StopRequest,
+)
+from gpuyard.engines.node import terminal
 from gpuyard.model import Capability, Outcome
 
 DONE = [Answer.DONE]
@@ -367,3 +380,66 @@ def test_an_end_wakes_who_waits(rig: Rig) -> None:
     assert rig.engine.wait(10.0)
     assert Phase.ENDED is look(rig, "y-1-1").phase
     assert not rig.engine.wait(0.01)
+
+
+def test_an_image_that_is_not_there_fails_in_words_and_nothing_runs(rig: Rig) -> None:
+    absent = "localhost/absent:1"
+    recipe = Recipe(argv=("true",), containers=(Container(absent, pull="never"),))
+    (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+
+    if Capability.IMAGES not in rig.engine.capabilities:
+        assert (Answer.REFUSED, True) == (reply.answer, bool(reply.why))
+        return
+    assert Answer.DONE is reply.answer
+    report = ended(rig, "y-1-1")
+    assert (Outcome.FAILED, 125) == (report.outcome, report.exit_code)
+    assert (absent if shutil.which("podman") or rig.name == "sim" else "is not installed") in report.why
+    assert 0 == rig.alive("y-1-1")
+
+
+def test_the_keeper_of_terminals_and_a_shell_beside_a_job_end_with_its_attempt(rig: Rig) -> None:
+    engine = rig.engine
+    if not isinstance(engine, HasTerminals):
+        pytest.skip("this engine has no terminals")
+    start(rig, launch(rig, "y-1-1", LONG))
+    until_alive(rig, "y-1-1")
+    for _ in moments(rig):
+        if (link := engine.terminal("y-1-1", own=False)) is not None:
+            break
+        rig.let_pass(20)
+    assert link is not None
+    with pytest.raises(Permanent):
+        engine.terminal("y-1-1", own=True)
+    link.settimeout(rig.settle_s)
+    link.sendall(
+        terminal.said(terminal.HELLO, {"do": "shell", "argv": ["sh", "-c", "echo up; exec sleep 900"]})
+    )
+    with link, link.makefile("rb") as file:
+        shown = b""
+        while b"up" not in shown:
+            kind, size = terminal.HEAD.unpack(file.read(terminal.HEAD.size))
+            content = file.read(size)
+            assert terminal.ERROR != kind, content
+            shown += content if kind == terminal.DATA else b""
+        assert 2 <= rig.alive("y-1-1")
+        stop(rig, "y-1-1")
+        ended(rig, "y-1-1")
+        assert 0 == rig.alive("y-1-1"), "the shell has gone with it"
+        while file.read(4096):
+            pass
+    assert engine.terminal("y-1-1", own=False) is None
+
+
+def test_what_an_engine_says_of_its_fence_is_whole_and_holds_for_memory(rig: Rig) -> None:
+    if not isinstance(rig.engine, HasFence):
+        pytest.skip("this engine fences no jobs itself")
+    told = {each.kind: each for each in rig.engine.protections()}
+
+    assert {"whole GPU", "slice", "share", "memory", "cores"} <= told.keys()
+    assert {"yes", "partly", "no"} >= {each.enforced for each in told.values()}
+    assert all([each.by for each in told.values()])
+    takes = "#!/usr/bin/env python3\nprint(len(b'x' * (200 << 20)))\n"
+    start(rig, launch(rig, "y-1-1", recipe=Recipe(script=takes)))
+    report = ended(rig, "y-1-1")
+    held = told["memory"].enforced == "yes"
+    assert (Outcome.OUT_OF_MEMORY if held else Outcome.COMPLETED) is report.outcome, report

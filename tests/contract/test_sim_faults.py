@@ -174,3 +174,33 @@ def test_the_engines_time_does_not_go_back_with_the_clock() -> None:
     start(rig, "y-2-1")
 
     assert look(rig, "y-1-1").ended_ms <= look(rig, "y-2-1").started_ms
+
+
+def test_a_pull_that_fails_says_so_and_nothing_ran() -> None:
+    rig = rig_with(pull_fails_milli=ALWAYS)
+    rig.pull_ms = 5_000
+
+    assert Answer.DONE is start(rig)
+    report = look(rig, "y-1-1")
+    assert (Phase.STARTING, "its image is made ready", 0) == (report.phase, report.why, rig.alive("y-1-1"))
+    rig.let_pass(5_000)
+    report = look(rig, "y-1-1")
+    assert (Outcome.FAILED, 125) == (report.outcome, report.exit_code)
+    assert ("the registry does not answer", 0) == (report.why, rig.starts("y-1-1"))
+
+
+def test_a_pull_is_broken_off_by_a_stop_and_by_a_crash_and_takes_its_time_otherwise() -> None:
+    rig = rig_with()
+    rig.pull_ms = 5_000
+    for key in ("y-1-1", "y-2-1", "y-3-1"):
+        start(rig, key)
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 60_000)])
+    assert Outcome.CANCELLED is look(rig, "y-1-1").outcome
+    rig.let_pass(5_000)
+    assert (Phase.RUNNING, 1) == (look(rig, "y-2-1").phase, rig.alive("y-2-1"))
+    assert 5_000 == look(rig, "y-2-1").started_ms - rig.engine.world.of("y-2-1")[0].started_ms
+    start(rig, "y-4-1")
+    rig.engine.crash(rig.node)
+    rig.let_pass(9_000)
+    rig.engine.mend(rig.node)
+    assert (Outcome.NODE_FAIL, 0) == (look(rig, "y-4-1").outcome, rig.starts("y-4-1"))

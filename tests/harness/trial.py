@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -101,10 +101,14 @@ class Trial:
     seed: int
     clusters: tuple[str, ...] = ("main",)
     steps: int = STEPS
+    images: bool = False
+    """Whether some jobs run in images, which take time to pull and cannot always be had."""
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = rng = Random(self.seed)
+        self.pulls = Random(self.seed + 2)
+        """A source of its own: a seed without images lives as it did before there were any."""
         self.clock_ms = 1_000_000
         self.skew_ms = 0
         """How far the control plane's clock is off."""
@@ -143,8 +147,10 @@ class Trial:
 
     def _faults(self) -> Faults:
         rng = self.rng
-        names = [name for name in Faults.__slots__ if name.endswith("_milli")]
+        names = [name for name in Faults.__slots__ if name.endswith("_milli") and name != "pull_fails_milli"]
         rates = {name: rng.choice([0, 0, 30, 120]) for name in names}
+        if self.images:
+            rates["pull_fails_milli"] = self.pulls.choice([0, 100, 300])
         rates["crash_milli"] = rng.choice([0, 500, 1000])
         return Faults(Random(self.seed + 1), **rates)
 
@@ -159,7 +165,13 @@ class Trial:
         return Settings(tenants=tenants, classes=classes, policy=PRESETS[self.policy], earmark_ms=60_000)
 
     def _life(self, launch: Launch) -> Life:
-        return self.lives[launch.job_id]
+        life = self.lives[launch.job_id]
+        if not self.images:
+            return life
+        # Every attempt may come to another node, where the image is or is not.
+        pull_ms = self.pulls.choice([0, 0, 100, 5000, 60_000])
+        why = "it has no such image" if self.pulls.random() < 0.05 else ""
+        return replace(life, pull_ms=pull_ms, no_image=why if pull_ms else "")
 
     def _spec(self) -> JobSpec:
         rng = self.rng
@@ -403,7 +415,7 @@ class Trial:
             runs = [run for world in worlds for run in world.runs if run.job_id == job_id]
             assert len(runs) <= row.attempts, f"job {job_id}: {len(runs)} runs in {row.attempts} attempts"
             if row.state == JobState.COMPLETED.value:
-                assert any(run.attempt == row.attempts for run in runs), (
+                assert any(run.attempt == row.attempts and run.tasks for run in runs), (
                     f"job {job_id} completed without a run"
                 )
         fresh = Replica(self.store)  # type: ignore[arg-type]

@@ -20,11 +20,40 @@ MACHINE = "tests/property/test_machine_presets.py"
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
+PROMISES = "tests/contract/test_promises.py -k"
 FENCE = "tests/contract/test_local_fence.py"
 PINS = "tests/property/test_machine_pins.py"
 LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
+    Planted(
+        "an attempt whose image is pulled for long is taken for lost",
+        "control/loop/driving.py",
+        "            if report.phase is not Phase.UNKNOWN:\n",
+        "            if report.phase not in (Phase.UNKNOWN, Phase.STARTING):\n",
+        LOOP,
+    ),
+    Planted(
+        "a job whose image cannot be had runs all the same",
+        "testing/engine.py",
+        "        if why:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)\n",
+        "        if False:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)\n",
+        "tests/contract/test_sim_faults.py",
+    ),
+    Planted(
+        "an image that cannot be had is no reason",
+        "engines/node/tasks.py",
+        "            raise NotReady(str(failed), images.NOT_RUN) from failed\n",
+        '            raise NotReady("it cannot start", images.NOT_RUN) from failed\n',
+        PROMISES + " image",
+    ),
+    Planted(
+        "a job's memory is said to be held, and is not",
+        "engines/local/translate.py",
+        '"memory_mib": sum([part.memory_mib for part in parts]) if place.limits else 0,',
+        '"memory_mib": 0,',
+        PROMISES + " fence",
+    ),
     Planted(
         "slices of other jobs stay in a job's view",
         "engines/local/fencing.py",

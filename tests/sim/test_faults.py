@@ -18,7 +18,8 @@ SEEDS = 200
 
 
 def live(seed: int) -> None:
-    told(Trial(seed), "tests/sim/test_faults.py")
+    """Every other yard has jobs in images; seeds that failed once live as they did then."""
+    told(Trial(seed, images=seed % 2 == 1 and seed not in KEPT), "tests/sim/test_faults.py")
 
 
 @pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))

@@ -31,6 +31,9 @@ __all__ = ["Faults", "Life", "Misfortune", "Run", "SimEngine", "World"]
 _DONE = Reply(Answer.DONE)
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED, Phase.STOPPING)
 _NODE_LOST = "its node was lost"
+PULLING = "its image is made ready"
+NO_IMAGE = 125
+"""The exit code of an attempt whose image cannot be had, as podman has it."""
 
 
 @dataclass(slots=True)
@@ -201,11 +204,32 @@ class SimEngine(NoMig):
         self._claims.add(key)
         life = self._life(launch)
         asked = sum([part.tasks for part in launch.parts])
+        run = self.world.begin(launch, tasks=0, now_ms=self._now)
+        entry = self._books[key] = _Entry(launch, life, run, Report(key, Phase.STARTING, why=PULLING))
+        if life.pull_ms:
+            self._later(entry, life.pull_ms, lambda: self._pulled(entry, asked))
+        else:
+            self._begin(entry, asked)
+        return _DONE
+
+    def _pulled(self, entry: _Entry, asked: int) -> None:
+        """Its image is there now, or it turned out that it cannot be had."""
+        why = entry.life.no_image or ("the registry does not answer" if self.faults.pull_fails() else "")
+        if why:
+            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)
+        else:
+            self._begin(entry, asked)
+
+    def _begin(self, entry: _Entry, asked: int) -> None:
+        """Its processes start, all or half of them."""
         half = asked > 1 and self.faults.half_gang()
-        run = self.world.begin(launch, tasks=asked // 2 if half else asked, now_ms=self._now)
-        report = Report(key, Phase.STARTING if half else Phase.RUNNING, started_ms=self._now)
-        entry = self._books[key] = _Entry(launch, life, run, report, since_ms=self._now)
-        self._outputs[key] = life.output
+        run, life = entry.run, entry.life
+        run.tasks = asked // 2 if half else asked
+        entry.since_ms = self._now
+        entry.report = Report(
+            entry.launch.key, Phase.STARTING if half else Phase.RUNNING, started_ms=self._now
+        )
+        self._outputs[entry.launch.key] = life.output
         if half:
             why = f"only {run.tasks} of {asked} tasks started"
             self._later(
@@ -213,7 +237,6 @@ class SimEngine(NoMig):
             )
         else:
             self._schedule(entry)
-        return _DONE
 
     def _later(self, entry: _Entry, delay_ms: int, act: Callable[[], None]) -> None:
         """Do something to an attempt later, if nothing else happens to it until then."""
@@ -269,6 +292,10 @@ class SimEngine(NoMig):
             self._later(entry, halt.grace_ms, lambda: self._finish(entry, kill, 137, ""))
             return _DONE
         entry.halt = halt
+        if not entry.run.tasks:
+            # Nothing of it runs: a pull is broken off at once.
+            self._finish(entry, halt.outcome, 0, "")
+            return _DONE
         if self.faults.ends_first():
             entry.life = replace(entry.life, exit_code=0, outcome=None)
             self._end_itself(entry)

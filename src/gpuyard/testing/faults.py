@@ -48,6 +48,8 @@ class Faults:
     crash_milli: int = 0
     """How many of the nodes that go out of reach have crashed."""
     flap_ms_max: int = 60_000
+    pull_fails_milli: int = 0
+    """The registry does not answer at the end of a pull."""
 
     @classmethod
     def none(cls) -> "Faults":
@@ -98,6 +100,10 @@ class Faults:
     def ends_first(self) -> bool:
         """Whether the job ends by itself before the stop reaches it."""
         return self._draw(self.ends_first_milli)
+
+    def pull_fails(self) -> bool:
+        """Whether this pull ends without an image."""
+        return self._draw(self.pull_fails_milli)
 
     def flap(self, names: list[str]) -> tuple[str, bool, int] | None:
         """Which node goes out of reach now, whether it crashed, and for how long."""

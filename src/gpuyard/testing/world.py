@@ -20,6 +20,10 @@ class Life:
     checkpoint_every_ms: int = 0
     """It saves its work this often while it runs; 0: never."""
     output: bytes = b""
+    pull_ms: int = 0
+    """How long its image is pulled before anything of it runs; 0: it runs in none, or its image is there."""
+    no_image: str = ""
+    """Why its image cannot be had when the pull is over; empty: it can."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +35,7 @@ class Run:
     attempt: int
     parts: tuple[Part, ...]
     tasks: int
-    """How many really started."""
+    """How many really started; 0: its image is still pulled, or was never there."""
     started_ms: int
     ended_ms: int | None = None
     """None: still running."""
@@ -79,7 +83,9 @@ class NodeState:
 def flaw_of(launch: Launch, nodes: dict[str, Node], capabilities: frozenset[Capability]) -> str:
     """Why this launch can never run in such a world; empty: it can."""
     recipe = launch.recipe
-    if not recipe.argv and not recipe.script:
+    if recipe.containers and Capability.IMAGES not in capabilities:
+        return "this engine runs no images"
+    if not recipe.argv and not recipe.script and not recipe.containers:
         return "there is nothing to run: no argv and no script"
     if any(["\0" in text for text in (*recipe.argv, *recipe.env, *recipe.env.values(), recipe.cwd)]):
         return "a NUL character cannot be passed on"

@@ -448,6 +448,29 @@ def test_suspended_and_continued() -> None:
     assert "COMPLETED" == here.store.rows[job_id].state
 
 
+def test_an_image_that_is_pulled_for_long_is_waited_for_and_a_cancelled_pull_frees_its_gpus() -> None:
+    here = Here()
+    here.engine._life = lambda _launch: Life(1000, pull_ms=3_600_000)
+    pulled, broken_off, waits = [here.submit(2) for _ in range(3)]
+    here.step()
+    for _ in range(59):
+        here.step(60_000)
+        assert AttemptState.STARTING is here.phase(pulled)
+        assert [KEY] == here.live(), "it holds its GPUs"
+    for _ in range(3):
+        here.step(60_000)
+    assert ("COMPLETED", 1) == (here.store.rows[pulled].state, here.store.rows[pulled].attempts)
+    assert AttemptState.STARTING is here.phase(broken_off)
+    here.engine._life = lambda _launch: Life(1000, pull_ms=10, no_image="it has no such image")
+    here.ask_for(broken_off, Verb.CANCEL)
+    for _ in range(4):
+        here.step(1000)
+    rows = [here.store.rows[job_id] for job_id in (broken_off, waits)]
+    assert [("CANCELLED", 1), ("FAILED", 1)] == [(row.state, row.attempts) for row in rows]
+    assert (125, "it has no such image") == (rows[1].exit_code, rows[1].why)
+    assert 3 == len(here.engine.world.runs), "each was started once"
+
+
 def test_stopped_jobs_hold_their_gpus_until_they_are_gone() -> None:
     here = Here(run_ms=1_000_000)
     low = here.submit(2)
