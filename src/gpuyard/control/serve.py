@@ -40,6 +40,7 @@ from gpuyard.control.replica.labels import attempt_key, key_of, numbers_named
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionRunner
 from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.metering import Meter
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch
@@ -215,6 +216,7 @@ class Yard:
             self.reserve.has_room,
             self._cluster_of,
             self.options.look_s,
+            Meter(self.replica, self.epoch),
         )
         self._undo.append(self.watch.close)
 

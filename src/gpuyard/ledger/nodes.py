@@ -54,6 +54,24 @@ class Part(NamedTuple):
         return [(place, low, high) for (_at_ms, place), low, high in spans if low < high]
 
 
+def parts_of(model: str, gpus: int, grant: Grant) -> int:
+    """The parts of GPUs of a node that a grant is about."""
+    return sum([_wanted(model, grant, gpu)[0] for gpu in range(gpus) if grant.gpus >> gpu & 1])
+
+
+def _wanted(model: str, grant: Grant, gpu: int) -> tuple[int, int, int]:
+    """Of one GPU of a grant: its parts, its memory slots of MIG, and the parts that it is worth."""
+    geometry = MIG_MODELS.get(model) if grant.slices else None
+    if geometry is None:
+        parts = grant.milli * PARTS_OF_MILLI
+        return parts, 0, parts
+    names = [piece.profile for piece in grant.slices if piece.gpu == gpu]
+    profiles = [found for name in names if (found := geometry.profile(name)) is not None]
+    slots = sum([profile.memory for profile in profiles])
+    parts = sum([profile.compute for profile in profiles]) * PARTS // geometry.compute
+    return parts, slots, max(parts, slots * PARTS // geometry.slots)
+
+
 class NodeBook:
     """What is known of a node, and since when it has been so."""
 
@@ -99,19 +117,11 @@ class NodeBook:
 
     def take(self, job_id: int, grant: Grant) -> Part:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
-        geometry = MIG_MODELS.get(self.model) if grant.slices else None
         each, slots, dear = [], [], 0
         mask = grant.gpus & ((1 << self.gpus) - 1)
         for gpu in positions[mask]:
-            want, room, slot = grant.milli * PARTS_OF_MILLI, PARTS - self.used[gpu], 0
-            worth = want
-            if geometry is not None:
-                names = [piece.profile for piece in grant.slices if piece.gpu == gpu]
-                profiles = [found for name in names if (found := geometry.profile(name)) is not None]
-                slot = sum([profile.memory for profile in profiles])
-                want = sum([profile.compute for profile in profiles]) * PARTS // geometry.compute
-                worth = max(want, slot * PARTS // geometry.slots)
-            got = min(want, room)
+            want, slot, worth = _wanted(self.model, grant, gpu)
+            got = min(want, PARTS - self.used[gpu])
             self.used[gpu] += got
             self.slots[gpu] += slot
             each.append(got)

@@ -152,11 +152,17 @@ class EventLog:
                     lines = self._lines(conn, after_seq, limit, until_seq)
         return self._decoded(lines, after_seq, counters)
 
-    def read_back(self, kinds: Sequence[str], before_seq: int | None, limit: int) -> list[Numbered]:
-        """Events of some kinds before this one, the newest first."""
+    def read_back(
+        self, kinds: Sequence[str], before_seq: int | None, limit: int, after_seq: int = 0
+    ) -> list[Numbered]:
+        """Events of some kinds before the one and after the other, the newest first."""
         query = (
             select(EVENTS.c.seq, EVENTS.c.kind, EVENTS.c.version, EVENTS.c.body)
-            .where(EVENTS.c.kind.in_(kinds), EVENTS.c.seq < (_ALL if before_seq is None else before_seq))
+            .where(
+                EVENTS.c.kind.in_(kinds),
+                EVENTS.c.seq < (_ALL if before_seq is None else before_seq),
+                EVENTS.c.seq > after_seq,
+            )
             .order_by(EVENTS.c.seq.desc())
             .limit(limit)
         )

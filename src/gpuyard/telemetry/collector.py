@@ -34,6 +34,10 @@ class Collector:
         self._places = places
         self._kernel = kernel
         self._machine = machine
+        self._joules: dict[str, int] = {}
+        """What the counters of GPUs had when they were last read, by UUID."""
+        self._energy: dict[str, int] = {}
+        """Energy of attempts in mJ, since each was first seen."""
         self.looks: Sequence[GpuLook] = ()
         """The GPUs as they were seen last."""
         self.spent_s = 0.0
@@ -60,12 +64,38 @@ class Collector:
     def _of_attempts(self, places: Sequence[AttemptPlace]) -> Told:
         told: Told = {}
         on = self._on_gpus(places)
+        energy = self._energies(places)
         for place in places:
             subject = attempt_subject(place.key)
             told |= {f"{subject}/{name}": value for name, value in self._kernel.attempt(place).items()}
             if place.devices:
                 told |= {f"{subject}/{name}": value for name, value in _work(place, on, self.looks).items()}
+            if place.key in energy:
+                told[f"{subject}/energy"] = energy[place.key]
         return told
+
+    def _energies(self, places: Sequence[AttemptPlace]) -> dict[str, int]:
+        """The energy of attempts so far: that of their GPUs while they had them, of a shared one by its share."""
+        rose: dict[str, int] = {}
+        for look in self.looks:
+            now = look.values.get("energy")
+            if now is None:
+                continue
+            before, after = self._joules.get(look.uuid), round(now)
+            if before is not None:
+                # A counter that went back began anew at 0.
+                rose[look.uuid] = after - before if after >= before else after
+            self._joules[look.uuid] = after
+            rose |= dict.fromkeys(look.slices_busy or (), rose.get(look.uuid, 0))
+        found = {}
+        for place in places:
+            known = [rose[device] for device in place.devices if device in rose]
+            if known and len(known) == len(place.devices):
+                # Of the time before its first look nobody knows how much was its own.
+                first = place.key not in self._energy
+                found[place.key] = 0 if first else self._energy[place.key] + sum(known) * place.milli
+        self._energy = found
+        return found
 
     def _on_gpus(self, places: Sequence[AttemptPlace]) -> dict[int, tuple[list[OnGpu], bool]]:
         """Who has memory on each GPU, and whether processes that are nobody's have, too."""

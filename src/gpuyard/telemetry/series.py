@@ -14,16 +14,17 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import DAY_MS, HOUR_MS, MINUTE_MS, Points
 from gpuyard.telemetry.packed import Column, Damaged, pack, unpack
 from gpuyard.telemetry.samples import Sample
-from gpuyard.telemetry.signals import Signal, attempt_subject, signal_of
+from gpuyard.telemetry.signals import Fold, Signal, attempt_subject, signal_of
 
 POINTS_KEPT = 240
 """Points of each signal that are kept with a job that has ended."""
@@ -37,6 +38,10 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS chunks (
     tier INTEGER NOT NULL, node TEXT NOT NULL, from_ms INTEGER NOT NULL, changed INTEGER NOT NULL, blob BLOB NOT NULL,
     PRIMARY KEY (tier, node, from_ms)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS owed (
+    attempt TEXT PRIMARY KEY, job_id INTEGER NOT NULL, number INTEGER NOT NULL, started_ms INTEGER NOT NULL,
+    holds TEXT NOT NULL, over_ms INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS kept (
     attempt TEXT PRIMARY KEY, ended_ms INTEGER NOT NULL, blob BLOB NOT NULL
@@ -74,6 +79,20 @@ class Curve:
     signal: Signal
     times_ms: list[int]
     values: list[int | None]
+
+
+class Owed(NamedTuple):
+    """An attempt that was seen and is owed its end: curves to be kept, and the last event about its use."""
+
+    attempt: str
+    """The engine's name of it."""
+    job_id: int
+    number: int
+    started_ms: int
+    holds: str
+    """What it has of which nodes, as JSON of those who tell of its use."""
+    over_ms: int = 0
+    """When it ended; 0: it runs."""
 
 
 class _Waiting:
@@ -117,6 +136,9 @@ class Series:
         self._name_clusters(cluster_of)
         row = self._db.execute("SELECT MAX(changed) FROM chunks").fetchone()
         self._changed = row[0] or 0
+        self.owed = {row[0]: Owed(*row) for row in self._db.execute("SELECT * FROM owed ORDER BY attempt")}
+        """Attempts that were seen, until all is told of them. Changed by `owe` and `settle` alone."""
+        self._late: dict[str, set[int]] = {}
 
     def _opened(self) -> sqlite3.Connection:
         try:
@@ -168,9 +190,39 @@ class Series:
             if not sample.values:
                 return
             self._waiting.setdefault(sample.node, _Waiting(now_ms)).add(sample)
+            if sample.at_ms < now_ms // HOUR_MS * HOUR_MS:
+                self._late.setdefault(sample.node, set()).add(sample.at_ms // HOUR_MS * HOUR_MS)
             last = self._latest.get(sample.node)
             if last is None or sample.at_ms >= last.at_ms:
                 self._latest[sample.node] = sample
+
+    def take_late(self) -> dict[str, set[int]]:
+        """Hours that were over when samples of them came, by node, since the last question."""
+        with self._lock:
+            late, self._late = self._late, {}
+            return late
+
+    def owe(self, owed: Owed) -> None:
+        """Note an attempt, or that it has ended."""
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?, ?, ?)", owed)
+            self._db.commit()
+            self.owed[owed.attempt] = owed
+
+    def settle(self, attempt: str) -> None:
+        """Nothing more is owed to an attempt."""
+        with self._lock:
+            self._db.execute("DELETE FROM owed WHERE attempt = ?", (attempt,))
+            self._db.commit()
+            self.owed.pop(attempt, None)
+
+    def save(self, nodes: Iterable[str]) -> None:
+        """Save what waits of these nodes."""
+        with self._lock:
+            for node in nodes:
+                if node in self._waiting:
+                    self._save(node)
+            self._db.commit()
 
     def shed(self) -> None:
         """Drop what waits to be saved: there is no room on the disk, and none in memory for all of it."""
@@ -431,6 +483,45 @@ class Series:
                 if (curve := curves.get(signal.name)) is not None:
                     parts.append(folding.folded(curve.times_ms, curve.values, step_ms, signal.fold))
             found[signal.name] = Curve(signal, *folding.together(parts, step_ms, signal.across))
+        return found
+
+    def oldest_ms(self, node: str = "") -> int | None:
+        """Since when there are samples on disk, of a node or of all; None: there are none."""
+        with self._lock:
+            where, values = (" AND node = ?", [node]) if node else ("", [])
+            row = self._db.execute(
+                f"SELECT MIN(from_ms) FROM chunks WHERE tier = {RAW.number}{where}", values
+            )
+            oldest: int | None = row.fetchone()[0]
+        return oldest
+
+    def of_attempts(
+        self, node: str, started: Mapping[str, int], signals: Collection[str], from_ms: int, to_ms: int
+    ) -> dict[str, dict[str, Points]]:
+        """Samples of attempts on a node, by attempt and signal; counters as rises. `started`: when each began."""
+        subjects = {attempt_subject(key): key for key in started}
+        found: dict[str, dict[str, Points]] = {}
+        with self._lock:
+            oldest_ms = self.oldest_ms(node)
+
+            def wanted(name: str) -> bool:
+                subject, _, signal = name.rpartition("/")
+                return signal in signals and subject in subjects
+
+            points = self._points(RAW, node, from_ms, to_ms, wanted, 0)
+            # Where nobody saw an attempt begin, the first value of its counters may have been told before.
+            unseen = {
+                name
+                for name, (signal, _points) in points.items()
+                if signal.fold is Fold.LIFE
+                and (oldest_ms is None or started[subjects[name.rpartition("/")[0]]] < oldest_ms)
+            }
+            known = self._before(node, unseen, [], {}, from_ms // RAW.chunk_ms * RAW.chunk_ms)
+        for name, (signal, (times, column)) in points.items():
+            at, values = _without_holes(times, column)
+            if name in unseen and name not in known and values:
+                values[0] = 0
+            found.setdefault(subjects[name.rpartition("/")[0]], {})[signal.name] = (at, values)
         return found
 
     def forget(self, attempts: Sequence[str]) -> None:

@@ -215,3 +215,19 @@ def test_a_look_at_this_machine_is_cheap_and_all_of_it_is_believed() -> None:
     assert {"node/cpu", "node/memory_used"} <= found.keys()
     # One look every ten seconds may take 1 % of a core; this part of it, half of that.
     assert collector.spent_s / 20 < 0.05
+
+
+def test_the_energy_of_gpus_goes_to_the_attempts_that_have_them_by_their_shares(tmp_path: Path) -> None:
+    shown = Shown()
+    places = [AttemptPlace("y-1-1", devices=("A", "B")), AttemptPlace("y-2-1", devices=("C",), milli=250)]
+    collector = Collector("n", shown, lambda: places, Kernel(str(tmp_path)), machine=False)
+    told: list[tuple[int | float | None, ...]] = []
+    for joules in ((100, 50, 900), (110, 52, 940), (130, 54, 20), (131, None, 21)):
+        shown.looks = tuple(
+            [GpuLook(i, uuid, {"energy": j}) for i, (uuid, j) in enumerate(zip("ABC", joules, strict=True))]
+        )
+        found = collector.take(0)
+        told.append(tuple([found.get(f"attempt/{key}/energy") for key in ("y-1-1", "y-2-1")]))
+
+    # It is counted from the first look at which an attempt is there; a counter that went back began anew at 0.
+    assert [(None, None), (0, 0), (22_000, 5_000), (None, 5_250)] == told

@@ -111,6 +111,11 @@ class HandedIn:
                 seen = self._seen.pop(key)
                 series.keep(key, sorted(seen.nodes), seen.first_ms, seen.last_ms + 1, now_ms)
 
+    def seen(self) -> list[str]:
+        """Attempts that collectors have told of lately."""
+        with self._lock:
+            return list(self._seen)
+
     def clocks_off_ms(self) -> dict[str, int]:
         """By how much the clocks of nodes are behind ours; 0: they will do."""
         with self._lock:

@@ -5,6 +5,7 @@ pause, so that watching takes at most a hundredth of a core, however many jobs r
 """
 
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
+from gpuyard.control.upkeep.metering import Meter
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
@@ -30,6 +32,8 @@ WORK_S = 1.0
 """CPU time for saving and folding in one round: what is due beyond it waits for the next."""
 SHARE = 100
 """A round is followed by a pause that is at least so many times as long as the CPU time that it took."""
+ELECTION_MS = 120_000
+"""How long a server that has just started waits to lead before it folds what it finds."""
 FRESH_MS = 60_000
 """A sample that is older says nothing about now."""
 _log = logging.getLogger(__name__)
@@ -46,11 +50,14 @@ class Watch:
         has_room: Callable[[], bool],
         cluster_of: Callable[[str], str] = lambda _node: "",
         every_s: float = PAUSE_S,
+        meter: Meter | None = None,
     ) -> None:
         """`engines`: by cluster. `cluster_of` a node's name, by which alone an older release kept series."""
         self._every_s = every_s
         self._path = path
         self._cluster_of = cluster_of
+        self._meter = meter
+        self._since_ms = now_ms()
         self._eyes = [_Eyes(cluster, engine) for cluster, engine in engines.items()]
         self.now_ms = now_ms
         self._has_room = has_room
@@ -138,8 +145,8 @@ class Watch:
 
     def _look(self) -> float:
         """One look, and what is due for the series; how much CPU time the latter took, which follows the fleet."""
-        if not self._eyes and self._series is None:
-            # Nothing is to be seen here, and nobody has handed anything in.
+        if not self._eyes and self._series is None and not os.path.exists(self._path):
+            # Nothing is to be seen here, and nobody has ever handed anything in.
             return 0.0
         series, now_ms = self._opened(), self.now_ms()
         for eyes in self._eyes:
@@ -153,8 +160,14 @@ class Watch:
                 nodes = [eyes.key(node) for node in ended.devices]
                 series.keep(ended.key, nodes, ended.started_ms, now_ms + 1, now_ms)
         self.handed_in.keep_ended(series)
-        # With many nodes more is due than one piece of work; a round still takes a bounded time.
         began_s = time.thread_time()
+        if self._meter is not None:
+            seen = [key for eyes in self._eyes for key in eyes.running]
+            self._meter.round(series, now_ms, [*seen, *self.handed_in.seen()])
+            if not self._meter.ready and now_ms < self._since_ms + ELECTION_MS:
+                # Samples from before this start are folded and removed once it is told what they come to.
+                return time.thread_time() - began_s
+        # With many nodes more is due than one piece of work; a round still takes a bounded time.
         while series.work(now_ms) and time.thread_time() < began_s + WORK_S:
             pass
         return time.thread_time() - began_s
@@ -207,6 +220,11 @@ class _Eyes:
             self.key(node): _source(gpus, placed.get(node, ())).look(now_ms)
             for node, gpus in self._engine.gpus().items()
         }
+
+    @property
+    def running(self) -> Collection[str]:
+        """Attempts that were seen last, by key."""
+        return self._running
 
     def ended(self) -> list[Whereabouts]:
         """Attempts that have ended since the last question."""

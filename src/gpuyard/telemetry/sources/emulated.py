@@ -58,6 +58,8 @@ class EmulatedSource:
         self._gpus = gpus
         self._places = places
         self._model = model
+        self._energy_mj: dict[str, tuple[int, int]] = {}
+        """When each GPU was last looked at, and the energy that it had used."""
 
     def look(self, now_ms: int) -> list[GpuLook]:
         """Every GPU, as the scripts have it at this moment."""
@@ -92,11 +94,16 @@ class EmulatedSource:
             )
             for each, step in now
         ]
+        power = _IDLE_W + (_FULL_W - _IDLE_W) * busy // FULL
+        last_ms, energy_mj = self._energy_mj.get(uuid, (now_ms, 0))
+        energy_mj += power * max(0, now_ms - last_ms)
+        self._energy_mj[uuid] = (now_ms, energy_mj)
         values = {
             "busy": busy,
             "memory_used": used,
             "memory_free": memory_mib - used,
-            "power": _IDLE_W + (_FULL_W - _IDLE_W) * busy // FULL,
+            "power": power,
+            "energy": energy_mj // 1000,
             "temperature": _IDLE_C + (_FULL_C - _IDLE_C) * busy // FULL,
         }
         return GpuLook(number, uuid, values, tuple(processes), model=self._model)
