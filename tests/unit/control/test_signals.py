@@ -2,21 +2,23 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.access.rights import Sight
 from gpuyard.control.replica.labels import key_of
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.gpus import gpus_view
-from gpuyard.control.views.metrics import metrics_text
+from gpuyard.control.views.scheduler_metrics import NodeNames
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.reports.gpus import REPORT
+from gpuyard.telemetry.exposition import signals
 from rigs.request_service import Rig, rig
 
 
@@ -79,9 +81,8 @@ def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(service: Ri
         watch.take(
             key, Batch(now_ms, 0, [now_ms], {"gpu/0/busy": [busy], "attempt/y-1-1-1/memory": [busy]}), ()
         )
-    ready = dict.fromkeys(["ready", "steps", "events"], 0) | {"role": "", "troubles": ()}
-    ready |= dict.fromkeys(["step_ms_p50", "step_ms_p99", "decide_ms_p50", "decide_ms_p99"])
-    told = metrics_text(service.replica, watch, ready, ALL)
+    names = NodeNames(service.replica.state)
+    told = "\n".join(signals([replace(each, node=names(each.node)) for each in watch.latest()], {}, {}))
     found = dict(re.findall(r'gpuyard_gpu_busy_ratio{node="(.*?)",.*} (.*)', told))
     curve = watch.curves("y-1-1-1", ["west:n1"], now_ms - 1, now_ms + 1)["memory"].values
     watch.close()
