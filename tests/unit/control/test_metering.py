@@ -1,4 +1,4 @@
-"""Measured use in the log: every hour of an attempt once, whoever dies when; late samples add to what was told."""
+"""Measured use in the log: every hour of an attempt once, whenever a server dies; late samples add to what was told."""
 
 import random
 from collections.abc import Iterator
@@ -198,7 +198,7 @@ def test_an_attempt_without_samples_has_no_event_and_one_that_tells_no_load_is_u
 
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_no_time_is_told_twice_and_none_that_is_on_disk_is_lost_whoever_dies_when(
+def test_no_time_is_told_twice_and_none_that_is_on_disk_is_lost_whenever_a_server_dies(
     seed: int, tmp_path_factory: Any
 ) -> None:
     draw = random.Random(seed)

@@ -1,9 +1,9 @@
 """Measured use enters the log: one event for each attempt and clock hour, and one for the rest when it has ended.
 
 Only the leader tells. What was told is in the log and nowhere else: a leader reads it there when it is elected, and
-what it tells after that is fenced by its epoch. So no hour is told twice, whoever dies when. It tells of samples that
-are on disk. Each attempt that was seen is owed its end: a row beside the series has what is needed for it, so that an
-attempt which ends while the yard is down gets its curves and its last event at the next start.
+what it tells after that is fenced by its epoch. So no hour is told twice, whichever process dies, and when. It tells of
+samples that are on disk. Each attempt that was seen is owed its end: a row beside the series has what is needed for it,
+so that an attempt which ends while the yard is down gets its curves and its last event at the next start.
 """
 
 import json
