@@ -101,6 +101,18 @@ SECTIONS: dict[str, dict[str, Entry]] = {
                 )
             },
         ),
+        "export": Entry(
+            "commands.yard.export",
+            "Write what Prometheus, Grafana and Fluent Bit need to see this yard.",
+            about="Write files for programs that watch: to standard output, or into a folder.",
+            below={
+                "prometheus": Entry("commands.yard.export", "Write a scrape file for Prometheus."),
+                "grafana": Entry("commands.yard.export", "Write dashboards for Grafana."),
+                "fluent-bit": Entry(
+                    "commands.yard.export", "Write a configuration of Fluent Bit for logs.", "fluent_bit"
+                ),
+            },
+        ),
         "prune": Entry("commands.yard.upkeep", "Remove what is kept of old jobs."),
         "rebuild": Entry("commands.yard.upkeep", "Fill a projection anew from the log."),
         "completion": Entry("commands.yard.completion", "Make a shell complete `yard` on Tab."),

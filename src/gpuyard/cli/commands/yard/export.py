@@ -1,0 +1,152 @@
+"""`yard export`: files for the programs that watch a yard. No yard has to run."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from gpuyard.cli.line.options import Argument, Option
+from gpuyard.errors import BadInput
+
+if TYPE_CHECKING:
+    from gpuyard.telemetry.exports.prometheus import Target
+
+ToOption = Annotated[
+    Path | None,
+    Option("--to", metavar="DIR", help="Write into this folder. Left out: to standard output."),
+]
+
+
+def prometheus(
+    server: Annotated[
+        list[str] | None,
+        Option(
+            "--server",
+            metavar="URL",
+            help="A server of the yard, as Prometheus reaches it. May be repeated. Default: the yard of this command.",
+        ),
+    ] = None,
+    credentials: Annotated[
+        str,
+        Option(
+            "--credentials",
+            metavar="FILE",
+            help="A file on the machine of the Prometheus that has the token. '' for none.",
+        ),
+    ] = "/etc/prometheus/gpuyard.token",
+    ca: Annotated[
+        str, Option("--ca", metavar="FILE", help="The certificate that signed the server's, on that machine.")
+    ] = "",
+    to: ToOption = None,
+) -> None:
+    """Write a scrape file for Prometheus: every server of the yard, each 15 s.
+
+    \b
+    Example:
+      yard export prometheus --server https://yard.example.org --to /etc/prometheus
+      promtool check config /etc/prometheus/gpuyard.yml
+    """
+    from gpuyard.telemetry.exports.prometheus import scrape_file
+
+    _put({"gpuyard.yml": scrape_file([_target(each) for each in server or [_own()]], credentials, ca)}, to)
+
+
+def grafana(
+    dashboard: Annotated[
+        str, Argument(metavar="[DASHBOARD]", help="One of them; all by default, which takes --to.")
+    ] = "",
+    to: ToOption = None,
+) -> None:
+    """Write dashboards for Grafana as JSON: gpus, jobs, racks, queue, tenants, failed, hardware.
+
+    Grafana imports them as they are, or finds them in a folder that it is told of. Each asks for the Prometheus to use.
+
+    \b
+    Examples:
+      yard export grafana --to /var/lib/grafana/dashboards
+      yard export grafana queue > queue.json
+    """
+    import json
+
+    from gpuyard.telemetry.exports.grafana import dashboard_json
+    from gpuyard.telemetry.exports.panels import DASHBOARDS
+
+    names = ", ".join(DASHBOARDS)
+    if dashboard and dashboard not in DASHBOARDS:
+        raise BadInput(f"there is no dashboard {dashboard!r}", f"There is: {names}.")
+    if not dashboard and to is None:
+        raise BadInput(
+            f"there are {len(DASHBOARDS)} dashboards, and a file has one",
+            f"Add --to DIR, or name one: {names}.",
+        )
+    chosen = [DASHBOARDS[dashboard]] if dashboard else list(DASHBOARDS.values())
+    _put(
+        {
+            f"gpuyard-{each.name}.json": json.dumps(dashboard_json(each), indent=2, ensure_ascii=False) + "\n"
+            for each in chosen
+        },
+        to,
+    )
+
+
+def fluent_bit(
+    listen: Annotated[
+        str, Option("--listen", metavar="HOST:PORT", help="Where Fluent Bit listens for the yard.")
+    ] = "127.0.0.1:4318",
+    to: ToOption = None,
+) -> None:
+    """Write a configuration of Fluent Bit that takes what jobs write from the yard, over OTLP.
+
+    \b
+    Example:
+      yard export fluent-bit --to /etc/fluent-bit
+    """
+    from gpuyard.telemetry.exports.fluent_bit import fluent_bit_file
+
+    host, port = _address(listen)
+    _put({"gpuyard.yaml": fluent_bit_file(host, port)}, to)
+
+
+def _put(texts: Mapping[str, str], to: Path | None) -> None:
+    """Files that are there are written again: they are ours, and a newer release has newer ones."""
+    if to is None:
+        print("".join(texts.values()), end="")
+        return
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (to / name).write_text(text, encoding="utf-8")
+            print(to / name)
+    except OSError as error:
+        raise BadInput(f"{error.filename or to}: {error.strerror}", "Choose another --to.") from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    from gpuyard.api.connecting.finding import address
+
+    found = address(text)
+    if isinstance(found, str):
+        raise BadInput(f"{text} is no address of a port", "Write HOST:PORT, or https://HOST:PORT.")
+    return found
+
+
+def _target(url: str) -> "Target":
+    from gpuyard.telemetry.exports.prometheus import Target
+
+    host, port = _address(url)
+    return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", url.strip().startswith("https://"))
+
+
+def _own() -> str:
+    """The yard that commands of this user ask, as an address with a port."""
+    from gpuyard.api.connecting.finding import read_login
+    from gpuyard.control.places import PORT, DataDir, likely_data
+
+    said = os.environ.get("YARD_URL") or os.environ.get("YARD_SERVER") or ""
+    login = None if said or os.environ.get("YARD_DATA") else read_login()
+    said = said or (login.url if login else "")
+    if said and not said.startswith(("unix:", "/")):
+        return said
+    notes = [each.note() for folder in likely_data() for each in DataDir(folder).instances()]
+    ports = [note["port"] for note in notes if note.get("port")]
+    return f"http://127.0.0.1:{ports[0] if ports else PORT}"
