@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from contract.rigs import EPOCH, ended, launch, look
 from contract.slurm_rig import SlurmRig
-from gpuyard.engines.contract import Answer, Container, Recipe, Report, StopRequest
+from gpuyard.engines.contract import Answer, Container, Part, Recipe, Report, StopRequest
 from gpuyard.engines.node import boxes, terminal
 from gpuyard.model import Outcome
 from rigs.images.rig import BUSYBOX, Images
@@ -40,7 +41,7 @@ class Box:
         self.rig.keys.add(key)
         account = self.images.account
         who = {"uid": account.pw_uid, "gid": account.pw_gid, "user": account.pw_name}
-        gpus = more.pop("gpus", ())
+        gpus, nodes = more.pop("gpus", ()), more.pop("nodes", ())
         recipe = Recipe(
             **{
                 "argv": argv,
@@ -51,6 +52,8 @@ class Box:
             }
         )
         one = launch(self.rig, key, recipe=recipe, job_id=self.count, gpus=gpus)
+        if nodes:
+            one = replace(one, parts=tuple([Part(node, (0,), 1000, 1000, 64, 1) for node in nodes]))
         (reply,) = self.rig.engine.start(EPOCH, [one])
         assert Answer.DONE == reply.answer, reply
         return key
@@ -167,6 +170,26 @@ def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None
     assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.decode().split()
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
+
+
+def test_a_gang_over_nodes_of_slurm_has_a_container_on_each(box: Box) -> None:
+    line = 'echo "$RANK of $WORLD_SIZE on $YARD_NODE: $(id -u) $NVIDIA_VISIBLE_DEVICES $(ls /bin)"; exit $((5 * RANK))'
+    report, said = box.run(box.images.plain, "sh", "-c", line, nodes=("n1", "n2"))
+    assert (Outcome.FAILED, 5, "task 1 exit code 5") == (report.outcome, report.exit_code, report.why), said
+    own = sorted([each for each in said.splitlines() if " on n" in each])
+    uid = box.images.account.pw_uid
+    assert [f"{rank} of 2 on n{rank + 1}: {uid} 0 busybox" for rank in (0, 1)] == own, said
+
+    report, _ = box.run(f"{box.images.open.name}/team/none:1", "true", nodes=("n1", "n2"))
+    assert (Outcome.FAILED, 125) == (report.outcome, report.exit_code), report
+    assert "has no such image" in report.why
+
+    calls = len(box.images.silent.calls)
+    key = box.start(f"{box.images.silent.name}/team/plain:1", "true", nodes=("n1", "n2"))
+    box.until(lambda: len(box.images.silent.calls) > calls)
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 30_000)])
+    assert Outcome.CANCELLED == ended(box.rig, key).outcome
+    box.until(lambda: not box.left())
 
 
 def test_a_script_runs_a_bundle_by_slurms_own_support_of_containers(box: Box) -> None:

@@ -21,11 +21,12 @@ _STORE = "images"
 _USERS_OWN = ".local/share/containers/storage"
 
 
-def of(plan: Dict[str, Any]) -> Dict[str, Any]:
+def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     """What a plan says of images, with what this node adds to it."""
     found = dict(plan["image"])
     above = FOLDER.format(os.getuid())
-    folder = "{}/{}".format(above, plan["key"])
+    # Several nodes of a cluster may share one disk.
+    folder = "{}/{}.{}".format(above, plan["key"], node)
     own = "{}/{}".format(found["home"], _USERS_OWN)
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     found.update(

@@ -17,7 +17,7 @@ from .crew import Crew
 from .processes import adopt_orphans
 from .runner import Runner, insist, now_ms
 from .spread import POLL_S as _POLL_NODE_S
-from .spread import SIGNALS, Remote, on_node
+from .spread import SIGNALS, Remote, make_boxes, on_node
 from .tasks import Failure, open_output, write_script
 from .terminal import WISH
 
@@ -80,15 +80,7 @@ class Head(Runner):
         self.hands.entry.output = output
         if self.plan.get("terminal"):
             self.hands.give_terminal(os.dup(output[0]))
-        if self.plan.get("image"):
-            from . import boxes, image  # most jobs run in none
-
-            self.plan["image"] = boxes.of(self.plan)
-            try:
-                boxes.make(self.plan["image"])
-            except image.Failed as failed:
-                return Failure(image.NOT_RUN, str(failed))
-        return self.hands.start(self._heed)
+        return make_boxes(self.plan, self.node) or self.hands.start(self._heed)
 
     def _heed(self) -> None:
         """Heed stops and time limits while tasks start: a start may hang, and a stop must not wait for it."""

@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signa
 POLL_S = 0.25
 _TURN_S = POLL_S + 2.0
 """A turn of a node's loop that took longer was frozen, together with the head."""
-_READY_S_MAX = 300.0
+_READY_S_MAX, _READY_IMAGE_S_MAX = 300.0, 86400.0
 _KILL_S = 15.0
 _WARNING = "warn"
 """At the end of an order: the signal is the job's warning, and not for every process."""
@@ -69,7 +69,8 @@ class Remote:
                     126, "cannot run srun on node {}: {}".format(self.plan["order"][0], error.strerror)
                 )
             self.sruns.append(child)
-        until = time.monotonic() + _READY_S_MAX
+        # An image may be pulled for hours, and the job's own limits end that.
+        until = time.monotonic() + (_READY_IMAGE_S_MAX if self.plan.get("image") else _READY_S_MAX)
         while time.monotonic() < until:
             here = files.names(".")
             if all([files.READY + node in here for node in self.plan["order"]]):
@@ -83,7 +84,7 @@ class Remote:
             if self.failed or files.HALT in files.names(".."):
                 return self.failed
         self.lost = True
-        return Failure(1, "not all nodes were ready within {:g} s".format(_READY_S_MAX))
+        return Failure(1, "not all nodes were ready in time")
 
     def go(self) -> Optional[Failure]:
         """Let all of them run."""
@@ -144,50 +145,98 @@ class Remote:
         return {node: (files.read(files.READY + node) or {"gpus": []})["gpus"] for node in self.plan["order"]}
 
 
+class _Orders:
+    """What the head orders on one node, and whether the head is still there."""
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew, self.here, self.done = crew, files.names("."), 0
+        self.dying = False
+        """Whether an order came before the tasks ran: they have nothing to save."""
+        self.gone = False
+        self.seen, self.seen_at = -1.0, time.monotonic()
+        self.turned_at = self.seen_at
+
+    def look(self) -> None:
+        """See what is new. Time in which this node was frozen together with the head does not count."""
+        now = time.monotonic()
+        self.seen_at += max(0.0, now - self.turned_at - _TURN_S)
+        self.turned_at = now
+        self.here = files.names(".")
+        beat = files.changed(files.BEAT)
+        if beat != self.seen:
+            self.seen, self.seen_at = beat, now
+        ended = files.END in self.here or files.DEAD in files.names("..")
+        self.gone = ended or now - self.seen_at > files.LEASE_S
+
+    def follow(self) -> None:
+        """Pass on what is ordered."""
+        found = [each.split(".") for each in self.here if each.startswith(files.ORDER)]
+        for words in sorted(found, key=lambda each: int(each[1])):
+            if int(words[1]) > self.done:
+                self.done = int(words[1])
+                _pass_on(self.crew, int(words[2]), words[3:] == [_WARNING])
+                self.dying = self.dying or self.crew.waits
+
+    def heed(self) -> None:
+        """The same while tasks start, which takes long where an image is pulled."""
+        if time.monotonic() - self.turned_at >= POLL_S:
+            self.look()
+            self.follow()
+            if self.dying or self.gone:
+                self.crew.kill()
+
+
 def on_node(plan: Dict[str, Any], node: str) -> int:
     """The part of one node: its tasks at the gate, then running, passing on what the head orders."""
     crew = Crew(Allotted(plan, node, int(os.environ.get("YARD_PORT", "0")), (1, 2)))
-    failure = crew.start()
+    orders = _Orders(crew)
+    failure = make_boxes(plan, node) or crew.start(orders.heed)
     told = False
-    done, dying = 0, failure is not None
-    if failure is None:
+    orders.dying = orders.dying or failure is not None
+    if not orders.dying:
         files.write(files.READY + node, {"gpus": own_gpus()})
-    seen, seen_at, gone = -1.0, time.monotonic(), False
-    turned_at = seen_at
+    if failure is not None:
+        told = _tell(node, failure)
     while crew.alive() or crew.waits:
-        now = time.monotonic()
-        seen_at += max(0.0, now - turned_at - _TURN_S)
-        turned_at = now
-        here = files.names(".")
-        if files.GO in here and crew.waits and not dying:
+        orders.look()
+        if files.GO in orders.here and crew.waits and not orders.dying:
             failure = crew.go()
-        orders = sorted([int(each.split(".")[1]) for each in here if each.startswith(files.ORDER)])
-        for number in [each for each in orders if each > done]:
-            done = number
-            for order in [each for each in here if each.startswith("{}{}.".format(files.ORDER, number))]:
-                words = order.split(".")
-                _pass_on(crew, int(words[2]), words[3:] == [_WARNING])
-            dying = dying or crew.waits
-        beat = files.changed(files.BEAT)
-        if beat != seen:
-            seen, seen_at = beat, time.monotonic()
-        gone = (
-            files.END in here or files.DEAD in files.names("..") or time.monotonic() - seen_at > files.LEASE_S
-        )
-        if dying or failure is not None or gone:
+        orders.follow()
+        if orders.dying or failure is not None or orders.gone:
             crew.give_up()
             crew.kill()
         crew.reap()
         failed = failure or crew.failed
         if failed is not None and not told:
-            told = files.write(
-                files.FAILED + node + ".json",
-                {"exit_code": failed.exit_code, "why": failed.why, "at_ms": now_ms()},
-            )
+            told = _tell(node, failed)
         if crew.alive() or crew.waits:
             signal.sigtimedwait(SIGNALS, POLL_S)
     crew.sweep()
+    if "folder" in plan.get("image", ()):
+        from . import boxes  # most jobs run in none
+
+        boxes.clear(plan["image"])
     return 0 if crew.failed is None and failure is None else 1
+
+
+def _tell(node: str, failed: Failure) -> bool:
+    """Tell the head what failed here; whether that could be written."""
+    said = {"exit_code": failed.exit_code, "why": failed.why, "at_ms": now_ms()}
+    return files.write(files.FAILED + node + ".json", said)
+
+
+def make_boxes(plan: Dict[str, Any], node: str) -> Optional[Failure]:
+    """Make what containers need on this node; why they cannot run here, if so."""
+    if not plan.get("image"):
+        return None
+    from . import boxes, image  # most jobs run in none
+
+    plan["image"] = boxes.of(plan, node)
+    try:
+        boxes.make(plan["image"])
+    except image.Failed as failed:
+        return Failure(image.NOT_RUN, str(failed))
+    return None
 
 
 def _pass_on(crew: Crew, number: int, is_warning: bool) -> None:

@@ -42,8 +42,6 @@ def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
     names = [part.node for part in launch.parts]
     if not names or len(set(names)) != len(names):
         return "a launch names each of its nodes once"
-    if launch.recipe.containers and len(names) > 1:
-        return "a job in an image runs on one node of Slurm, and this one wants several"
     for part in launch.parts:
         node = nodes.get(part.node)
         if node is None:
