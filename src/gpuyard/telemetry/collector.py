@@ -98,7 +98,7 @@ class Collector:
         return found
 
     def _on_gpus(self, places: Sequence[AttemptPlace]) -> dict[int, tuple[list[OnGpu], bool]]:
-        """Who has memory on each GPU, and whether processes that are nobody's have, too."""
+        """The attempts that have memory on each GPU, and whether processes of no attempt have, too."""
         whose = self._kernel.attempt_of(places)
         shares = {place.key: place.milli for place in places}
         found = {}

@@ -137,7 +137,7 @@ _GPU = (
 
 _ATTEMPT = (
     _ratio("gpu_busy", Of.ATTEMPT, "Part of the time in which its kernels ran, on average of its GPUs; measured."),
-    _ratio("gpu_busy_estimated", Of.ATTEMPT, "The same where the GPU does not say who computed; estimated.",
+    _ratio("gpu_busy_estimated", Of.ATTEMPT, "The same where the GPU does not say which process computed; estimated.",
            estimated=True),
     _mib("gpu_memory", Of.ATTEMPT, "GPU memory of its processes."),
     Signal("energy", Of.ATTEMPT, "mJ", Fold.RISE, "attempt_energy_joules",
