@@ -141,7 +141,16 @@ JOBS = Dashboard(
             help="Measured, on average of the job's GPUs; a job on several nodes has the sum of them.",
         ),
         Panel("Cores in use", _of_job(_rate("gpuyard_attempt_cpu_seconds_total")), _JOB, "short"),
-        Panel("Most memory at a time", _of_job("gpuyard_attempt_memory_peak_bytes"), _JOB, "bytes", BARS),
+        Panel(
+            "Most memory at a time",
+            _of_job(
+                "gpuyard_attempt_memory_peak_bytes or max_over_time(gpuyard_attempt_memory_bytes[$__range])"
+            ),
+            _JOB,
+            "bytes",
+            BARS,
+            help="As the kernel counts it; without cgroups, the most that was seen in the time shown.",
+        ),
         Panel(
             "GPU memory of tenants",
             f"sum by (tenant) ({_of_job('gpuyard_attempt_gpu_memory_bytes')})",
