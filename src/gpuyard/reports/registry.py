@@ -12,6 +12,7 @@ from gpuyard.reports.report import Report
 
 OURS = {
     "audit": "gpuyard.reports.audit:REPORT",
+    "cost": "gpuyard.reports.cost:REPORT",
     "doctor": "gpuyard.reports.doctor:REPORT",
     "efficiency": "gpuyard.reports.efficiency:REPORT",
     "gpus": "gpuyard.reports.gpus:REPORT",

@@ -1,0 +1,213 @@
+"""`yard cost`, `GET /cost`: where GPU time went, and what it cost, by any dimensions of the books.
+
+Both books are in each line: GPU-hours by the kinds of time, and the charge. With sight of the whole yard there is also
+the time that no job had, and what was not charged, with which the charges add up to the cost of the fleet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from gpuyard.reports.report import Flag, Report
+from gpuyard.reports.table import Column, Row, Table
+from gpuyard.wire.endpoints import Action, Endpoint, query
+
+if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
+    from gpuyard.control.readings import Readings
+
+NO_JOB = "(no job)"
+NOT_CHARGED = "not charged"
+DEFAULT_BY = "tenant"
+
+
+_About = TypedDict(
+    "_About",
+    {
+        "tenant": str,
+        "user": str,
+        "class": str,
+        "model": str,
+        "pool": str,
+        "market": str,
+        "region": str,
+        "cluster": str,
+        "day": str,
+        "month": str,
+    },
+    total=False,
+)
+KINDS = ("used", "wasted", "unmeasured", "starting", "held", "stranded", "idle", "recutting", "unavailable")
+"""The kinds of time, as a line shows them."""
+
+
+class BooksLine(_About):
+    """One line of the books: what it is about, its GPU-hours by kind of time, and its charge.
+
+    It has those dimensions that were asked for; one that is empty: no job had that time.
+    """
+
+    used_gpu_hours: float
+    wasted_gpu_hours: float
+    unmeasured_gpu_hours: float
+    starting_gpu_hours: float
+    held_gpu_hours: float
+    stranded_gpu_hours: float
+    idle_gpu_hours: float
+    recutting_gpu_hours: float
+    unavailable_gpu_hours: float
+    charged_micro_usd: int
+
+
+class BooksReply(TypedDict):
+    """The lines, and how they add up. What the fleet cost is null without sight of the whole yard."""
+
+    lines: list[BooksLine]
+    by: list[str]
+    from_day: str
+    to_day: str
+    """The last day that counts; all days are UTC days."""
+    currency: str
+    charged_micro_usd: int
+    not_charged_micro_usd: int | None
+    fleet_micro_usd: int | None
+
+
+COST = Endpoint(
+    "GET",
+    "/cost",
+    Action.SEE_TENANTS,
+    BooksReply,
+    "Where GPU time went, and what it cost",
+    tag="lists",
+    parameters=(
+        query("by", f"Dimensions, with commas: tenant,model. Left out: {DEFAULT_BY}.", maxLength=200),
+        query(
+            "from",
+            "The first day: 2026-11-01. Left out: the first of the month of the last day.",
+            maxLength=10,
+        ),
+        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10),
+    ),
+    problems=(422,),
+)
+
+
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    """The lines of those tenants that you see, by name; of the whole yard also what no job had."""
+    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
+    from gpuyard.errors import BadInput  # noqa: PLC0415
+
+    try:
+        return _built(readings, values, sight)
+    except BadInput as error:
+        raise Unacceptable(error.message, error.hint) from error
+
+
+def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
+    from gpuyard.errors import BadInput  # noqa: PLC0415
+    from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
+    from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
+    from gpuyard.ledger.units import (  # noqa: PLC0415
+        CATEGORIES,
+        GPU_HOUR,
+        day_text,
+        month_days,
+        month_of,
+        read_day,
+    )
+    from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+
+    by = list(dict.fromkeys([word.strip() for word in (values["by"] or DEFAULT_BY).split(",")]))
+    to_day = read_day(values["to"]) if values["to"] else readings.now_ms // DAY_MS
+    from_day = read_day(values["from"]) if values["from"] else month_days(month_of(to_day))[0]
+    if from_day > to_day:
+        raise BadInput(
+            f"the first day, {day_text(from_day)}, is after the last one, {day_text(to_day)}",
+            "Give --from a day before --to.",
+        )
+    books = accounts(readings.store, from_day, to_day + 1, readings.now_ms)
+    if not sight.whole:
+        seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
+        books = books._replace(entries=[entry for entry in books.entries if entry.owner in seen])
+    lines = books.lines(by)
+    charged, fleet = sum([line.charged for line in lines]), sum([line.fleet for line in lines])
+    # Rounded so that everything that is shown adds up.
+    *money, rest = micro_usd([*[line.charged for line in lines], fleet - charged if sight.whole else 0])
+    rows = [
+        {
+            **dict(zip(by, line.names, strict=True)),
+            **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
+            "charged_micro_usd": owed,
+        }
+        for line, owed in zip(lines, money, strict=True)
+    ]
+    head = {
+        "by": by,
+        "from_day": day_text(from_day),
+        "to_day": day_text(to_day),
+        "currency": CURRENCY,
+        "charged_micro_usd": sum(money),
+        "not_charged_micro_usd": rest if sight.whole else None,
+        "fleet_micro_usd": sum(money) + rest if sight.whole else None,
+    }
+    return Table(rows, head)
+
+
+def usd(micro: int) -> str:
+    """`$1,234.50`; what is below a cent keeps its digits."""
+    sign, micro = ("-", -micro) if micro < 0 else ("", micro)
+    return f"{sign}${micro / 1_000_000:,.4f}" if 0 < micro < 10_000 else f"{sign}${micro / 1_000_000:,.2f}"
+
+
+def _hours(*kinds: str) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        hours = sum([row[f"{kind}_gpu_hours"] for kind in kinds])
+        return f"{hours:,.2f}" if hours else "-"
+
+    return cell
+
+
+def _named(name: str) -> Column:
+    return Column(name.upper(), lambda row: row[name] or NO_JOB)
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    names = [name for name in rows[0] if name in _About.__annotations__] if rows else [DEFAULT_BY]
+    hidden = {"starting", "held", "stranded", "recutting", "unavailable"}
+    return [
+        *[_named(name) for name in names],
+        *[Column(kind.upper(), _hours(kind), right=True, wide=kind in hidden) for kind in KINDS],
+        Column("GPU-HOURS", _hours(*KINDS), right=True),
+        Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
+    ]
+
+
+def _notes(reply: Row) -> list[str]:
+    days = f"{reply['from_day']} to {reply['to_day']}, UTC"
+    if reply["fleet_micro_usd"] is None:
+        return [f"{days}: {usd(reply['charged_micro_usd'])} charged"]
+    parts = [usd(reply[f"{name}_micro_usd"]) for name in ("charged", "not_charged", "fleet")]
+    return [f"{days}: {parts[0]} charged + {parts[1]} {NOT_CHARGED} = {parts[2]}, the cost of the fleet"]
+
+
+REPORT: "Report[BooksReply]" = Report(
+    "cost",
+    COST,
+    build,
+    _columns,
+    rows="lines",
+    help="Show where GPU time went, in GPU-hours, and what it cost.",
+    more_help=(
+        "By tenant, user, class, model, pool, market, region, cluster, day or month, or several of them: --by "
+        "tenant,model. You see the tenants that are yours; with sight of the whole yard you also see the time that no "
+        "job had, and what was not charged."
+    ),
+    flags=[
+        Flag("by", ("--by",)),
+        Flag("from", ("--from",)),
+        Flag("to", ("--to",)),
+    ],
+    notes=_notes,
+    wakes=False,
+)
