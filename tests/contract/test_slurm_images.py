@@ -108,10 +108,20 @@ def test_a_job_of_slurm_runs_in_its_image_as_its_user(box: Box) -> None:
     assert lines[-1].partition(":")[0].isdigit()
     assert box.images.account.pw_uid == (box.work / "made").stat().st_uid
 
+    key = f"y-{box.count}-1"
+    for _ in ("before and", "after it is forgotten"):
+        used = box.rig.engine.usage(key).image
+        assert used is not None
+        assert (box.images.plain, "sha256:") == (used.image, used.digest[:7])
+        assert 0 < (used.pull_ms or 0) <= (used.start_ms or 0) <= (used.line_ms or 0) <= 60_000, used
+        box.rig.engine.forget(EPOCH, [key])
+
     pulls = box.images.open.pulls()
     report, said = box.run(box.images.plain, script="#!/bin/busybox sh\necho script $1\n", argv=("x",))
     assert (Outcome.COMPLETED, "script x\n") == (report.outcome, said), report
     assert pulls == box.images.open.pulls(), "an image is pulled once"
+    used = box.rig.engine.usage(f"y-{box.count}-1").image
+    assert (None, True) == (used and used.pull_ms, bool(used and used.start_ms))
 
 
 def test_an_image_that_cannot_be_had_on_slurm_says_why(box: Box) -> None:

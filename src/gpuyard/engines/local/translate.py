@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.engines.contract import ImageUse, Launch, Part, Phase, Report, Usage
+from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
 from gpuyard.engines.local import variables
 from gpuyard.engines.local.attempt.room import SCRATCH
 from gpuyard.engines.machine.accounts import UnixAccount
-from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe
+from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
@@ -283,15 +283,7 @@ def usage_of(found: object, facts: dict[str, Any] | None = None, started_ms: int
     known = found if isinstance(found, dict) else {}
     names = ("cpu_ms", "memory_mib", "process_mib")
     figures = [value if isinstance(value := known.get(name), int) else None for name in names]
-    return Usage(figures[0], figures[1], figures[2], _image_of(facts, started_ms) if facts else None)
-
-
-def _image_of(facts: dict[str, Any], started_ms: int) -> ImageUse:
-    """What a task has noted of its containers, with times since the start of the attempt."""
-    start, line = (
-        max(0, facts[name] - started_ms) if name in facts else None for name in ("start_ms", "line_ms")
-    )
-    return ImageUse(facts.get("image", ""), facts.get("digest", ""), facts.get("pull_ms"), start, line)
+    return Usage(figures[0], figures[1], figures[2], image_use(facts, started_ms) if facts else None)
 
 
 def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:

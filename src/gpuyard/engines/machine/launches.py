@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Recipe
+from gpuyard.engines.contract import ImageUse, Launch, Recipe
 
 CHECKPOINT = "checkpoint"
 """The file by which a job says that it has saved its work, where it names none."""
@@ -14,6 +14,14 @@ _SIGNALS_MAX = 64
 def flaw_of_key(key: str) -> str:
     """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
     return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
+
+
+def image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
+    """What a task has noted of its containers, with times since the start of the attempt."""
+    start, line = (
+        max(0, facts[name] - started_ms) if name in facts else None for name in ("start_ms", "line_ms")
+    )
+    return ImageUse(facts.get("image", ""), facts.get("digest", ""), facts.get("pull_ms"), start, line)
 
 
 def containers_of(recipe: Recipe) -> list[dict[str, Any]]:

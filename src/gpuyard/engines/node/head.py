@@ -208,6 +208,9 @@ class Head(Runner):
         if "folder" in self.plan.get("image", ()):
             from . import boxes  # most jobs run in none
 
+            if isinstance(self.hands, Crew):
+                end["image"] = self.hands.facts(0)
+
             boxes.clear(self.plan["image"])
         if isinstance(self.hands, Crew):
             self.hands.part(end["exit_code"])

@@ -365,6 +365,11 @@ def facts_of(folder: str, pid: int) -> Dict[str, Any]:
             found = json.loads(file.read(_ERROR_BYTES_MAX).decode())
     except (OSError, ValueError):
         return {}
+    return sane(found)
+
+
+def sane(found: Any) -> Dict[str, Any]:
+    """Of what a task or its node has noted, what makes sense."""
     if not isinstance(found, dict):
         return {}
     kinds = {"image": str, "digest": str, "why": str, "pull_ms": int, "start_ms": int, "line_ms": int}

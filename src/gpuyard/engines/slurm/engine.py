@@ -19,18 +19,20 @@ from gpuyard.engines.contract import (
     Reply,
     Report,
     StopRequest,
+    Usage,
 )
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.files import STREAMS, read_own
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import flaw_of_key, image_use
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.node import files, terminal
+from gpuyard.engines.node.image import sane
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, SlurmSettings
-from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder
+from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, checked_end, read_of
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, KnownAttempt
@@ -324,6 +326,17 @@ class SlurmEngine(NoMig):
                     continue
                 self._folder.forget(key)
                 self._monitor.drop(key)
+
+    def usage(self, key: str) -> Usage:
+        """The image of an ended attempt and its times, as its node wrote them; the rest is Slurm's to know."""
+        for folder in () if flaw_of_key(key) else (self._folder.attempt(key), self._folder.kept(key)):
+            plan = whole.read(os.path.join(folder, files.LAUNCH))
+            if plan is not None and "uid" in plan:
+                told = read_of(os.path.join(folder, files.RUN, files.END), plan["uid"])
+                end = checked_end(told) or {}
+                if facts := sane(end.get("image")):
+                    return Usage(image=image_use(facts, end["started_ms"]))
+        return Usage()
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
