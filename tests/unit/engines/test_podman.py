@@ -202,7 +202,7 @@ def test_a_folder_that_another_user_made_on_a_node_holds_no_images(
 ) -> None:
     monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
     monkeypatch.setattr(podman, "missing", list)
-    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path)}})
+    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path)}}, "n1")
     boxes.make(found)
     boxes.make(found)
     assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
