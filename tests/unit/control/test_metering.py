@@ -16,7 +16,7 @@ from gpuyard.control.upkeep.untold import Hold, Told, untold
 from gpuyard.ledger.units import PARTS
 from gpuyard.model import AttemptMeasured
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
-from gpuyard.store import Lease
+from gpuyard.store import Lease, StoreError
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import SETTLE_MS, Series
 from rigs.request_service import Rig, rig
@@ -174,6 +174,29 @@ def test_a_leader_that_was_deposed_tells_nothing(server: Server) -> None:
     old.round(seen, START + 32 * MINUTE_MS, [key])
 
     assert [] == server.events()
+
+
+def test_a_store_that_fails_for_a_while_loses_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = server.run()
+    over = START + 20 * MINUTE_MS
+    live(server, key, START, over)
+    server.end(key, over)
+
+    def fails(*_args: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.desk.replica.store, "history", fails)
+        server.round(over + 2 * MINUTE_MS, [])
+    with monkeypatch.context() as patch:
+        patch.setattr(server.desk.replica.store, "commit", fails)
+        server.round(over + 3 * MINUTE_MS, [])
+    assert [] == server.events()
+    server.round(over + 4 * MINUTE_MS, [])
+
+    assert [20 * MINUTE_MS] == [each.used_gpu_ms for each in server.events()]
 
 
 def test_an_attempt_without_samples_has_no_event_and_one_that_tells_no_load_is_unmeasured(

@@ -59,18 +59,19 @@ class Meter:
 
     def round(self, series: Series, now_ms: int, seen: Iterable[str]) -> None:
         """Note the attempts that are seen, keep the curves of those that ended, and tell what is due."""
-        self._note(series, seen)
-        self._end(series, now_ms)
         epoch = self._epoch()
-        if epoch is None:
-            self._led = 0
-        else:
-            try:
+        try:
+            self._note(series, seen)
+            self._end(series, now_ms)
+            if epoch is not None:
                 self._tell(series, epoch, now_ms)
-            except Fenced:
+            else:
                 self._led = 0
-            except StoreError as error:
-                _log.warning("measured use was not told: %s", error)
+        except Fenced:
+            self._led = 0
+        except StoreError as error:
+            # What is owed is told when the store can take it again.
+            _log.warning("measured use was not told: %s", error)
         for owed in [each for each in series.owed.values() if each.over_ms]:
             found_ms = self._found_over.setdefault(owed.attempt, now_ms)
             if epoch is not None and self._next.get(owed.attempt, 0) >= owed.over_ms:
