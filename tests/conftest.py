@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from rigs.accounts import hide_people
 
-pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc", "rigs.images.rig")
+pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc.provider", "rigs.images.rig")
 
 _CLUSTERS = {"slurm_cluster", "slurm_of_eight"}
 _SERVERS = {"postgres_server", "issuer", "images"}

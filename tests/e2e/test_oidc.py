@@ -18,12 +18,12 @@ from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
-from rigs.oidc_browser import browse
+from rigs.oidc.browser import browse
 from rigs.teams import CONFIG, ME
 
 from .conftest import Box, Done
 
-BROWSER = Path(__file__).resolve().parents[1] / "rigs" / "oidc_browser.py"
+BROWSER = Path(__file__).resolve().parents[1] / "rigs" / "oidc" / "browser.py"
 NONCE = "n" * 40
 ROSTER = UserDirectory({"ulla": Account(ME, "user", "research")})
 

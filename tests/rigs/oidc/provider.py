@@ -62,7 +62,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         skip_or_fail(str(refusal))
         raise
     port = free_port()
-    program = Path(__file__).parent / "oidc_provider.mjs"
+    program = Path(__file__).parent / "provider.mjs"
     log = tmp_path_factory.mktemp("oidc") / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """What a person does in a browser, as a program: open the page, say who they are, agree, and be sent back.
 
-python3 oidc_browser.py NAME ADDRESS
+python3 browser.py NAME ADDRESS
 """
 
 import re

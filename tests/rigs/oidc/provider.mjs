@@ -1,4 +1,4 @@
-// A real OpenID Connect provider for tests: node oidc_provider.mjs PACKAGE PORT. Whoever logs in is who they say.
+// A real OpenID Connect provider for tests: node provider.mjs PACKAGE PORT. Whoever logs in is who they say.
 const [, , folder, port] = process.argv;
 const { default: Provider } = await import(`${folder}/lib/index.js`);
 
