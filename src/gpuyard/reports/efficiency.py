@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table, size, span
-from gpuyard.wire.endpoints import TENANT, USER, Action, Endpoint, query
+from gpuyard.wire.endpoints import NAME, TENANT, USER, Action, Endpoint, query
 
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
@@ -77,8 +77,10 @@ EFFICIENCY = Endpoint(
     tag="lists",
     parameters=(
         query("job", "Only this job: 17, or 12_3 for a task of array 12.", maxLength=64),
+        query("like", "Only ended jobs of the same user and name as this job.", maxLength=64),
         TENANT,
         USER,
+        NAME,
         query("limit", "At most so many jobs, the newest.", "integer", minimum=1, maximum=JOBS_MAX),
     ),
     problems=(404,),
@@ -89,6 +91,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     """Jobs that ran, the newest first; of a job that ran more than once, its last try."""
     from gpuyard.control.replica.labels import label_of  # noqa: PLC0415
     from gpuyard.control.views.queue_list import Filter  # noqa: PLC0415
+    from gpuyard.control.views.views import ENDED_STATES  # noqa: PLC0415
 
     if values["job"]:
         label = label_of(values["job"])
@@ -96,7 +99,10 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         readings.views.attempt(label, sight)
         views = [readings.views.job(label, brief=True, sight=sight)]
     else:
-        wanted = Filter(tenant=values["tenant"], user=values["user"], sight=sight)
+        wanted = Filter(tenant=values["tenant"], user=values["user"], name=values["name"], sight=sight)
+        if values["like"]:
+            like = readings.views.job(label_of(values["like"]), brief=True, sight=sight)
+            wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], sight=sight)
         views, _more = readings.views.jobs(wanted, None, values["limit"] or JOBS_MAX)
     return Table([_row(readings, view) for view in views if view["started_ms"]])
 
@@ -303,6 +309,7 @@ REPORT: "Report[EfficiencyReply]" = Report(
         Flag("job", help="17, or 12_3 for a task of array 12; left out: the newest jobs.", operand=True),
         Flag("tenant", ("--tenant", "-t")),
         Flag("user", ("--user", "-u")),
+        Flag("name", ("--name",)),
         Flag("limit", ("--limit", "-n"), default=20),
     ],
     notes=_notes,

@@ -41,7 +41,10 @@ def test_every_field_that_a_file_may_have_can_be_typed() -> None:
 
 @pytest.mark.parametrize(
     ("command", "own"),
-    [(submit, {"words", "host_process", "dry_run", "output"}), (run, {"words", "interactive", "quiet"})],
+    [
+        (submit, {"words", "host_process", "dry_run", "notes", "output"}),
+        (run, {"words", "interactive", "quiet"}),
+    ],
 )
 def test_the_options_of_a_job_are_those_of_the_table(command: Any, own: set[str]) -> None:
     """Not a copy of it: names, texts and bounds are what the table says."""

@@ -45,6 +45,31 @@ def test_a_smaller_ask_is_what_submit_takes() -> None:
     assert "--gpus 0.25 --memory 384M" == options({"gpus": "0.25", "memory": "384M"})
 
 
+def test_earlier_jobs_of_the_same_user_and_name_are_found(tmp_path: Path) -> None:
+    with team(tmp_path / "yard") as made:
+        token = made.tokens["adam"]
+        asked = (("ulla", "eval"), ("ulla", "eval"), ("ulla", "else"), ("adam", "eval"))
+        ended = [
+            made.submit(user, "research", hold=False, name=name, command=["true"]) for user, name in asked
+        ]
+
+        def live() -> list[str]:
+            states = [made.call("GET", f"/api/v1/jobs/{job}", token).json["state"] for job in ended]
+            return [state for state in states if state in ("PENDING", "RUNNING")]
+
+        made.until(lambda: not live())
+        new = made.submit("ulla", name="eval", command=["true"])
+
+        def found(query: str) -> list[str]:
+            return [
+                row["label"] for row in made.call("GET", f"/api/v1/efficiency?{query}", token).json["jobs"]
+            ]
+
+        assert [str(ended[1]), str(ended[0])] == found(f"like={new}")
+        assert [str(ended[1])] == found(f"like={new}&limit=1")
+        assert [str(ended[3]), str(ended[1]), str(ended[0])] == found("name=eval")
+
+
 PROGRAM = """
 import json, os, resource, sys, time
 mib, cores, duty, run_s, path = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]

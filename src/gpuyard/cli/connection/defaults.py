@@ -20,6 +20,7 @@ KEYS = {
     "queue_columns": "columns of `yard queue`",
     "history_columns": "columns of `yard history`",
     "nodes_columns": "columns of `yard nodes`",
+    "notes": "off: nothing is said at submit of what earlier jobs used",
 }
 """Every key of the file, and what it says."""
 VARIABLES = {"tenant": "YARD_TENANT"}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.cli.commands.jobs.eta import by, earliest
+from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Output
@@ -12,13 +13,22 @@ NEVER = 3
 """Exit code where a job could never run."""
 
 
-def rehearse(jobs: Sequence[Mapping[str, Any]], output: Output) -> int:
-    """Try each job and say what would become of it; the exit code."""
+def rehearse(
+    jobs: Sequence[Mapping[str, Any]], output: Output, *, said: bool = False, gpus_said: bool = True
+) -> int:
+    """Try each job and say what would become of it; the exit code. `said`: with notes about earlier jobs."""
     with client() as yard:
         if yard.here:
             for fields in jobs:
                 refuse_folder(fields)
         found = [yard.dry_run(fields) for fields in jobs]
+        for fields in jobs:
+            if not gpus_said:
+                say_if_no_gpus("", fields)
+            if said:
+                from gpuyard.cli.commands.submit.notes import say
+
+                say(yard, fields)
     if output in (Output.TABLE, Output.WIDE):
         for number, each in enumerate(found):
             if number:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -71,7 +72,11 @@ def _read(option: JobOption, value: Any, options: Mapping[str, Any]) -> dict[str
     return {field: value}
 
 
-def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+_CUDA = r"(?i)\bcuda\b|\bnvidia-smi\b|\btorchrun\b|\bnvcc\b"
+"""Words of a job that means to use a GPU. Not compiled here: few jobs ask for none."""
+
+
+def say_if_no_gpus(label: str, fields: Mapping[str, Any]) -> None:
     """Note that a job asks for no GPUs: most jobs want one, and `-g 0` says that this one does not."""
     if fields.get("gpus") or fields.get("gpu_memory_mib") or fields.get("mig"):
         return
@@ -81,8 +86,21 @@ def say_if_no_gpus(accepted: Mapping[str, Any], fields: Mapping[str, Any]) -> No
     if behind and fields.get("script"):
         text = f"asks for no GPUs: {behind} stands behind the script and goes to it; options of yard stand before it"
     else:
-        text = "asks for no GPUs; -g 1 for one, -g 0 if it needs none"
-    notice(f"job {accepted['label']} {text}", before="note: ")
+        said = re.search(_CUDA, "\n".join([fields.get("script", ""), *fields.get("command", ())]))
+        says = f"says {said[0]} and " if said else ""
+        text = f"{says}asks for no GPUs; -g 1 for one, -g 0 if it needs none"
+    notice(f"job {label} {text}" if label else f"it {text}", before="note: ")
+
+
+def notes_wanted() -> bool:
+    """Whether notes about earlier jobs are read: on a terminal, unless somebody has switched them off."""
+    if not sys.stderr.isatty():
+        return False
+    if not has_defaults():
+        return True
+    from gpuyard.cli.connection.defaults import defaults
+
+    return defaults().get("notes") != "off"
 
 
 def fallbacks(*, gpus: bool) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _submitted(yard: Client, ctx: Called, options: dict[str, Any], idle: str) ->
         raise f.own_default(error, fields) from error
     notice(f"job {accepted['label']} is submitted; Ctrl-C cancels it while it starts")
     if "gpus" not in ctx.given and sys.stderr.isatty():
-        f.say_if_no_gpus(accepted, fields)
+        f.say_if_no_gpus(accepted["label"], fields)
     return str(accepted["label"])
 
 

@@ -123,7 +123,11 @@ def _submitted(
     if not quiet:
         aside(f"job {job['label']} is submitted; {keys}")
         if not gpus_said and sys.stderr.isatty():
-            f.say_if_no_gpus(job, fields)
+            f.say_if_no_gpus(job["label"], fields)
+        if f.notes_wanted():
+            from gpuyard.cli.commands.submit.notes import say
+
+            say(yard, fields, job["label"])
     return job
 
 

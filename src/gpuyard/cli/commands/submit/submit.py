@@ -26,6 +26,11 @@ DryRun = Annotated[
     ),
 ]
 
+Notes = Annotated[
+    bool,
+    Option("--notes/--no-notes", help="On a terminal, say what earlier jobs of the same name used."),
+]
+
 
 @taking(f.job_options(run=False))
 def submit(
@@ -34,6 +39,7 @@ def submit(
     *,
     host_process: HostProcess = False,
     dry_run: DryRun = False,
+    notes: Notes = True,
     output: OutputOption = Output.TABLE,
     **options: Any,
 ) -> int:
@@ -46,7 +52,7 @@ def submit(
     With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
     """
     jobs, test_only = _jobs(words, f.request(ctx, options), host_process, ctx)
-    return _handed_in(jobs, dry_run or test_only, output, ctx)
+    return _handed_in(jobs, dry_run or test_only, output, ctx, notes and f.notes_wanted())
 
 
 def _jobs(
@@ -59,7 +65,8 @@ def _jobs(
     return [_plain(words, given, ctx, through)], False
 
 
-def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called) -> int:
+def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called, said: bool) -> int:
+    """Submit the jobs, or try them. `said`: with notes about what earlier ones used."""
     # A cluster that was typed, and not read from a script, must exist.
     if any([each.get("not_nodes") or ("cluster" not in ctx.given and each.get("clusters")) for each in jobs]):
         from gpuyard.cli.commands.submit.jobfields import drop_unknown
@@ -69,7 +76,7 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
     if tried:
         from gpuyard.cli.commands.submit.dry_run import rehearse
 
-        return rehearse(jobs, output)
+        return rehearse(jobs, output, said=said, gpus_said="gpus" in ctx.given)
     with client() as yard:
         for place, fields in enumerate(jobs):
             try:
@@ -81,7 +88,11 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
                 raise _of_several(f.own_default(error, fields), jobs, place) from error
             _show(accepted, output)
             if "gpus" not in ctx.given:
-                f.say_if_no_gpus(accepted, fields)
+                f.say_if_no_gpus(accepted["label"], fields)
+            if said:
+                from gpuyard.cli.commands.submit.notes import say
+
+                say(yard, fields, accepted["label"])
     return 0
 
 
