@@ -200,6 +200,7 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
         given["qos"] = dict(file.qos)
     if file.retention is not None:
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
+    given |= fleet.paid(file)
     if observed := fleet.observed(file):
         given["observed"] = observed
     if file.fairness is not None:

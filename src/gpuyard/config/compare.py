@@ -212,7 +212,8 @@ def _model(model: Any) -> dict[str, str]:
 def _book(settings: Settings) -> dict[str, int]:
     """The prices with a history, each by what it is for and its days."""
     return {
-        f"{told(price)} from {day_text(price.from_day)}"
+        told(price)
+        + (f" from {day_text(price.from_day)}" if price.from_day else "")
         + (f" until {day_text(price.until_day)}" if price.until_day else ""): price.micro_usd_h
         for price in settings.price_book
     }

@@ -13,7 +13,7 @@ from gpuyard.config.values import Cluster, Engine
 from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
 from gpuyard.engines.slurm.keys import Mode
 from gpuyard.errors import quoted, remedy
-from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool
+from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
@@ -252,6 +252,18 @@ def build_pools(file: YardFile, known: Models) -> tuple[Pool, ...]:
         )
         for pool in _pools(file)
     )
+
+
+def paid(file: YardFile) -> dict[str, Any]:
+    """What the books know of how pools are paid for: markets, and prices of their own."""
+    at = {f"{pool.cluster}/{pool.name}": pool.entry for pool in _pools(file)}
+    markets = {name: entry.market for name, entry in at.items() if entry.market}
+    return {
+        "markets": {name: market for name, market in markets.items() if market != Market.RESERVED.value},
+        "price_book": tuple(
+            Price(entry.price, pool=name) for name, entry in at.items() if entry.price is not None
+        ),
+    }
 
 
 def _price(file: YardFile, entry: PoolEntry, known: Models) -> int:

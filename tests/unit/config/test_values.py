@@ -7,7 +7,7 @@ import pytest
 from gpuyard.config import Cluster, Engine
 from gpuyard.config.reading import load, loads
 from gpuyard.errors import BadInput
-from gpuyard.model import Budget, GpuModel, JobClass, Market, Node, PolicySpec, Quota, Settings, Tenant
+from gpuyard.model import Budget, GpuModel, JobClass, Market, Node, PolicySpec, Price, Quota, Settings, Tenant
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies import registry
 
@@ -104,6 +104,8 @@ def test_every_key_of_the_settings() -> None:
             period_ms=10 * MINUTE_MS,
             earmark_ms=20 * MINUTE_MS,
             policy=mine,
+            price_book=(Price(2_500_000, pool="main/h100"),),
+            markets={"main/h100": "spot"},
         )
         == loads(EVERYTHING).settings
     )
