@@ -86,7 +86,7 @@ def test_srun_and_salloc_through_the_yard_have_terminals_on_slurm(yard: SlurmYar
         shell.until(PROMPT)
         shell.type("tty; stty size; echo job=$SLURM_JOB_ID gpus=$CUDA_VISIBLE_DEVICES; exit 6\r")
         shown = shell.until("gpus=0")
-        assert 6 == shell.code()
+        assert 6 == shell.code(), shell.shown.decode()
     with at(yard, "slurm", "salloc", "--gpus=2", *SHELL) as shell:
         shell.until(PROMPT)
         shell.resize(40, 120)

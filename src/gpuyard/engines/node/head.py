@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 from . import files
 from .allotted import Allotted, own_gpus
 from .crew import Crew
-from .processes import adopt_orphans
+from .processes import adopt_orphans, boot_id
 from .runner import Runner, insist, now_ms
 from .spread import POLL_S as _POLL_NODE_S
 from .spread import SIGNALS, Remote, make_boxes, on_node
@@ -279,6 +279,7 @@ def main() -> int:
     claim = {
         "slurm_id": int(os.environ["SLURM_JOB_ID"]),
         "node": node,
+        "boot": boot_id(),
         "pid": os.getpid(),
         "at_ms": now_ms(),
     }

@@ -22,6 +22,12 @@ class Stat(NamedTuple):
     ticks: int
 
 
+def boot_id() -> str:
+    """Which boot of which machine this is."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
 def stat_of(pid: int) -> Optional[Stat]:
     """What the kernel says of a process; None if there is none."""
     try:

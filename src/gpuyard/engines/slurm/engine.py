@@ -27,6 +27,7 @@ from gpuyard.engines.machine.launches import flaw_of_key, image_use
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.node import files, terminal
 from gpuyard.engines.node.image import sane
+from gpuyard.engines.node.processes import boot_id
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
@@ -381,6 +382,9 @@ class SlurmEngine(NoMig):
         found = terminal.reach(self._folder.run(key), plan["uid"])
         if found is None and os.path.lexists(os.path.join(self._folder.run(key), terminal.SOCKET)):
             claim = self._folder.told(key, files.CLAIM, plan["uid"]) or {}
+            if claim.get("boot") == boot_id():
+                # It has just ended here, which Slurm has not told yet.
+                return None
             raise Permanent(
                 f"its terminals are on node {claim.get('node')}, and this server is another machine: there, "
                 f"`srun --jobid={claim.get('slurm_id')} --overlap --pty bash` opens a shell beside it"
