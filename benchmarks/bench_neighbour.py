@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from figures import Row, publish, table
 from neighbour_attacks import ATTACKS, BY_NAME, Attack
-from neighbour_yard import Ground, Worker, ran, summed, under_attack
+from neighbour_yard import Ground, Wait, Worker, ran, summed, under_attack
 
 ADDED_MS_MAX = 100
 """How much later the answer to another user may come, at p99, than without the attack."""
@@ -65,6 +65,15 @@ def measured(attacks: Sequence[Attack], plan: Plan) -> Row:
         return _row(" + ".join([attack.name for attack in attacks]), quiet, noisy, did)
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which attacks of a mix went on from when to when."""
+
+    names: str
+    from_s: float
+    until_s: float
+
+
 def mixed(plan: Plan) -> Row:
     """Attacks drawn by lot, some at a time, on one yard for all the time."""
     draw = random.Random(plan.seed)
@@ -78,6 +87,7 @@ def mixed(plan: Plan) -> Row:
         ground.forget_peak()
         cpu_s = ground.cpu_s()
         worker = Worker(ground, plan.seconds, plan.per_s, bool(plan.waiting))
+        turns: list[Turn] = []
         until_s, did, helpers_mib = time.monotonic() + plan.seconds, _sum(()), 0
         while (left_s := until_s - time.monotonic()) > 0:
             with ExitStack() as turn:
@@ -86,10 +96,12 @@ def mixed(plan: Plan) -> Row:
                 _say(
                     f"{left_s:.0f} s left, {ground.peak_mib()} MiB: {', '.join(attack.name for attack in chosen)}"
                 )
+                began_s = time.time()
                 time.sleep(min(TURN_S, left_s))
+                turns.append(Turn(" + ".join([attack.name for attack in chosen]), began_s, time.time()))
                 helpers_mib = max(helpers_mib, ground.helpers_mib())
                 did = _sum([lambda before=did: before, *counts])
-        noisy = _counted(ground, worker) | {"helpers_mib": helpers_mib}
+        noisy = _counted(ground, worker, turns) | {"helpers_mib": helpers_mib}
         noisy["cpu"] = (ground.cpu_s() - cpu_s) / plan.seconds
         return _row(f"a mix of {len(ATTACKS)}", quiet, noisy, did)
 
@@ -106,19 +118,28 @@ def _worked(ground: Ground, plan: Plan, seconds: float) -> Row:
     return _counted(ground, worker) | {"helpers_mib": ground.helpers_mib()}
 
 
-def _counted(ground: Ground, worker: Worker) -> Row:
+def _counted(ground: Ground, worker: Worker, turns: Sequence[Turn] = ()) -> Row:
     found = worker.wait()
     peak_mib = ground.peak_mib()
-    starts_s, lost, twice = ran(ground.lines, found["sent"])
-    waits = {verb: summed(took_s) for verb, took_s in found["took_s"].items()}
+    starts, lost, twice = ran(ground.lines, found["sent"])
+    waits: dict[str, list[Wait]] = found["waits"] | {"start": starts}
     return {
-        "waits": waits | {"start": summed(starts_s)},
+        "waits": {verb: summed([took_s for _, took_s in each]) for verb, each in waits.items()},
+        "turns": [_of_turn(turn, waits) for turn in turns],
         "refused": len(found["refused"]),
         "refusals": found["refused"][:3],
         "lost": lost,
         "twice": twice,
         "peak_mib": peak_mib,
         "load": os.getloadavg()[0],
+    }
+
+
+def _of_turn(turn: Turn, waits: dict[str, list[Wait]]) -> Row:
+    """What was due in one turn of a mix."""
+    return {"name": turn.names} | {
+        verb: summed([took_s for due_s, took_s in each if turn.from_s <= due_s < turn.until_s])
+        for verb, each in waits.items()
     }
 
 
@@ -190,6 +211,9 @@ def _told(row: Row) -> None:
             f"    {when}: p50/p99/max ms: {figures}; {row[when]['peak_mib']} + {row[when]['helpers_mib']} MiB"
         )
     noisy = row["noisy"]
+    for turn in sorted(noisy["turns"], key=lambda turn: -turn["start"]["p99_ms"]):
+        longest = ", ".join(f"{verb} {turn[verb]['p50_ms']:.0f}/{turn[verb]['p99_ms']:.0f}" for verb in VERBS)
+        _say(f"    {turn['name']}: p50/p99 ms: {longest}")
     _say(f"    attacks {row['did']}, server CPU {noisy['cpu']:.2f} cores")
     _say(f"    beyond the limits: {', '.join(row['broken']) or 'nothing'}")
     for refusal in noisy["refusals"]:

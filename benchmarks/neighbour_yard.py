@@ -28,6 +28,8 @@ from rigs.kills import leftovers
 from rigs.postgres import PostgresServer
 
 ATTACKER, WORKER = 54_321, 54_322
+Wait = tuple[float, float]
+"""When something was due, and how long it took from then on, in seconds."""
 RUN_S_MAX = 120.0
 """A job of the worker that has not run so long after everything was over is lost."""
 HANDS_MAX = 64
@@ -151,7 +153,7 @@ class Worker:
         self._doors = ground.doors
         self._lines = ground.lines
         self._seconds = seconds
-        self._found: dict[str, Any] = {"sent": {}, "refused": [], "took_s": {}}
+        self._found: dict[str, Any] = {"sent": {}, "refused": [], "waits": {}}
         self._lock = threading.Lock()
         rates = {"submit": per_s, "list": per_s}
         if questions:
@@ -202,7 +204,7 @@ class Worker:
             "why": "/api/v1/jobs/{id}/why",
             "eta": "/api/v1/jobs/{id}/eta",
         }
-        took_s = self._found["took_s"].setdefault(verb, [])
+        waits = self._found["waits"].setdefault(verb, [])
         for turn in range(int(self._seconds * per_s)):
             due_s = began_s + turn / per_s
             time.sleep(max(0.0, due_s - time.time()))
@@ -214,7 +216,7 @@ class Worker:
             else:
                 # Of the crowd that waits, one after the other.
                 self._ask(verb, door, "GET", paths[verb].format(id=1000 + 17 * turn))
-            took_s.append(time.time() - due_s)
+            waits.append((due_s, time.time() - due_s))
 
     def _ask(self, verb: str, door: Path, method: str, path: str, body: bytes = b"") -> bytes:
         try:
@@ -234,8 +236,8 @@ class Worker:
         return b""
 
 
-def ran(lines: Path, sent: dict[str, float]) -> tuple[list[float], int, int]:
-    """How long the worker's jobs took from being due to their own first write; how many never ran, or ran twice.
+def ran(lines: Path, sent: dict[str, float]) -> tuple[list[Wait], int, int]:
+    """When the worker's jobs were due, and how long until their own first write; how many never ran, or ran twice.
 
     Believed is what the jobs wrote. Waits for those that have not run yet, within reason.
     """
@@ -247,7 +249,8 @@ def ran(lines: Path, sent: dict[str, float]) -> tuple[list[float], int, int]:
             break
         time.sleep(0.1)
     twice = sum(job_id in sent for job_id, _ in rows) - len(seen)
-    return sorted(at - sent[job_id] for job_id, at in seen.items()), len(sent) - len(seen), twice
+    starts = sorted((sent[job_id], at - sent[job_id]) for job_id, at in seen.items())
+    return starts, len(sent) - len(seen), twice
 
 
 # -- the user who attacks ----------------------------------------------------------------------------------------
