@@ -1,8 +1,9 @@
-"""A load of known size on a GPU, for SECONDS after a first touch; then one line of what it did, as JSON.
+"""A load of known size on a GPU, for SECONDS once its input ends; then one line of what it did, as JSON.
 
-    python3 burn.py MEMORY_MIB DUTY_PERCENT SECONDS
+    python3 burn.py MEMORY_MIB DUTY_PERCENT SECONDS </dev/null
 
-Of every 100 ms it multiplies matrices for as many percent and sleeps for the rest.
+Before, it takes its memory and says that it has begun, so that several can start at one time. Of every 100 ms it
+multiplies matrices for as many percent and sleeps for the rest.
 """
 
 import json
@@ -22,6 +23,7 @@ def main() -> None:
     _ = left @ right
     torch.cuda.synchronize()
     print(json.dumps({"begun": True}), flush=True)
+    sys.stdin.read()
     began = time.monotonic()
     products, busy_s = 0, 0.0
     while (now := time.monotonic()) < began + seconds:
