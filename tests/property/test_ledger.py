@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from gpuyard.control.projections.following import Rows
 from gpuyard.ledger.accounts import Owner, Prices, micro_usd, read_entry, summed
 from gpuyard.ledger.books import Books
-from gpuyard.ledger.prices import BookPlace, PriceBook
 from gpuyard.ledger.units import CATEGORIES, CHARGED, FLEET, PARTS, month_of
 from gpuyard.model import (
     AttemptConfirmed,
@@ -49,6 +48,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.mig import Slice
+from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.testing.values import ask
 from harness.reference.ledger import DAY_MS, NOBODY, Integral
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
-from gpuyard.ledger.prices import BookPlace, PriceBook
 from gpuyard.ledger.units import CHARGED, COLUMNS, FLEET, GPU_HOUR, day_text, month_of
+from gpuyard.model.prices import BookPlace, PriceBook
 
 NOT_CHARGED = "not charged"
 

@@ -1,77 +1,17 @@
 """The price book: what an hour of a GPU costs on a day, by model, pool, market and region.
 
 A price holds for whole UTC days, so an entry of the time book has one price, and a price that is set for days of an
-open month holds for what was booked on them already. Of several that fit, the one that names the pool goes before one
-that names the region, then the market, then the model; then come the prices by model alone, and at last the list price.
+open month holds for what was booked on them already. Which of several holds is said in `model/prices.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
 from gpuyard.errors import BadInput, quoted
 from gpuyard.ledger.units import day_text
-from gpuyard.model import CATALOGUE, Price
-from gpuyard.model.serialise import Plain, from_plain
+from gpuyard.model import Price
 
 CURRENCY = "USD"
-
-
-class BookPlace(NamedTuple):
-    """Where time was spent, as far as prices and reports tell places apart."""
-
-    cluster: str
-    pool: str
-    model: str
-    market: str
-    region: str
-
-
-class PriceBook:
-    """Prices in force, now or when a month was closed."""
-
-    def __init__(
-        self,
-        prices: Sequence[Price] = (),
-        models: Mapping[str, int] | None = None,
-        listed: Mapping[str, int] | None = None,
-    ) -> None:
-        self._prices = sorted(prices, key=_exactness, reverse=True)
-        known = {name: model.list_price_micro_usd_h for name, model in CATALOGUE.items()}
-        self._models = {**known, **(listed or {}), **(models or {})}
-        self._found: dict[tuple[BookPlace, int], int | None] = {}
-
-    @classmethod
-    def of(cls, row: Plain) -> "PriceBook":
-        """From what the books kept of the settings."""
-        row = row or {}
-        prices = from_plain(tuple[Price, ...], row.get("book", []))
-        return cls(prices, row.get("models", {}), row.get("list", {}))
-
-    def price(self, place: BookPlace, day: int) -> int | None:
-        """Micro-dollars for an hour of a GPU; None: nobody gave a price."""
-        key = (place, day)
-        if key not in self._found:
-            fits = [each.micro_usd_h for each in self._prices if _fits(each, place, day)]
-            other = self._models.get(place.model) if place.model else 0
-            self._found[key] = fits[0] if fits else other
-        return self._found[key]
-
-
-def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
-    named = (bool(price.pool), bool(price.region), bool(price.market), bool(price.model))
-    return *named, price.from_day, price.micro_usd_h
-
-
-def _fits(price: Price, place: BookPlace, day: int) -> bool:
-    return (
-        price.from_day <= day
-        and (not price.until_day or day < price.until_day)
-        and price.model in ("", place.model)
-        and price.pool in ("", place.pool, f"{place.cluster}/{place.pool}")
-        and price.market in ("", place.market)
-        and price.region in ("", place.region)
-    )
 
 
 def checked(prices: Iterable[Price]) -> tuple[Price, ...]:

@@ -4,9 +4,10 @@ import pytest
 
 from gpuyard.errors import BadInput
 from gpuyard.ledger.accounts import micro_usd
-from gpuyard.ledger.prices import BookPlace, PriceBook, check_currency, checked
+from gpuyard.ledger.prices import check_currency, checked
 from gpuyard.ledger.units import GPU_HOUR, read_day
 from gpuyard.model import CATALOGUE, Price
+from gpuyard.model.prices import BookPlace, PriceBook
 
 DAY = read_day("2026-11-16")
 SPOT = BookPlace("west", "cheap", "H100", "spot", "eu")

@@ -13,7 +13,7 @@ from gpuyard.control.projections.ledger import Ledger
 from gpuyard.ledger.accounts import Entry, Line, Owner, Prices, read_entry, summed
 from gpuyard.ledger.books import Books
 from gpuyard.ledger.nodes import NodeBook
-from gpuyard.ledger.prices import BookPlace, PriceBook
+from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.store import Store
 
 

@@ -1,0 +1,75 @@
+"""Prices that hold on a day, by model, pool, market and region: the one lookup, for decisions and for the books.
+
+Of several that fit, the one that names the pool goes before one that names the region, then the market, then the
+model; then come the prices by model alone, and at last the list price.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gpuyard.model.catalogue import CATALOGUE
+from gpuyard.model.serialise import Plain, from_plain
+from gpuyard.model.settings import Price, Settings
+
+
+class BookPlace(NamedTuple):
+    """Where time was spent, as far as prices and reports tell places apart."""
+
+    cluster: str
+    pool: str
+    model: str
+    market: str
+    region: str
+
+
+class PriceBook:
+    """Prices in force, now or when a month was closed."""
+
+    def __init__(
+        self,
+        prices: Sequence[Price] = (),
+        models: Mapping[str, int] | None = None,
+        listed: Mapping[str, int] | None = None,
+    ) -> None:
+        self._prices = sorted(prices, key=_exactness, reverse=True)
+        known = {name: model.list_price_micro_usd_h for name, model in CATALOGUE.items()}
+        self._models = {**known, **(listed or {}), **(models or {})}
+        self._found: dict[tuple[BookPlace, int], int | None] = {}
+
+    @classmethod
+    def in_force(cls, settings: Settings) -> "PriceBook":
+        """The prices of settings."""
+        listed = {model.name: model.list_price_micro_usd_h for model in settings.gpu_models}
+        return cls(settings.price_book, settings.prices, listed)
+
+    @classmethod
+    def of(cls, row: Plain) -> "PriceBook":
+        """From what the books kept of the settings."""
+        row = row or {}
+        prices = from_plain(tuple[Price, ...], row.get("book", []))
+        return cls(prices, row.get("models", {}), row.get("list", {}))
+
+    def price(self, place: BookPlace, day: int) -> int | None:
+        """Micro-dollars for an hour of a GPU; None: nobody gave a price."""
+        key = (place, day)
+        if key not in self._found:
+            fits = [each.micro_usd_h for each in self._prices if _fits(each, place, day)]
+            other = self._models.get(place.model) if place.model else 0
+            self._found[key] = fits[0] if fits else other
+        return self._found[key]
+
+
+def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
+    named = (bool(price.pool), bool(price.region), bool(price.market), bool(price.model))
+    return *named, price.from_day, price.micro_usd_h
+
+
+def _fits(price: Price, place: BookPlace, day: int) -> bool:
+    return (
+        price.from_day <= day
+        and (not price.until_day or day < price.until_day)
+        and price.model in ("", place.model)
+        and price.pool in ("", place.pool, f"{place.cluster}/{place.pool}")
+        and price.market in ("", place.market)
+        and price.region in ("", place.region)
+    )
