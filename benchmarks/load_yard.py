@@ -52,12 +52,13 @@ class YardProcess:
 
     def up(self) -> None:
         """Start it and wait until it answers."""
-        # The kernel ends the server if we are killed before we can.
+        # The kernel ends the server if we are killed before we can. It has a session of its own, as `yard up -d` has.
         command = ["setpriv", "--pdeathsig", "TERM", *self.start, "--data", str(self._data)]
         with self._out.open("ab") as out:
             self._process = subprocess.Popen(
                 [*command, "--port", str(self.port), "--config", str(self._config), *self._store],
                 env=_compiled(),
+                start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

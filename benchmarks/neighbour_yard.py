@@ -269,7 +269,7 @@ def under_attack(
         child = os.fork()
         if not child:
             with _child(ATTACKER):
-                os.nice(NICE)
+                _stand_back()
                 attack.work(Hand(number, ground.doors, port, ground.attackers, shared))
         children.append(child)
     try:
@@ -286,6 +286,7 @@ def _child(uid: int) -> Iterator[None]:
     """What is done in the block is done by somebody else, in a process that ends with it."""
     code = 1
     try:
+        os.setsid()
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
@@ -297,6 +298,13 @@ def _child(uid: int) -> Iterator[None]:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _stand_back() -> None:
+    """Let others go first, also where the kernel shares the processor between sessions."""
+    os.nice(NICE)
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICE))
 
 
 def summed(seconds: Sequence[float]) -> dict[str, float]:

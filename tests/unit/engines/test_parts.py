@@ -175,3 +175,18 @@ def test_an_end_without_figures_has_unknown_ones() -> None:
     for found in (None, {}, "x", {"cpu_ms": "1"}):
         assert Usage() == usage_of(found)
     assert Usage(7, None, 9) == usage_of({"cpu_ms": 7, "process_mib": 9, "other": 1})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may go before others")
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel tells no sessions apart")
+@pytest.mark.parametrize(("begins", "niceness"), [(False, 0), (True, -10)])
+def test_only_a_session_of_its_own_goes_first_with_a_server(begins: bool, niceness: int) -> None:
+    """A shell in whose session `yard up` was typed must not go first, and neither must what it starts."""
+    goes = "from gpuyard.engines.machine import priority; priority.go_first()"
+    shows = "print(open('/proc/self/autogroup').read().split()[-1])"
+    own = f"import os; {'os.setsid(); ' if begins else ''}{goes}; {shows}"
+    # The session that does not begin here is the child's above it, which begins one.
+    outer = f"import os, subprocess, sys; os.setsid(); subprocess.run([sys.executable, '-c', {own!r}], check=True)"
+    found = subprocess.run([sys.executable, "-c", outer], capture_output=True, text=True, check=True)
+
+    assert str(niceness) == found.stdout.strip()

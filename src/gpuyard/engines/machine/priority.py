@@ -17,10 +17,14 @@ _SESSION = "/proc/self/autogroup"
 
 
 def go_first() -> None:
-    """Let this process and those that it starts go first, where they may."""
+    """Let this process and those that it starts go first, where they may.
+
+    A session that others began, as that of the shell in which `yard up` was typed, stays as it is.
+    """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-    keep_first()
+    if os.getsid(0) == os.getpid():
+        keep_first()
 
 
 def keep_first() -> None:
