@@ -19,7 +19,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MAJOR_GPU, MAJOR_SLICE, MEANS, V1, V2, minor_of
 from gpuyard.engines.local.hosts import ThisMachine
 from gpuyard.engines.local.machine import EmulatedGpus
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice
 from rigs import hostile

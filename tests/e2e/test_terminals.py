@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box, until
-from gpuyard.engines.machine.priority import FIRST
+from gpuyard.engines.machine.processes import FIRST
 from rigs.terminal import Pseudo
 
 CONFIG = """\

@@ -124,7 +124,8 @@ class EventLog:
         with self._backend.closing(conn):
             if wanted is not None:
                 put_rows(conn, wanted.rows)
-                put_tokens(conn, wanted.token_rows)
+                if wanted.token_rows:
+                    put_tokens(conn, wanted.token_rows)
             writes.write(conn)
             if writes.events:
                 self._backend.set_counters(conn, writes.counters)

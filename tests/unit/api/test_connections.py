@@ -189,10 +189,10 @@ def test_users_of_the_machine_keep_a_part_and_descriptors_are_left() -> None:
 def test_a_server_has_more_descriptors_and_its_jobs_what_it_was_started_with() -> None:
     code = (
         "import resource, subprocess, sys, time\n"
-        "from gpuyard.engines.machine import descriptors\n"
-        "print(descriptors.raise_limit())\n"
+        "from gpuyard.engines.machine import processes\n"
+        "print(processes.raise_file_limit())\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "descriptors.give_back(child.pid)\n"
+        "processes.give_back_file_limit(child.pid)\n"
         "print(resource.prlimit(child.pid, resource.RLIMIT_NOFILE)[0])\n"
         "child.kill()\n"
     )

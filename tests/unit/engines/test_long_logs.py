@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.local import longlogs
-from gpuyard.engines.local.longlogs import LogGap, Trimmer, cut_of
+from gpuyard.engines.local import outputs
+from gpuyard.engines.local.outputs import LogGap, Trimmer, cut_of
 from gpuyard.engines.machine.files import read_own
 
 LIMIT = 1 << 18
@@ -75,7 +75,7 @@ def test_where_the_file_system_cannot_it_is_said_once_and_left(
         def fallocate(self, *_: object) -> int:
             return -1
 
-    monkeypatch.setattr(longlogs, "_libc", Libc())
+    monkeypatch.setattr(outputs, "_libc", Libc())
     trimmer = Trimmer(LIMIT)
     written(tmp_path, 0, 50_000)
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_where_the_file_system_cannot_it_is_said_once_and_left(
 
 def test_a_full_disk_is_given_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 0, 50_000)
-    replace, tries = longlogs.files.replace, []
+    replace, tries = outputs.files.replace, []
 
     def full_once(path: str, value: dict[str, int]) -> None:
         tries.append((tmp_path / "stdout").stat().st_blocks * 512)
@@ -95,7 +95,7 @@ def test_a_full_disk_is_given_room_first(tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.ENOSPC, "full")
         replace(path, value)
 
-    monkeypatch.setattr(longlogs.files, "replace", full_once)
+    monkeypatch.setattr(outputs.files, "replace", full_once)
     Trimmer(LIMIT).trim(str(tmp_path))
 
     assert 2 == len(tries)

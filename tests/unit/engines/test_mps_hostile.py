@@ -8,7 +8,7 @@ import pytest
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_inquiry import FILE, MARGIN_MS, Inquiry
 from gpuyard.engines.local.gpus.mps_log import DaemonLog
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 
 T = 1_700_000_000_000
 ME = UnixAccount(os.geteuid(), os.getegid(), "", "", "")

@@ -12,7 +12,7 @@ import pytest
 
 from gpuyard.engines.local import outputs
 from gpuyard.engines.local.client import Data
-from gpuyard.engines.local.longlogs import NOTE
+from gpuyard.engines.local.outputs import NOTE
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.slurm.engine import SlurmEngine

@@ -15,7 +15,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.machine import EmulatedGpus, emulated
 from gpuyard.engines.local.translate import usage_of
 from gpuyard.engines.machine import files, nvml, processes
-from gpuyard.engines.machine.accounts import user_name
+from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.processes import Identity
 from gpuyard.engines.node.processes import descendants
@@ -40,13 +40,11 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.machine.files",
         "gpuyard.engines.local.attempt.limits",
         "gpuyard.engines.machine.peeking",
-        "gpuyard.engines.machine.priority",
         "gpuyard.engines.machine.processes",
         "gpuyard.engines.local.attempt.room",
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.local.attempt.v1",
-        "gpuyard.engines.node.dispositions",
         "gpuyard.engines.node.crew",
         "gpuyard.engines.node.fence",
         "gpuyard.engines.node.processes",
@@ -182,7 +180,7 @@ def test_an_end_without_figures_has_unknown_ones() -> None:
 @pytest.mark.parametrize(("begins", "niceness"), [(False, 0), (True, -10)])
 def test_only_a_session_of_its_own_goes_first_with_a_server(begins: bool, niceness: int) -> None:
     """A shell in whose session `yard up` was typed must not go first, and neither must what it starts."""
-    goes = "from gpuyard.engines.machine import priority; priority.go_first()"
+    goes = "from gpuyard.engines.machine import processes; processes.go_first()"
     shows = "print(open('/proc/self/autogroup').read().split()[-1])"
     own = f"import os; {'os.setsid(); ' if begins else ''}{goes}; {shows}"
     # The session that does not begin here is the child's above it, which begins one.

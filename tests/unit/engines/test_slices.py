@@ -12,7 +12,7 @@ from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps, caps
 from gpuyard.engines.local.gpus.sharing import IDLE_S, Sharing
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import MIG_MODELS, Slice
 

@@ -12,8 +12,7 @@ from gpuyard.engines.local.translate import (
     plan_of,
     report_of_end,
 )
-from gpuyard.engines.machine.accounts import UnixAccount
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import UnixAccount, flaw_of_key
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Outcome
 from gpuyard.model.gpu_names import model_measured

@@ -33,7 +33,7 @@ from gpuyard.api.server.server_log import ServerLog
 from gpuyard.config.values import Access
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
-from gpuyard.engines.machine import descriptors, priority
+from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError
 
 VARIABLE = "NOTIFY_SOCKET"
@@ -67,7 +67,7 @@ SWITCH_S = 0.001
 def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     """Run until a signal ends it. `ready` is called once connections are accepted."""
     sys.setswitchinterval(SWITCH_S)
-    priority.go_first()
+    processes.go_first()
     _heed_signals()
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
             timeout_keep_alive=75,
             timeout_graceful_shutdown=3,
         )
-        self._crowd = ConnectionCounts(descriptors.raise_limit())
+        self._crowd = ConnectionCounts(processes.raise_file_limit())
         super().__init__(config)
         self._looks: asyncio.Task[None] | None = None
         self._app_state = app.state

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from gpuyard.core.state.dump import load
-from gpuyard.engines.machine import priority
+from gpuyard.engines.machine import processes
 from gpuyard.sim.preview import PreviewRequest, preview
 
 TOLD_EVERY_S = 0.2
@@ -20,7 +20,7 @@ NICENESS = 5
 
 def main() -> None:
     """Read, simulate, answer."""
-    priority.stand_back(NICENESS)
+    processes.stand_back(NICENESS)
     given = pickle.load(sys.stdin.buffer)
     rows: list[Any] = []
     while (page := pickle.load(sys.stdin.buffer)) is not None:

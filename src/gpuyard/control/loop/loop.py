@@ -244,7 +244,7 @@ class Controller:
         if not self._has_room():
             # What is left is for cancels and ends, and nothing is stopped for a job that could not start.
             return
-        asks = self._learner.look(state)
+        asks = self._learner.look(state) if state.arrivals >= self._learner.due else None
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))
         began_ns = self._stopwatch_ns()

@@ -27,7 +27,7 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, StatePassed
 from gpuyard.core import State
 from gpuyard.core.explain.what_if import Sandbox
-from gpuyard.engines.machine import priority
+from gpuyard.engines.machine import processes
 from gpuyard.errors import YardError
 from gpuyard.store import StoreDamaged, open_store
 
@@ -142,7 +142,7 @@ class Follower:
 
 def main(preload: list[str]) -> None:
     """Follow the log and fork for each question, until the server is gone or no questions come."""
-    priority.stand_back(NICENESS)
+    processes.stand_back(NICENESS)
     # The keyboard that stops a server in the foreground means the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = socket.socket(fileno=os.dup(0))

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from gpuyard.engines.machine import priority
+from gpuyard.engines.machine import processes
 
 _PR_SET_PDEATHSIG = 1
 _NICE = 10
@@ -64,7 +64,7 @@ def _work(make: Callable[[], bytes], out: int, server: int) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         os.closerange(3, out)
         os.closerange(out + 1, os.sysconf("SC_OPEN_MAX"))
-        priority.stand_back(_NICE)
+        processes.stand_back(_NICE)
         if os.getppid() == server:
             left = memoryview(make())
             while left:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
-from gpuyard.engines.machine import descriptors, files
+from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.peeking import Inside
 
@@ -95,7 +95,7 @@ class Spawner:
                 env={"LANG": "C.UTF-8"},
                 start_new_session=True,
             )
-        descriptors.give_back(self._process.pid)
+        processes.give_back_file_limit(self._process.pid)
         self._socket = ours
         return ours
 

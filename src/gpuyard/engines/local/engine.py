@@ -45,11 +45,11 @@ from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, cutting_no
 from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine
 from gpuyard.engines.local.images import Images
-from gpuyard.engines.local.longlogs import Trimmer
+from gpuyard.engines.local.outputs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor
 from gpuyard.engines.local.whereabouts import Tracker
-from gpuyard.engines.machine import accounts, files, processes
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine import files, processes
+from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.readers import Readers
@@ -375,10 +375,10 @@ class LocalEngine:
         hosts = self._hosts()
         if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
-        if flaw := self._images.flaw(launch):
+        if launch.recipe.containers and (flaw := self._images.flaw(launch)):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
-        account = accounts.account(recipe.uid, recipe.gid, recipe.user)
+        account = account_of(recipe.uid, recipe.gid, recipe.user)
         if os.geteuid() not in (0, account.uid):
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         if self._strict and account.uid == 0:
@@ -421,7 +421,7 @@ class LocalEngine:
     def _plan(
         self,
         launch: Launch,
-        account: accounts.UnixAccount,
+        account: UnixAccount,
         hosts: Mapping[str, Host],
         ready: Sequence[PreparedGpus],
     ) -> dict[str, Any]:
@@ -454,10 +454,11 @@ class LocalEngine:
             yard=self._yard,
         )
         plan = translate.plan_of(launch, account, place)
-        if image := self._images.of(launch, account, hosts, ready, place):
-            plan["image"] = image
+        if launch.recipe.containers:
+            plan["image"] = self._images.of(launch, account, hosts, ready, place)
         plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
-        plan["cpus"] = cores.near(launch.parts, hosts, emulated=self._emulated)
+        apart = any([hosts[part.node].node.numa_domains > 1 for part in launch.parts])
+        plan["cpus"] = cores.near(launch.parts, hosts, emulated=self._emulated) if apart else ""
         self._groups.add_to(plan)
         return plan
 
@@ -541,7 +542,7 @@ class LocalEngine:
     def status(self, keys: Sequence[str]) -> list[Report]:
         """What is known of these attempts. One without its supervisor is cleared away, and only then ended."""
         with self._mutex:
-            if self._faults.look():
+            if not self._emulated and self._faults.look():
                 self._faults.end_unaware(self._monitor.tell)
             return [self._monitor.look(key) for key in keys]
 
@@ -554,7 +555,7 @@ class LocalEngine:
         until_s = time.monotonic() + timeout_s
         while (rest_s := until_s - time.monotonic()) > _CLIENTS_S:
             with self._mutex:
-                shared = self._faults.look()
+                shared = not self._emulated and self._faults.look()
             if self._data.wait(_CLIENTS_S if shared else rest_s):
                 return True
         return self._data.wait(max(0.0, rest_s))
@@ -676,7 +677,7 @@ def _keep(path: str, value: dict[str, Any]) -> None:
         files.replace(path, value)
 
 
-def _make_folders(of_job: str, of_attempt: str, owner: accounts.UnixAccount | None) -> None:
+def _make_folders(of_job: str, of_attempt: str, owner: UnixAccount | None) -> None:
     """The folder that all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
     _make_folder(of_job, 0o700)
     if owner is not None:

@@ -10,9 +10,8 @@ from gpuyard.engines.local.gpus.cdi import Devices
 from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import LocalContext
-from gpuyard.engines.machine.accounts import UnixAccount
 from gpuyard.engines.machine.files import IMAGE
-from gpuyard.engines.machine.launches import containers_of
+from gpuyard.engines.machine.launches import UnixAccount, containers_of
 from gpuyard.engines.node import podman
 
 STORES = "images"
@@ -31,8 +30,8 @@ class Images:
         self._devices = Devices(root, emulated=emulated)
 
     def flaw(self, launch: Launch) -> str:
-        """Why a job cannot run in its images here; empty: it can."""
-        if not launch.recipe.containers or not self.missing:
+        """Why a job with images cannot run here; empty: it can."""
+        if not self.missing:
             return ""
         return f"runs in an image, and {' and '.join(self.missing)} is not installed on this machine"
 
@@ -44,10 +43,8 @@ class Images:
         ready: Sequence[PreparedGpus],
         place: LocalContext,
     ) -> dict[str, Any]:
-        """What the plan of an attempt says of images; empty: it is a process of the node."""
+        """What the plan of an attempt says of images."""
         recipe = launch.recipe
-        if not recipe.containers:
-            return {}
         store = os.path.join(self._root, STORES, str(account.uid))
         self._make(store, account if place.drop else None)
         folder, job_folder = place.folder, place.job_folder

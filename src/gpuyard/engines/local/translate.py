@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
-from gpuyard.engines.local import variables
 from gpuyard.engines.local.attempt.room import SCRATCH
-from gpuyard.engines.machine.accounts import UnixAccount
-from gpuyard.engines.machine.launches import CHECKPOINT, flaw_of_key, flaw_of_recipe, image_use
+from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.patterns import appends, expand
+from gpuyard.engines.slurm_names import appends, counted, expand, folded
 from gpuyard.model import Node, Outcome
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.units import MILLI
@@ -163,7 +161,7 @@ def _room(
     launch: Launch, devices: Sequence[Sequence[str]], gpu_models: Sequence[str], job_folder: str
 ) -> dict[str, Any]:
     """The room of a launch, for its parts in order: what a job names to see its GPUs there, and their model."""
-    shares = variables.ranks_of(launch)
+    shares = _ranks_of(launch)
     nodes = [
         _node(part, devices[place], gpu_models[place], shares[place])
         for place, part in enumerate(launch.parts)
@@ -213,7 +211,7 @@ def _environment(launch: Launch, account: UnixAccount, place: LocalContext) -> d
         "YARD_JOB_NAME": launch.name,
         "YARD_ATTEMPT": str(launch.attempt),
         "YARD_RESTART_COUNT": str(launch.restarts),
-    } | variables.of_job(launch, account.uid, account.gid, account.user)
+    } | _slurm_of_job(launch, account.uid, account.gid, account.user)
     if launch.array_id:
         yard["JOB_COMPLETION_INDEX"] = str(launch.array_index)
     if tasks > 1 and not recipe.batch:
@@ -225,7 +223,7 @@ def _environment(launch: Launch, account: UnixAccount, place: LocalContext) -> d
         }
     if place.yard:
         base["YARD_DATA"] = place.yard
-    env = base | variables.fallbacks(launch, place.job_folder, place.host) | recipe.env | yard
+    env = base | _slurm_defaults(launch, place.job_folder, place.host) | recipe.env | yard
     if recipe.slurm_commands:
         env["SLURM_TMPDIR"] = f"{place.folder}/{SCRATCH}"
     if recipe.slurm_commands and place.commands and not inside:
@@ -256,7 +254,7 @@ def _task_environments(launch: Launch, place: LocalContext) -> Iterator[dict[str
                     else {}
                 ),
                 "YARD_TASK_GPUS": ",".join(share),
-                **variables.of_task(launch, number, local),
+                **_slurm_of_task(launch, number, local),
             }
             if gang:
                 env |= {"RANK": str(rank), "LOCAL_RANK": str(local), "NODE_RANK": str(number)}
@@ -354,3 +352,91 @@ def _numa_domains(readings: Sequence[GpuReading]) -> int:
     each = len(order) // domains
     runs = [set(order[first : first + each]) for first in range(0, len(order), each)]
     return domains if all(len(run) == 1 for run in runs) else 1
+
+
+# -- the variables that Slurm sets for a job and its tasks, as far as a yard knows what they mean ----------------------
+#
+# `tests/slurm/test_variables.py` compares them name by name with a job on a real Slurm. A few more come with the
+# submission: where it came from, and what an sbatch script asked for (`intake/sbatch/taking`).
+
+
+def _ranks_of(launch: Launch) -> list[int]:
+    """How many processes the job means to start on each of its nodes."""
+    tasks = [part.tasks for part in launch.parts]
+    ranks = launch.recipe.ranks or sum(tasks)
+    if ranks == sum(tasks):
+        return tasks
+    each, rest = divmod(ranks, len(tasks))
+    return [each + (place < rest) for place in range(len(tasks))]
+
+
+def _slurm_defaults(launch: Launch, folder: str, host: str) -> dict[str, str]:
+    """Defaults that a recipe may override: the script's names for pool, tenant and class, and where it came from."""
+    return {
+        "SLURM_SUBMIT_DIR": launch.recipe.cwd or folder,
+        "SLURM_SUBMIT_HOST": host,
+        "SLURM_JOB_PARTITION": launch.partition,
+        "SLURM_JOB_ACCOUNT": launch.account,
+        "SLURM_JOB_QOS": launch.qos,
+    }
+
+
+def _slurm_of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, str]:
+    """The variables that are the same for all tasks."""
+    recipe, parts = launch.recipe, launch.parts
+    shares = _ranks_of(launch)
+    ranks = sum(shares)
+    nodes = folded([part.node for part in parts])
+    found = {
+        "SLURM_JOB_ID": str(launch.job_id),
+        "SLURM_JOBID": str(launch.job_id),
+        "SLURM_JOB_NAME": launch.name,
+        "SLURM_JOB_UID": str(uid),
+        "SLURM_JOB_GID": str(gid),
+        "SLURM_JOB_USER": user,
+        "SLURM_CLUSTER_NAME": launch.cluster,
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_NPROCS": str(ranks),
+        "SLURM_NNODES": str(len(parts)),
+        "SLURM_JOB_NUM_NODES": str(len(parts)),
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_NODELIST": nodes,
+        "SLURM_TASKS_PER_NODE": counted(shares),
+        "SLURM_JOB_CPUS_PER_NODE": counted([_cores(part.cpu_milli) for part in parts]),
+        "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
+        "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
+        "SLURM_RESTART_COUNT": str(launch.restarts),
+        "SLURM_PRIO_PROCESS": "0",
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+    }
+    if launch.array_id:
+        found |= {
+            "SLURM_ARRAY_JOB_ID": str(launch.array_id),
+            "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+        }
+    memory_mib = parts[0].memory_mib
+    if memory_mib and not any([name.startswith("SLURM_MEM_PER_") for name in recipe.env]):
+        found["SLURM_MEM_PER_NODE"] = str(memory_mib)
+    return found
+
+
+def _slurm_of_task(launch: Launch, number: int, local: int) -> dict[str, str]:
+    """The variables of one task. `number`: its node among those of the job; `local`: the task among those there."""
+    part = launch.parts[number]
+    first = sum([each.tasks for each in launch.parts[:number]])
+    there = [first + place for place in range(1 if launch.recipe.batch else part.tasks)]
+    return {
+        "SLURMD_NODENAME": part.node,
+        "SLURM_TOPOLOGY_ADDR": part.node,
+        "SLURM_NODEID": str(number),
+        "SLURM_PROCID": str(first + local),
+        "SLURM_LOCALID": str(local),
+        "SLURM_GTIDS": ",".join(map(str, there)),
+        "SLURM_JOB_GPUS": ",".join([str(gpu) for gpu in part.gpus]),
+        "SLURM_GPUS_ON_NODE": str(len(part.slices) or len(part.gpus)),
+        "SLURM_CPUS_ON_NODE": str(_cores(part.cpu_milli)),
+    }
+
+
+def _cores(cpu_milli: int) -> int:
+    return max(1, -(-cpu_milli // 1000))

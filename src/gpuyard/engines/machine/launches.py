@@ -1,9 +1,45 @@
-"""What is wrong with a launch that no engine could run: its key, its recipe, its texts."""
+"""Launches on this machine: the user that a job runs as, and what is wrong with a launch that no engine could run."""
 
+import os
+import pwd
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import ImageUse, Launch, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAccount:
+    """The user a job runs as."""
+
+    uid: int
+    gid: int
+    user: str
+    home: str
+    shell: str
+
+
+def account_of(uid: int, gid: int, user: str) -> UnixAccount:
+    """The user a job runs as. A uid without a name on this machine has no home."""
+    if uid == 0 and not user:
+        uid, gid = os.geteuid(), os.getegid()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return UnixAccount(uid, gid, user or str(uid), "/", "/bin/sh")
+    return UnixAccount(uid, gid, entry.pw_name, entry.pw_dir or "/", entry.pw_shell or "/bin/sh")
+
+
+def user_name(uid: int | None) -> str:
+    """A user's name for people."""
+    if uid is None:
+        return "unknown"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
 
 CHECKPOINT = "checkpoint"
 """The file by which a job says that it has saved its work, where it names none."""

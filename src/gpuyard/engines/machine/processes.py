@@ -1,9 +1,16 @@
-"""Which process is which. A number alone is not an identity: it is handed out again, and a reboot starts over.
+"""Processes of this machine: which is which, how readily they run, and how many files they may open.
+
+A number alone is not an identity: it is handed out again, and a reboot starts over.
+
+The kernel gives the processor to a server before the jobs and the programs of the machine's users: a server and its
+supervisors need little of it, and everybody waits for them. Only root may go first. Jobs have the usual priority
+(`limits.apply`), and so has whatever else runs as a user.
 
 Only the standard library, and little of it: supervisors import this.
 """
 
 import os
+import resource
 import signal
 from contextlib import suppress
 from typing import NamedTuple
@@ -95,3 +102,71 @@ def user_of(pid: int) -> int | None:
         return os.stat(f"/proc/{pid}").st_uid
     except FileNotFoundError:
         return None
+
+
+# -- how readily the kernel gives them the processor, and how many files they may open ---------------------------------
+
+
+FIRST = -10
+USUAL = 0
+
+_SESSION = "/proc/self/autogroup"
+"""Where the kernel shares the processor between sessions, niceness counts inside each; a session has one of its own."""
+
+
+def go_first() -> None:
+    """Let this process and those that it starts go first, where they may.
+
+    A session that others began, as that of the shell in which `yard up` was typed, stays as it is.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+    if os.getsid(0) == os.getpid():
+        keep_first()
+
+
+def keep_first() -> None:
+    """In a new session: let it go as first as the process does that began it."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness >= USUAL:
+        return
+    with suppress(OSError):
+        fd = os.open(_SESSION, os.O_WRONLY)
+        try:
+            os.write(fd, b"%d" % niceness)
+        finally:
+            os.close(fd)
+
+
+def be_usual() -> None:
+    """Go first no longer: what follows is a user's."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, USUAL)
+
+
+def stand_back(niceness: int) -> None:
+    """Let others go first: what follows is long work that a server does aside."""
+    os.setpriority(os.PRIO_PROCESS, 0, niceness + max(USUAL, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+_SERVER_FILES = 4096
+"""A server with many connections opens more files than the jobs that it starts may."""
+_first_limit: list[tuple[int, int]] = []
+
+
+def raise_file_limit() -> int:
+    """Let this process have more files open, as far as it may; gives how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if not _first_limit:
+        _first_limit.append((soft, hard))
+    most = _SERVER_FILES if hard == resource.RLIM_INFINITY else min(_SERVER_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
+
+
+def give_back_file_limit(pid: int) -> None:
+    """Give a child, and all that it starts, the limit that this process was started with."""
+    if _first_limit:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, _first_limit[0])

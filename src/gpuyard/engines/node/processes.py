@@ -1,4 +1,4 @@
-"""What runs on this machine below which process, and what ties processes to those above them.
+"""What runs on this machine below which process, what ties processes to those above them, and the signals they heed.
 
 Part of the code that is copied to the nodes of a cluster, and supervisors import it: only the standard library, little
 of it, and nothing newer than Python 3.6.
@@ -127,3 +127,21 @@ def _prctl(option: int, value: int) -> None:
     if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+# -- signals: what starts a job may ignore or block some (`nohup`, cron, a daemon); a new program heeds all ------------
+
+
+def reset_signals() -> None:
+    """Heed every signal by default. Blocked signals stay blocked until `unblock_signals`."""
+    for number in range(1, signal.NSIG):
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            # KILL and STOP cannot be changed, and some belong to the C library.
+            continue
+
+
+def unblock_signals() -> None:
+    """Let every signal in."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

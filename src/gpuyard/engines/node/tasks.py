@@ -11,8 +11,7 @@ import select
 import signal
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
 
-from . import dispositions
-from .processes import die_with
+from .processes import die_with, reset_signals, unblock_signals
 
 NOT_FOUND, NOT_RUN = 127, 126
 """Exit codes of shells for a program that is not there, and for one that cannot be run."""
@@ -164,7 +163,7 @@ class Start:
                 pass
             doing = "open standard input and output"
             connect(plan, self.entry.open_streams())
-            dispositions.reset()
+            reset_signals()
             env = dict(self.entry.environment(index), **self.entry.at_start())
             doing = "make its image ready"
             containers = self.entry.contain(env)
@@ -172,7 +171,7 @@ class Start:
             os.write(mouth, _READY)
             if os.read(self.gate[0], 1) != _GO:
                 os._exit(NOT_RUN)
-            dispositions.unblock()
+            unblock_signals()
             if containers is not None:
                 os.close(mouth)
                 containers.run(argv, bool(plan["script"]), plan.get("umask", 0o022))
@@ -207,8 +206,8 @@ def beside(entry: Entry, work: Callable[[], None], complain: Callable[[str], Non
     try:
         for doing in entry.enter(above):  # noqa: B007 (as for a task)
             pass
-        dispositions.reset()
-        dispositions.unblock()
+        reset_signals()
+        unblock_signals()
         doing = "run it"
         work()
     except OSError as error:

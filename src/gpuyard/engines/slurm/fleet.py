@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.engines.contract import ForeignProcess, NodeReport
-from gpuyard.engines.machine.accounts import user_name
+from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.slurm.words.translate import (
     Partition,
     Reservation,

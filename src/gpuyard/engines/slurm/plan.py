@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Phase, Report
-from gpuyard.engines.machine.accounts import UnixAccount
-from gpuyard.engines.machine.launches import CHECKPOINT, containers_of, flaw_of_key, flaw_of_recipe
-from gpuyard.engines.patterns import appends, expand
+from gpuyard.engines.machine.launches import (
+    CHECKPOINT,
+    UnixAccount,
+    containers_of,
+    flaw_of_key,
+    flaw_of_recipe,
+)
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
 from gpuyard.engines.slurm.words.translate import SlurmNode
+from gpuyard.engines.slurm_names import appends, expand
 from gpuyard.model import Outcome
 from gpuyard.model.units import MILLI
 

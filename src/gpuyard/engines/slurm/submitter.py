@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuyard.engines.contract import Answer, EngineError, Launch, Reply
-from gpuyard.engines.machine import accounts
+from gpuyard.engines.machine.launches import account_of
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm import plan as plans
@@ -66,7 +66,7 @@ class Submitter:
         if flaw := plans.flaw_of(launch, usable):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
-        account = accounts.account(recipe.uid, recipe.gid, recipe.user)
+        account = account_of(recipe.uid, recipe.gid, recipe.user)
         if account.uid != os.geteuid() and os.geteuid() != 0:
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         key, folder = launch.key, self._folder

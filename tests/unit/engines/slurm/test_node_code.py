@@ -54,8 +54,8 @@ def test_a_task_heeds_every_signal_whatever_its_node_ignores() -> None:
     code = (
         "import os, signal\n"
         "for number in signal.valid_signals() - {9, 19}: signal.signal(number, signal.SIG_IGN)\n"
-        "from gpuyard.engines.node.dispositions import reset\n"
-        "reset()\n"
+        "from gpuyard.engines.node.processes import reset_signals\n"
+        "reset_signals()\n"
         "os.execvp('grep', ['grep', 'SigIgn', '/proc/self/status'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

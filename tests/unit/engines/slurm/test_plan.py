@@ -1,7 +1,7 @@
 """What a job of a driven Slurm is told: by the yard, by whoever submits it, and the rest by Slurm itself."""
 
 from gpuyard.engines.contract import Launch, Part, Recipe
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.slurm.plan import SlurmContext, plan_of
 from gpuyard.engines.slurm.words.translate import SlurmNode
 

@@ -219,9 +219,9 @@ def _file(option: str, path: str, *, array: bool) -> str:
     """The whole path of a file for output; patterns in it that stand for nothing are reported."""
     if "%" in path:
         from gpuyard.cli.terminal.streams import notice
-        from gpuyard.engines.patterns import check
+        from gpuyard.engines.slurm_names import check_pattern
 
-        for text in check(path, array=array):
+        for text in check_pattern(path, array=array):
             notice(f"{option} {path}: {text}", before="warning: ", style="bold yellow")
     return os.path.abspath(path)
 

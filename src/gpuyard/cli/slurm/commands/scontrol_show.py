@@ -157,7 +157,7 @@ def _end(job: SlurmJob) -> str:
 
 def _files(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
     """Where it runs and writes, with `%j` and its like filled in."""
-    from gpuyard.engines.patterns import expand
+    from gpuyard.engines.slurm_names import expand
 
     files = view.get("files") or {}
     if not files.get("cwd"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpuyard.cli.slurm.steps.environments import TaskPlan
-from gpuyard.engines.node import dispositions
+from gpuyard.engines.node.processes import reset_signals, unblock_signals
 from gpuyard.engines.slurm_names import indices_folded
 
 _PR_SET_PDEATHSIG = 1
@@ -237,8 +237,8 @@ def _become(
             os.dup2(fd, target)
             os.close(fd)
         # A handler of ours must not run here, and a shell that starts `srun` in the background ignores some signals.
-        dispositions.reset()
-        dispositions.unblock()
+        reset_signals()
+        unblock_signals()
         if manner.folder:
             try:
                 os.chdir(manner.folder)

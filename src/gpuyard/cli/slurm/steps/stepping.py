@@ -14,7 +14,7 @@ from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
 from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
 from gpuyard.cli.slurm.steps.ledger import StepLedger, pause
 from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
-from gpuyard.engines import patterns
+from gpuyard.engines import slurm_names
 from gpuyard.intake.sbatch.amounts import minutes
 from gpuyard.intake.sbatch.exports import export
 
@@ -187,7 +187,7 @@ def _files(read: Read, plan: TaskPlan, step: int, environment: Mapping[str, str]
             return None
         if text.lower() == "none" or (text.isdecimal() and int(text) != plan.rank):
             return os.devnull
-        return None if text.isdecimal() else patterns.expand(text, _letters(plan, step, environment))
+        return None if text.isdecimal() else slurm_names.expand(text, _letters(plan, step, environment))
 
     stdout = named("output")
     return Files(named("input"), stdout, named("error") if read.last("error") else stdout)

@@ -11,7 +11,7 @@ import os
 import resource
 from contextlib import suppress
 
-from gpuyard.engines.machine import priority
+from gpuyard.engines.machine import processes
 
 _NAMES = {
     "Max cpu time": resource.RLIMIT_CPU,
@@ -50,7 +50,7 @@ def _number(text: str) -> int:
 
 def apply() -> None:
     """Let the calling process have them."""
-    priority.be_usual()
+    processes.be_usual()
     # Any user may raise it; what root has raised, the job's user cannot lower.
     with suppress(OSError):
         fd = os.open(_OOM, os.O_WRONLY)

@@ -19,7 +19,7 @@ from gpuyard.engines.local.attempt import limits, room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
-from gpuyard.engines.machine import files, peeking, priority, processes
+from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.node.crew import Crew
 from gpuyard.engines.node.processes import adopt_orphans
 from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
@@ -41,7 +41,7 @@ _LOOKING_S = 0.01
 def supervise(folder: str, starter: socket.socket) -> None:
     """The whole life of a supervisor, in a process just forked. Returns when the end is on disk."""
     os.setsid()
-    priority.keep_first()
+    processes.keep_first()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     key = os.path.basename(folder)
 
@@ -104,8 +104,10 @@ class Supervisor(Runner):
                     cpu_milli=plan["cpu_milli"] if "cpu" not in self.v1 else 0,
                     cpus=plan["cpus"] if plan.get("bound") else "",
                 )
-            v1.make(plan)
-            refuse(plan)
+            if self.v1:
+                v1.make(plan)
+            if (plan.get("fence") or {}).get("devices"):
+                refuse(plan)
         except OSError as error:
             self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
 
@@ -244,8 +246,8 @@ class Supervisor(Runner):
 
     def judge(self, failed: Failure) -> Failure:
         """Whether the kernel has ended it for memory."""
-        over = (self.group is not None and self.group.killed_for_memory()) or v1.killed_for_memory(self.v1)
-        if self.failure is None and over:
+        over = self.group is not None and self.group.killed_for_memory()
+        if self.failure is None and (over or (self.v1 and v1.killed_for_memory(self.v1))):
             # A plan from a release without several nodes has one.
             nodes = self.plan.get("nodes") or [self.plan["node"]]
             on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
@@ -261,7 +263,8 @@ class Supervisor(Runner):
         self.hands.part(end["exit_code"])
         if self.group is not None:
             self.group.remove()
-        v1.remove(self.v1)
+        if self.v1:
+            v1.remove(self.v1)
         room.sweep(self.plan)
         if insist(lambda: self.slot.write(end), lambda _error: not os.stat(".").st_nlink):
             files.knock(f"../../{files.WAKE}")
@@ -275,7 +278,9 @@ class Supervisor(Runner):
             "cpu_ms": round(1000 * (taken.ru_utime + taken.ru_stime)),
             "process_mib": taken.ru_maxrss >> 10,
         }
-        return found | (self.group.usage() if self.group is not None else {}) | v1.usage(self.v1)
+        if self.group is not None:
+            found |= self.group.usage()
+        return found | v1.usage(self.v1) if self.v1 else found
 
 
 _MESSAGE_BYTES_MAX = 8192
@@ -291,7 +296,7 @@ def spawn() -> None:
     # Blocked before any fork, so that no supervisor can get a signal before it listens.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
-    priority.keep_first()
+    processes.keep_first()
     engine = socket.socket(fileno=0)
     if len(sys.argv) > 1:
         # Out of the server's own group, which a service manager kills as a whole when the server stops.

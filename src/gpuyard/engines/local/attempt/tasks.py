@@ -94,8 +94,9 @@ class Fenced(Entry):
         if self._to_join is not None:
             yield f"join {self._to_join.path}"
             self._to_join.join()
-        yield "join its groups of cgroup v1"
-        v1.join(plan.get("v1") or {})
+        if plan.get("v1"):
+            yield "join its groups of cgroup v1"
+            v1.join(plan["v1"])
         limits.apply()
         if plan.get("cpus"):
             limits.keep_to(plan["cpus"])

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.node import processes
 
 CONTROL = "nvidia-cuda-mps-control"

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from gpuyard.engines.contract import ForeignProcess
-from gpuyard.engines.machine import accounts, processes
+from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.node.processes import runs, stat_of
 
@@ -38,7 +39,7 @@ class Outsiders:
         self._unseen = {pid: since_s for pid, since_s in self._unseen.items() if pid in listed}
         return tuple(
             [
-                ForeignProcess(gpu, pid, accounts.user_name(processes.user_of(pid)))
+                ForeignProcess(gpu, pid, user_name(processes.user_of(pid)))
                 for gpu, reading in enumerate(readings)
                 for pid in reading.pids
                 # A process of an attempt has the supervisor above it, since that adopts orphans.

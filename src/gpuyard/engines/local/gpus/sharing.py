@@ -13,10 +13,10 @@ from typing import Any
 
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
-from gpuyard.engines.local.gpus.mig import Cutter, FoundSlices, Slices, own_slices
+from gpuyard.engines.local.gpus.mig import FILE, Cutter, FoundSlices, Slices, own_slices
 from gpuyard.engines.local.gpus.mps import CONTROL, THROUGH, Daemon, Mps, caps
 from gpuyard.engines.machine import files
-from gpuyard.engines.machine.accounts import UnixAccount
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
@@ -97,15 +97,10 @@ class Sharing:
         uuids = [readings[gpu].uuid for gpu in part.gpus]
         if not uuids:
             return PreparedGpus(())
-        geometry = MIG_MODELS.get(model_measured(readings[0].name, readings[0].memory_mib))
         if part.slices:
-            return self._cut(part, readings, geometry)
-        if geometry is not None:
-            slices = self._slices(geometry)
-            own = slices.own()
-            for uuid in uuids:
-                if uuid in own:
-                    slices.whole(uuid, self._cuts().get(uuid, set()))
+            return self._cut(part, readings)
+        if not self._hands_off and os.path.exists(os.path.join(self._folder, FILE)):
+            self._make_whole(uuids, readings[0])
         if part.milli == MILLI:
             return PreparedGpus(tuple(uuids), held={"gpus": uuids})
         if len(uuids) > 1:
@@ -118,7 +113,19 @@ class Sharing:
         environment = daemon.environment() | caps(part.milli, reading.memory_mib) | {THROUGH: "mps"}
         return PreparedGpus(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
 
-    def _cut(self, part: Part, readings: list[GpuReading], geometry: MigGeometry | None) -> PreparedGpus:
+    def _make_whole(self, uuids: Sequence[str], reading: GpuReading) -> None:
+        """Make GPUs whole that the yard has cut."""
+        geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+        if geometry is None:
+            return
+        slices = self._slices(geometry)
+        own = slices.own()
+        for uuid in uuids:
+            if uuid in own:
+                slices.whole(uuid, self._cuts().get(uuid, set()))
+
+    def _cut(self, part: Part, readings: list[GpuReading]) -> PreparedGpus:
+        geometry = MIG_MODELS.get(model_measured(readings[0].name, readings[0].memory_mib))
         if geometry is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(geometry), self._cuts()

@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.machine.accounts import user_name
+from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.slurm.calls import rest_rows, submission
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal, out_of_reach
