@@ -62,6 +62,11 @@ BEGIN_MS = 20_787 * DAY_MS - 3_000_000
 """Fifty minutes before the end of a November."""
 STEPS_MS = (0, 1, 999, 60_000, 2_999_999, DAY_MS - 1, DAY_MS, 9 * DAY_MS)
 PROFILES = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "1g.10gb")
+LABELS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (),
+    (("project", "vision"),),
+    (("project", "vision"), ("stage", "eval")),
+)
 ENDS = (Outcome.COMPLETED, Outcome.FAILED, Outcome.PREEMPTED, Outcome.NODE_FAIL)
 
 
@@ -96,7 +101,11 @@ class History:
         self.jobs += 1
         job_id = self.jobs + (FIRST_EXTERNAL_ID if a % 5 == 4 else 0)
         spec = JobSpec(
-            ("org/red", "org/blue")[a % 2], ask(1), klass=("", "urgent")[b % 2], user=("ana", "ben")[c % 2]
+            ("org/red", "org/blue")[a % 2],
+            ask(1),
+            klass=("", "urgent")[b % 2],
+            user=("ana", "ben")[c % 2],
+            labels=LABELS[(a + b + c) % len(LABELS)],
         )
         self.add(JobSubmitted, Job(job_id, spec, self.now_ms))
         self.waiting[job_id] = 0
@@ -302,7 +311,11 @@ def settled(steps: list[Any]) -> Rows:
 def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: list[Any]) -> None:
     integral, rows = Integral(steps), settled(steps)
     places = {key[2:]: tuple(facts) for key, facts in read(rows, "p/").items()}
-    owners = {"": NOBODY} | {key[2:]: tuple(facts) for key, facts in read(rows, "o/").items()}
+    whose = {key[2:]: Owner.of(facts) for key, facts in read(rows, "o/").items()}
+    owners = {"": NOBODY} | {
+        name: (owner.tenant, owner.user, owner.klass, tuple(sorted(owner.labels.items())))
+        for name, owner in whose.items()
+    }
     time: dict[Any, Fraction] = {}
     charged: dict[Any, Fraction] = {}
     fleet: dict[Any, Fraction] = {}
@@ -341,7 +354,7 @@ def test_the_books_are_the_same_bytes_in_any_batches(steps: list[Any], batch: in
 def test_the_money_of_any_two_dimensions_balances_to_the_cost_of_the_fleet(steps: list[Any]) -> None:
     rows = settled(steps)
     places = {key[2:]: BookPlace(*facts) for key, facts in read(rows, "p/").items()}
-    owners = {key[2:]: Owner(*facts) for key, facts in read(rows, "o/").items()}
+    owners = {key[2:]: Owner.of(facts) for key, facts in read(rows, "o/").items()}
     closed = [(m["from_day"], m["until_day"], PriceBook.of(m["prices"])) for m in read(rows, "m/").values()]
     prices = Prices(PriceBook.of(rows.get("prices")), closed)
     entries = [read_entry(k, v) for k, v in {**read(rows, "d/"), **read(rows, "c/")}.items()]

@@ -5,13 +5,19 @@ rounded so that they add up to the rounded total (largest remainder).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.ledger.books import PROJECT
 from gpuyard.ledger.units import CHARGED, COLUMNS, FLEET, GPU_HOUR, day_text, month_of
 from gpuyard.model.prices import BookPlace, PriceBook
+from gpuyard.model.serialise import Plain
 
 NOT_CHARGED = "not charged"
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+LABEL = "label:"
+"""Before the key of a label: a dimension."""
 
 
 class Entry(NamedTuple):
@@ -32,6 +38,14 @@ class Owner(NamedTuple):
     tenant: str = ""
     user: str = ""
     klass: str = ""
+    labels: Mapping[str, str] = NO_LABELS
+    """Free labels of the jobs, by key."""
+
+    @classmethod
+    def of(cls, row: Plain) -> "Owner":
+        """From what the books keep of it."""
+        tenant, user, klass, *labels = row
+        return cls(tenant, user, klass, dict(labels[0]) if labels else NO_LABELS)
 
 
 class Line(NamedTuple):
@@ -52,6 +66,7 @@ DIMENSIONS: dict[str, _Of] = {
     "tenant": lambda _entry, _place, owner: owner.tenant,
     "user": lambda _entry, _place, owner: owner.user,
     "class": lambda _entry, _place, owner: owner.klass,
+    "project": lambda _entry, _place, owner: owner.labels.get(PROJECT, ""),
     "model": lambda _entry, place, _owner: place.model,
     "pool": lambda _entry, place, _owner: place.pool,
     "market": lambda _entry, place, _owner: place.market,
@@ -60,7 +75,19 @@ DIMENSIONS: dict[str, _Of] = {
     "day": lambda entry, _place, _owner: day_text(entry.learned),
     "month": lambda entry, _place, _owner: month_of(entry.learned),
 }
-"""What entries are summed up by."""
+"""What entries are summed up by, besides `label:KEY`."""
+
+
+def dimension(name: str) -> _Of:
+    """What entries are summed up by under this name; `BadInput` if there is no such dimension."""
+    if name.startswith(LABEL) and name != LABEL:
+        key = name.removeprefix(LABEL)
+        return lambda _entry, _place, owner: owner.labels.get(key, "")
+    if name not in DIMENSIONS:
+        raise BadInput(
+            f"{quoted(name)} is no dimension", f"Take some of {listed([*DIMENSIONS, 'label:KEY'])}."
+        )
+    return DIMENSIONS[name]
 
 
 def read_entry(key: str, columns: Sequence[int]) -> Entry:
@@ -94,10 +121,7 @@ def summed(
     prices: Prices,
 ) -> list[Line]:
     """The lines of a statement by these dimensions, by name. What nobody owns has empty names of its owner."""
-    for name in by:
-        if name not in DIMENSIONS:
-            raise BadInput(f"{quoted(name)} is no dimension", f"Take some of {listed(DIMENSIONS)}.")
-    of = [DIMENSIONS[name] for name in by]
+    of = [dimension(name) for name in by]
     sums: dict[tuple[str, ...], list[int]] = {}
     lines: dict[tuple[str, str, int], list[int]] = {}
     by_day, nobody = not {"day", "month"}.isdisjoint(by), Owner()

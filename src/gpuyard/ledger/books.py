@@ -5,9 +5,9 @@ free: so the time of attempts and the free time of nodes are the capacity, whate
 corrected by booking the difference: a difference that falls into a closed month becomes a correction in the open one.
 
 Rows, all that the books know: `head`; `n/NODE` and `j/JOB`, how nodes and jobs stand; `o/OWNER` and `p/PLACE`, what the
-two names in an entry stand for; `d/DAY/PLACE/OWNER`, an entry of a day; `c/DAY/DAY/PLACE/OWNER`, a correction, first
-the day on which it was learned, then the day that it is about; `prices`, in force; `m/MONTH`, a closed month with its
-prices.
+two names in an entry stand for; `l/OWNER`, how many sets of labels that owner has; `d/DAY/PLACE/OWNER`, an entry of a
+day; `c/DAY/DAY/PLACE/OWNER`, a correction, first the day on which it was learned, then the day that it is about;
+`prices`, in force; `m/MONTH`, a closed month with its prices.
 """
 
 import json
@@ -93,6 +93,10 @@ def name_of(facts: tuple[object, ...]) -> str:
 
 _Key = tuple[int, int, str, str]
 """Of an entry: the day on which it was learned (0: the day itself), the day, the place and the owner."""
+PROJECT = "project"
+"""The label that is a dimension of its own."""
+LABEL_SETS_MAX = 1_000
+"""How many sets of labels are told apart for a user in a tenant and a class; later ones are booked by project alone."""
 SHELF_MAX = 50_000
 """How many values of a kind are remembered, with their rows on disk."""
 K = TypeVar("K")
@@ -169,6 +173,8 @@ class Books:
         """Owners and places that came up."""
         self._named: set[str] = set()
         """Those of them that are in the rows."""
+        self._sets: dict[str, int] = {}
+        """How many sets of labels an owner has, where that has changed."""
 
     def flush(self) -> None:
         """Write everything that may have changed into the rows. What was read is remembered for what comes next."""
@@ -178,6 +184,9 @@ class Books:
                 rows[name] = told
         self._named.update(self._names)
         self._names = {}
+        for bare, count in self._sets.items():
+            rows[f"l/{bare}"] = count
+        self._sets = {}
         for (learned, day, place, owner), entry in self._entries.take().items():
             if learned:
                 rows[f"c/{learned:06}/{day:06}/{place}/{owner}"] = entry
@@ -389,10 +398,28 @@ class Books:
         self._jobs.put(event.job.id, JobBook(self._owner(event.job.spec)))
 
     def _owner(self, spec: JobSpec) -> str:
-        facts = (spec.tenant, spec.user, spec.klass or self._klass)
+        facts: tuple[object, ...] = (spec.tenant, spec.user, spec.klass or self._klass)
+        if spec.labels:
+            facts = self._labelled(facts, spec.labels)
         name = name_of(facts)
-        self._names[f"o/{name}"] = list(facts)
+        self._names[f"o/{name}"] = facts
         return name
+
+    def _labelled(self, facts: tuple[object, ...], labels: tuple[tuple[str, str], ...]) -> tuple[object, ...]:
+        """An owner with labels: of one that has too many sets of them, new sets are the project alone, then none."""
+        bare = name_of(facts)
+        row = self._rows.get(f"l/{bare}", 0) if bare not in self._sets else self._sets[bare]
+        project = tuple([each for each in labels if each[0] == PROJECT])
+        for kept, most in ((labels, LABEL_SETS_MAX), (project, 2 * LABEL_SETS_MAX)):
+            if not kept:
+                break
+            named = f"o/{name_of((*facts, kept))}"
+            if named in self._names or named in self._named or self._rows.get(named) is not None:
+                return (*facts, kept)
+            if row < most:
+                self._sets[bare] = row + 1
+                return (*facts, kept)
+        return facts
 
     def _unknown(self) -> JobBook:
         """A job of whose submission a log that was cut does not tell."""

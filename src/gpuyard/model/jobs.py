@@ -185,6 +185,8 @@ class JobSpec:
     origin: str = ""
     """Its id and time of submission in the other system, `1234@1794738605000`, after `CLUSTER:` where the yard has
     other clusters too; empty: it was submitted here."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Free labels for reports, by key; the project is one of them."""
 
     @property
     def elsewhere(self) -> bool:

@@ -5,7 +5,7 @@ the time that no job had, and what was not charged, with which the charges add u
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from gpuyard.control.readings import Readings
 
 NO_JOB = "(no job)"
+NONE = "(none)"
+_MAY_LACK = frozenset({"project", "region", "model"})
+"""Dimensions that the time of a job may lack."""
 NOT_CHARGED = "not charged"
 DEFAULT_BY = "tenant"
+LABEL = "label:"
 
 
 _About = TypedDict(
@@ -26,6 +30,7 @@ _About = TypedDict(
         "tenant": str,
         "user": str,
         "class": str,
+        "project": str,
         "model": str,
         "pool": str,
         "market": str,
@@ -43,9 +48,11 @@ KINDS = ("used", "wasted", "unmeasured", "starting", "held", "stranded", "idle",
 class BooksLine(_About):
     """One line of the books: what it is about, its GPU-hours by kind of time, and its charge.
 
-    It has those dimensions that were asked for; one that is empty: no job had that time.
+    It has those dimensions that were asked for; one that is empty: no job had that time, or its jobs have none.
     """
 
+    labels: NotRequired[dict[str, str]]
+    """By key, those that were asked for."""
     used_gpu_hours: float
     wasted_gpu_hours: float
     unmeasured_gpu_hours: float
@@ -136,7 +143,7 @@ def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> T
     *money, rest = micro_usd([*[line.charged for line in lines], fleet - charged if sight.whole else 0])
     rows = [
         {
-            **dict(zip(by, line.names, strict=True)),
+            **_dimensions(by, line.names),
             **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
             "charged_micro_usd": owed,
         }
@@ -154,6 +161,17 @@ def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> T
     return Table(rows, head)
 
 
+def _dimensions(by: Sequence[str], names: Sequence[str]) -> Row:
+    """What a line is about, as a row has it: labels are together."""
+    row: dict[str, Any] = {}
+    for dimension, name in zip(by, names, strict=True):
+        if dimension.startswith(LABEL):
+            row.setdefault("labels", {})[dimension.removeprefix(LABEL)] = name
+        else:
+            row[dimension] = name
+    return row
+
+
 def usd(micro: int) -> str:
     """`$1,234.50`; what is below a cent keeps its digits."""
     sign, micro = ("-", -micro) if micro < 0 else ("", micro)
@@ -169,14 +187,20 @@ def _hours(*kinds: str) -> Callable[[Row], str]:
 
 
 def _named(name: str) -> Column:
-    return Column(name.upper(), lambda row: row[name] or NO_JOB)
+    return Column(name.upper(), lambda row: row[name] or (NONE if name in _MAY_LACK else NO_JOB))
+
+
+def _labelled(key: str) -> Column:
+    return Column(key.upper(), lambda row: row["labels"][key] or NONE)
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
     names = [name for name in rows[0] if name in _About.__annotations__] if rows else [DEFAULT_BY]
+    labels = list(rows[0].get("labels", ())) if rows else []
     hidden = {"starting", "held", "stranded", "recutting", "unavailable"}
     return [
         *[_named(name) for name in names],
+        *[_labelled(key) for key in labels],
         *[Column(kind.upper(), _hours(kind), right=True, wide=kind in hidden) for kind in KINDS],
         Column("GPU-HOURS", _hours(*KINDS), right=True),
         Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
@@ -199,9 +223,9 @@ REPORT: "Report[BooksReply]" = Report(
     rows="lines",
     help="Show where GPU time went, in GPU-hours, and what it cost.",
     more_help=(
-        "By tenant, user, class, model, pool, market, region, cluster, day or month, or several of them: --by "
-        "tenant,model. You see the tenants that are yours; with sight of the whole yard you also see the time that no "
-        "job had, and what was not charged."
+        "By tenant, user, class, project, label:KEY, model, pool, market, region, cluster, day or month, or several of "
+        "them: --by tenant,model. You see the tenants that are yours; with sight of the whole yard you also see the "
+        "time that no job had, and what was not charged."
     ),
     flags=[
         Flag("by", ("--by",)),

@@ -21,7 +21,27 @@ TEXT_MAX = 1000
 """Characters of an array's indices, or of a constraint."""
 DEPENDENCIES_MAX = 1000
 DEPENDENCY_KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
+LABELS_MAX = 16
+"""Labels of one job."""
+LABEL_KEY_MAX = 63
+LABEL_VALUE_MAX = 128
+PROJECT = "project"
+"""The label that has a field, an option and a dimension of its own."""
 _DAY_S = 86_400
+
+
+def label_fault(key: str, value: str) -> str:
+    """Why this cannot be a label; empty: it can."""
+    bare = key
+    for sign in "-_./":
+        bare = bare.replace(sign, "")
+    if not (key and len(key) <= LABEL_KEY_MAX and key.isascii() and bare.isalnum() and key[0].isalnum()):
+        return (
+            f"a key has up to {LABEL_KEY_MAX} letters, digits and . _ - / and begins with a letter or a digit"
+        )
+    if not (value and len(value) <= LABEL_VALUE_MAX and value.isprintable() and value == value.strip()):
+        return f"a value has 1 to {LABEL_VALUE_MAX} characters in one line, without spaces at its ends"
+    return ""
 
 
 class Kind:
@@ -92,6 +112,8 @@ JOB_FIELDS: dict[str, JobField] = {
     "name": _text("For people. Left out: made from the command."),
     "tenant": _text(
         "The tenant that the job counts for, as in research/ana. Left out: the default tenant of the user."),
+    "project": _text("The project that the job is booked for: the same as the label 'project'.", "vision"),
+    "labels": JobField(Kind.NAMED_TEXTS, f"Labels for reports, by key: up to {LABELS_MAX}.", {}),
     "class": _text("How it is treated. Left out: the default class."),
     "command": _texts("Program and arguments. With a script: the script's arguments.", ["nvidia-smi"]),
     "script": _text("A script, which begins with #!. Up to 1 MiB."),
@@ -205,6 +227,9 @@ JOB_OPTIONS = (
         kind=Kind.TEXT),
     JobOption("--class", "class", "CLASS", "The class of the job: its priority, time limit and grace."),
     JobOption("--tenant", "tenant", "TENANT", "The tenant that the job counts for."),
+    JobOption("--project", "project", "PROJECT", "The project that the job is booked for in `yard cost`."),
+    JobOption("--label", "labels", "KEY=VALUE", "A label of the job, which `yard cost --by label:KEY` sums up by; may "
+        "be repeated."),
     JobOption("--array", "array", "INDICES",
         "Make it an array of tasks: 0-9, 1,3,5 or 0-100:10; with %4 at the end at most 4 run at a time.",
         more=("array_limit",), run=False),

@@ -45,9 +45,9 @@ DAY_MS = 86_400_000
 
 Where = tuple[str, str, str, str, str]
 """Cluster, pool, model, market, region."""
-Who = tuple[str, str, str]
-"""Tenant, user, class; all empty: nobody."""
-NOBODY: Who = ("", "", "")
+Who = tuple[str, str, str, tuple[tuple[str, str], ...]]
+"""Tenant, user, class, labels; all empty: nobody."""
+NOBODY: Who = ("", "", "", ())
 
 
 @dataclass
@@ -221,7 +221,8 @@ class Integral:
             case GpusTaken() | LayoutPinned() | LayoutReleased() | LayoutMade():
                 self.cut(step)
             case JobSubmitted(job=job):
-                self.who[job.id] = (job.spec.tenant, job.spec.user, job.spec.klass or self.klass)
+                spec = job.spec
+                self.who[job.id] = (spec.tenant, spec.user, spec.klass or self.klass, spec.labels)
             case EarmarkSet():
                 self.kept[step.job_id] = step
             case EarmarkDropped() | JobCancelled() | JobHeld():

@@ -306,7 +306,10 @@ def test_the_spec_of_a_job_is_mapped(kubernetes: Any, lines: list[str], fields: 
         (job("suspend: true"), "`yard release` lets the job start"),
         (pod().replace("Never", "Always"), "ends when its command ends"),
         (pod().replace("Never", "OnFailure"), "100 times"),
-        (pod().replace("{name: p}", "{name: p, labels: {a: b}}"), "metadata.labels is not served"),
+        (
+            pod().replace("{name: p}", "{name: p, labels: {a: ''}}"),
+            "metadata.labels 'a' is left out: a value has",
+        ),
         (
             pod(
                 "volumes: [{name: shm, emptyDir: {}}]",
@@ -321,6 +324,18 @@ def test_what_is_not_served_is_named(kubernetes: Any, text: str, says: str) -> N
 
     assert 1 == len(warnings), warnings
     assert says in warnings[0]
+
+
+def test_labels_and_annotations_are_labels_and_those_of_kubernetes_itself_are_not(kubernetes: Any) -> None:
+    own = "annotations: {project: speech, note: two runs, kubectl.kubernetes.io/last-applied: x}"
+    text = pod().replace(
+        "{name: p}", "{name: p, labels: {project: vision, app.kubernetes.io/name: web}, " + own + "}"
+    )
+
+    found = kubernetes(text)
+
+    assert {"project": "vision", "app.kubernetes.io/name": "web", "note": "two runs"} == found.job["labels"]
+    assert () == found.warnings
 
 
 @pytest.mark.parametrize(

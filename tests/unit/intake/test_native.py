@@ -17,6 +17,9 @@ from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS
 EVERYTHING = """\
 name: train
 tenant: research/ana
+project: vision
+labels:
+  stage: eval
 class: high
 command:
   - --epochs

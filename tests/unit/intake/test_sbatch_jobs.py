@@ -408,6 +408,7 @@ def test_every_option_is_served_named_or_refused() -> None:
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
         "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",
         "container", "container-image", "container-mounts", "container-mount-home", "container-workdir",
+        "wckey",
     }  # fmt: skip
     every = {option.key for option in OPTIONS}
 

@@ -43,10 +43,14 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Ann of research has 2 GPUs for 10 h, Bob of product 1 GPU of another model from the same hour on, still."""
 
     def submitted(first_id: int) -> list[Event]:
-        whose = (("org/research", "ann"), ("org/product", "bob"))
+        whose = (
+            ("org/research", "ann", (("project", "vision"), ("stage", "eval"))),
+            ("org/product", "bob", ()),
+        )
         return [
-            JobSubmitted(BEGIN_MS, Job(first_id + i, JobSpec(tenant, ask(1), user=user), BEGIN_MS))
-            for i, (tenant, user) in enumerate(whose)
+            JobSubmitted(BEGIN_MS, Job(first_id + i, spec, BEGIN_MS))
+            for i, (tenant, user, labels) in enumerate(whose)
+            for spec in [JobSpec(tenant, ask(1), user=user, labels=labels)]
         ]
 
     path = Path(tmp_path_factory.mktemp("cost")) / "yard.db"
@@ -141,7 +145,20 @@ def test_bad_input_is_told(readings: Any, by: str, first: str, last: str, wrong:
 
 def test_the_kinds_of_time_are_those_of_the_books() -> None:
     assert sorted(CATEGORIES) == sorted(KINDS)
-    assert DIMENSIONS.keys() == BooksLine.__optional_keys__
+    assert {*DIMENSIONS, "labels"} == BooksLine.__optional_keys__
+
+
+def test_projects_and_labels_are_dimensions(readings: Any) -> None:
+    assert {("",): (160, 30), ("vision",): (20, 40)} == lines(cost(readings, "project"))
+    found = cost(readings, "label:stage,tenant")
+    told = [(row["labels"], row["tenant"], row["charged_micro_usd"]) for row in found.rows]
+    assert [
+        ({"stage": ""}, "", 0),
+        ({"stage": ""}, "org/product", 30_000_000),
+        ({"stage": "eval"}, "org/research", 40_000_000),
+    ] == told
+    cells = [[column.cell(row) for column in REPORT.columns(found.rows)][:2] for row in found.rows]
+    assert [["(no job)", "(none)"], ["org/product", "(none)"], ["org/research", "eval"]] == cells
 
 
 def test_the_table_says_how_it_balances(readings: Any) -> None:

@@ -7,7 +7,15 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from gpuyard.errors import quoted
-from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, NAME_MAX, SCRIPT_BYTES_MAX
+from gpuyard.wire.job_fields import (
+    ARRAY_TASKS_MAX,
+    LABEL_VALUE_MAX,
+    LABELS_MAX,
+    NAME_MAX,
+    PROJECT,
+    SCRIPT_BYTES_MAX,
+    label_fault,
+)
 
 ENV_BYTES_MAX = 256 * 1024
 COMMAND_BYTES_MAX = 256 * 1024
@@ -78,6 +86,20 @@ def _secrets(files: dict[str, str]) -> dict[str, str]:
                 f"{quoted(name)} is a file by its absolute path, without ':', not {quoted(path)}"
             )
     return files
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        fault = label_fault(key, value)
+        if fault:
+            raise ValueError(f"{quoted(f'{key}={value}')} cannot be a label: {fault}")
+    return labels
+
+
+def _project(text: str) -> str:
+    if text:
+        _labels({PROJECT: text})
+    return text
 
 
 def _script(text: str) -> str:
@@ -178,6 +200,8 @@ Volumes = Annotated[
     list[Annotated[str, Field(max_length=2 * PATH_MAX), AfterValidator(_volume)]], Field(max_length=100)
 ]
 Secrets = Annotated[dict[str, Word], Field(max_length=100), AfterValidator(_secrets)]
+Labels = Annotated[dict[str, str], Field(max_length=LABELS_MAX), AfterValidator(_labels)]
+Project = Annotated[str, Field(max_length=LABEL_VALUE_MAX), AfterValidator(_project)]
 ShortNames = list[Annotated[str, Field(min_length=1, max_length=63)]]
 NodeNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=10_000)]
 Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]

@@ -18,9 +18,11 @@ from gpuyard.api.messages.fields import (
     Folder,
     Id,
     Klass,
+    Labels,
     Name,
     NodeNames,
     Path,
+    Project,
     Reference,
     Script,
     Secrets,
@@ -44,7 +46,7 @@ from gpuyard.errors import quoted, remedy
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
-from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, TEXT_MAX, TIME_MS_MAX
+from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
 
 _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
@@ -131,6 +133,8 @@ class JobRequest(BaseModel):
     containers: Annotated[list[ContainerRequest], Field(max_length=20)] = _of("containers")
     name: Name = _of("name")
     tenant: Tenant = _of("tenant")
+    project: Project = _of("project")
+    labels: Labels = _of("labels")
     klass: Klass = _of("class", alias="class")
     gpus: int = _of("gpus")
     gpu_milli: int = _of("gpu_milli")
@@ -186,6 +190,11 @@ class JobRequest(BaseModel):
                     raise ValueError(f"'{name}' is for jobs in an image: give an 'image'")
         elif self.script and self.entrypoint:
             raise ValueError("a 'script' is run in place of the image's entrypoint: leave 'entrypoint' out")
+        said = self.labels.get(PROJECT)
+        if self.project and said and said != self.project:
+            raise ValueError(
+                f"'project' is {quoted(self.project)}, and the label 'project' is {quoted(said)}: keep one of them"
+            )
         if self.cpus and abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
             raise ValueError("'cpus' is finer than a thousandth of a core")
         if self.warn_s and not self.warn_signal:
@@ -224,11 +233,13 @@ class JobRequest(BaseModel):
         found = dict(self.__dict__)
         cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
         image, *_ = map(found.pop, _OF_IMAGES)
+        project = found.pop("project")
         for name in ("command", "gpu_models", "pools", "clusters", "on_nodes", "not_nodes"):
             found[name] = tuple(found[name])
         found |= {
             "name": self.name or self._made_name(),
             "isolation": Isolation(self.isolation or "any"),
+            "labels": tuple(sorted((self.labels | ({PROJECT: project} if project else {})).items())),
             "cpu_milli": None if cpus is None else round(cpus * MILLI),
             "limit_ms": (limit_s or 0) * SECOND_MS,
             "array": None if array is None else _array(array),

@@ -53,6 +53,8 @@ class NewJob:
     name: str = ""
     tenant: str = ""
     klass: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """By key; the project is one of them."""
     gpus: int = 0
     """Of each task."""
     gpu_milli: int = 0
@@ -212,6 +214,7 @@ def spec_of(new: NewJob, person: Person, tenant: str, recipe: str, after: tuple[
         after=after,
         after_one=new.dependencies_any,
         partition=new.partition,
+        labels=new.labels,
     )
 
 

@@ -56,7 +56,7 @@ def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Ac
     return Accounts(
         [read_entry(key, json.loads(text)) for key, text in sorted(found.items())],
         {key[2:]: BookPlace(*json.loads(text)) for key, text in named.items() if key[:2] == "p/"},
-        {key[2:]: Owner(*json.loads(text)) for key, text in named.items() if key[:2] == "o/"},
+        {key[2:]: Owner.of(json.loads(text)) for key, text in named.items() if key[:2] == "o/"},
         Prices(
             PriceBook.of(in_force),
             [(month["from_day"], month["until_day"], PriceBook.of(month["prices"])) for month in months],

@@ -353,7 +353,7 @@ def _array(array_id: int, tasks: list[View]) -> View:
     bad = [task["state"] for task in tasks if task["state"] != JobState.COMPLETED.value]
     order = (JobState.RUNNING.value, JobState.SUSPENDED.value, JobState.PENDING.value)
     state = next((s for s in order if s in alive), bad[0] if bad else JobState.COMPLETED.value)
-    same = ("name", "tenant", "user", "class", "gpus", "submitted", "submitted_ms", "time_limit_s")
+    same = ("name", "tenant", "user", "class", "labels", "gpus", "submitted", "submitted_ms", "time_limit_s")
     return {
         "id": array_id,
         "label": str(array_id),

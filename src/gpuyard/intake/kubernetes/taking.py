@@ -10,7 +10,7 @@ from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
 from gpuyard.intake.names import is_tenant, job_name
 from gpuyard.intake.values import Caller, Form, Intake, SubmitOptions
-from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, JOB_FIELDS, LIMIT_S_MAX
+from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, JOB_FIELDS, LABELS_MAX, LIMIT_S_MAX, label_fault
 
 _KINDS = {"Pod": "v1", "Job": "batch/v1"}
 _BESIDE = (
@@ -61,8 +61,6 @@ _JOB_LEFT_OUT = {
     "ttlSecondsAfterFinished": "jobs that ended stay in the history",
 }
 _METADATA_LEFT_OUT = {
-    "annotations": "they are not kept",
-    "labels": "they are not kept",
     "ownerReferences": "it belongs to the user who submits it",
     "finalizers": "they are not kept",
 }
@@ -141,10 +139,30 @@ def _metadata(root: Part) -> tuple[dict[str, Any], bool]:
                 "labels",
                 f"name the queue {quoted(queue)}, which is not used: the yard queues by tenant and class",
             )
-            metadata.left_out({key: text for key, text in _METADATA_LEFT_OUT.items() if key != "labels"})
-        else:
-            metadata.left_out(_METADATA_LEFT_OUT)
+        if labels := _labels(metadata):
+            found["labels"] = labels
+        metadata.left_out(_METADATA_LEFT_OUT)
     return found, bool(queue)
+
+
+def _labels(metadata: Part) -> dict[str, str]:
+    """Labels of the job: its labels in Kubernetes, then its annotations, as far as they can be labels here."""
+    found: dict[str, str] = {}
+    for kind in ("labels", "annotations"):
+        part = metadata.part(kind)
+        for key in sorted(part.names()):
+            if key == _QUEUE or ("kubernetes.io/" in key and not key.startswith("app.")):
+                # What the parts of Kubernetes tell each other.
+                continue
+            value = part.text(key)
+            fault = label_fault(key, value)
+            if fault:
+                metadata.warn(kind, f"{quoted(key)} is left out: {fault}")
+            elif len(found) >= LABELS_MAX:
+                metadata.warn(kind, f"{quoted(key)} is left out: a job has up to {LABELS_MAX} labels")
+            else:
+                found.setdefault(key, value)
+    return found
 
 
 def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gpuyard.intake.sbatch.words import Word, check_script, directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Intake, SubmitOptions, Warning, refuse
 from gpuyard.model.gpu_names import mig_profile, models_called
-from gpuyard.wire.job_fields import SCRIPT_BYTES_MAX
+from gpuyard.wire.job_fields import PROJECT, SCRIPT_BYTES_MAX, label_fault
 
 _MEMORY = {
     "mem": "SLURM_MEM_PER_NODE",
@@ -222,6 +222,12 @@ def _place(reading: Reading, values: Values) -> dict[str, Any]:
         found["class"] = qos
         if not is_segment(qos):
             values.problem("qos", f"cannot be a class: {quoted(qos)}")
+    project = values.text("wckey")
+    if project:
+        # What Slurm books by workload key is booked by project here.
+        found["project"] = project
+        if fault := label_fault(PROJECT, project):
+            values.problem("wckey", f"cannot be a project: {fault}")
     pools = [name for name in values.text("partition").split(",") if name]
     if pools:
         found["pools"] = pools

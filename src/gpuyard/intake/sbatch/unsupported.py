@@ -55,7 +55,6 @@ WARNINGS: dict[str, str] = {
     "uid": "the job runs as the user who submits it",
     "use-min-nodes": "a range of nodes is read as its least number anyway",
     "wait-all-nodes": "a job starts when all its nodes are there",
-    "wckey": "there are no workload keys; use --account",
 }
 """What is different, by option."""
 

@@ -167,6 +167,7 @@ _Name = TypedDict("_Name", {"id": int, "label": str, "name": str, "tenant": str,
 class ListedJob(_Name):
     """A job as a list has it, or an array as the sum of its tasks, which has fewer of these fields."""
 
+    labels: NotRequired[Annotated[dict[str, str], "Its labels by key; `project` is its project."]]
     state: str
     attempt_state: NotRequired[str | None]
     gpus: float

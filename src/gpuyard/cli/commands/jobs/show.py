@@ -124,6 +124,9 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
         ("state", _state(job)),
         ("tenant", f"{job['tenant']}, user {job['user']}, class {job['class']}"),
     ]
+    labels = job.get("labels") or {}
+    if labels:
+        lines.append(("labels", ", ".join([f"{key}={labels[key]}" for key in sorted(labels)])))
     if job.get("array"):
         counts = ", ".join(f"{count} {state}" for state, count in sorted(job["states"].items()))
         lines.append(("tasks", f"{job['tasks']}: {counts}"))

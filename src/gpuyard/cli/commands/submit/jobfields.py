@@ -193,6 +193,13 @@ def _secret(text: str) -> tuple[str, str]:
     return name, _path(file)
 
 
+def _label(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign and value):
+        raise BadInput(f"--label {text!r} is no label", "For example: --label stage=pretraining")
+    return key, value
+
+
 def _path(text: str) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
@@ -344,6 +351,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "chdir": _path,
     "volume": lambda volumes: [_volume(each) for each in volumes],
     "secret": lambda secrets: {"secrets": dict(map(_secret, secrets))},
+    "label": lambda labels: {"labels": dict(map(_label, labels))},
     "nodes": _spread,
     "node": _hosts,
     "exclude": _hosts,
