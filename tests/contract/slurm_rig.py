@@ -10,6 +10,7 @@ from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import SlurmSettings
+from gpuyard.engines.slurm.keys import ContainerRuntime
 from rigs.slurm.cluster import SlurmCluster
 
 TYPES = {"a100": "A100-80GB"}
@@ -23,12 +24,19 @@ class SlurmRig:
     """Slurm takes about a second to start, to suspend and to clear away, and more on a busy machine."""
     settle_s = 60.0
 
-    def __init__(self, folder: Path, cluster: SlurmCluster, *, handoff_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cluster: SlurmCluster,
+        *,
+        handoff_ms: int = 60_000,
+        containers: ContainerRuntime = ContainerRuntime.PODMAN,
+    ) -> None:
         self.cluster = cluster
         self.data = folder.resolve() / "shared"
         self.effects = folder.resolve() / "effects"
         self.effects.mkdir()
-        self.site = SlurmSettings("slurm", gpu_types=TYPES, handoff_ms=handoff_ms)
+        self.site = SlurmSettings("slurm", gpu_types=TYPES, handoff_ms=handoff_ms, containers=containers)
         self.keys: set[str] = set()
         self.engines: list[SlurmEngine] = []
         self.engine = self.reopen()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,7 @@ from contract.rigs import EPOCH, ended, launch, look
 from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, Container, Part, Recipe, Report, StopRequest
 from gpuyard.engines.node import boxes, terminal
+from gpuyard.engines.slurm.keys import ContainerRuntime
 from gpuyard.model import Outcome
 from rigs.images.rig import BUSYBOX, Images
 from rigs.slurm.cluster import SlurmCluster
@@ -75,18 +77,29 @@ class Box:
     def left(self) -> list[str]:
         """What ended attempts have left on the node: processes and folders, images aside."""
         folder = Path(boxes.FOLDER.format(self.images.account.pw_uid))
-        kept = [str(path) for path in folder.glob("*") if path.name != "images"] if folder.is_dir() else []
+        kept = [str(path) for path in folder.glob("*") if path.name not in ("images", "unpacked")]
         return self.images.processes() + kept + [str(path) for path in Path("/tmp").glob("yard-????????????")]
 
 
 @pytest.fixture
 def box(slurm_of_eight: SlurmCluster, images: Images) -> Iterator[Box]:
+    yield from _box(slurm_of_eight, images, ContainerRuntime.PODMAN)
+
+
+@pytest.fixture
+def bundled(slurm_of_eight: SlurmCluster, images: Images) -> Iterator[Box]:
+    """The same where Slurm itself runs the containers, with crun."""
+    yield from _box(slurm_of_eight, images, ContainerRuntime.OCI)
+    shutil.rmtree(f"/tmp/crun-{images.account.pw_name}")
+
+
+def _box(cluster: SlurmCluster, images: Images, containers: ContainerRuntime) -> Iterator[Box]:
     folder = Path(tempfile.mkdtemp(prefix="yard-slurm-images-"))
     folder.chmod(0o711)
     with suppress(RuntimeError):
         # It is there already, for a test before.
-        slurm_of_eight.command("sacctmgr", "-i", "add", "user", images.account.pw_name, "account=root")
-    rig = SlurmRig(folder, slurm_of_eight)
+        cluster.command("sacctmgr", "-i", "add", "user", images.account.pw_name, "account=root")
+    rig = SlurmRig(folder, cluster, containers=containers)
     found = Box(rig, images, folder)
     yield found
     rig.close()
@@ -248,3 +261,96 @@ def test_a_script_runs_a_bundle_by_slurms_own_support_of_containers(box: Box) ->
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
     box.until(lambda: not box.images.processes())
     shutil.rmtree(f"/tmp/crun-{account.pw_name}")
+
+
+def test_slurm_itself_runs_a_job_in_its_image(bundled: Box) -> None:
+    box, uid = bundled, bundled.images.account.pw_uid
+    line = (
+        'id -u; pwd; ls /; echo "$SLURM_JOB_ID:$CUDA_VISIBLE_DEVICES:$NVIDIA_VISIBLE_DEVICES:$WORD"; '
+        "echo over >/bin/own; busybox ls /bin; echo made >made; exit 7"
+    )
+    report, said = box.run(
+        box.images.plain, "sh", "-c", line, gpus=(0, 1), env={"WORD": "of two", "LD_OWN": "a b"}
+    )
+    lines = said.splitlines()
+    assert (Outcome.FAILED, 7, "exit code 7") == (report.outcome, report.exit_code, report.why), said
+    assert [str(uid), str(box.work)] == lines[:2], said
+    assert "usr" not in lines
+    assert lines[-3].endswith(":0,1:0,1:of two"), said
+    assert ["busybox", "own"] == lines[-2:]
+    assert uid == (box.work / "made").stat().st_uid
+
+    used = box.rig.engine.usage(f"y-{box.count}-1").image
+    assert used is not None
+    assert (box.images.plain, "sha256:") == (used.image, used.digest[:7])
+    assert 0 < (used.pull_ms or 0) <= (used.start_ms or 0) <= (used.line_ms or 0) <= 60_000, used
+
+    pulls = box.images.open.pulls()
+    script = "#!/bin/busybox sh\n/bin/busybox ls /bin; echo script $1\n"
+    report, said = box.run(box.images.plain, script=script, argv=("x",))
+    assert (Outcome.COMPLETED, "busybox\nscript x\n") == (report.outcome, said), (
+        "another job's file is not there"
+    )
+    assert pulls == box.images.open.pulls(), "an image is pulled once"
+    used = box.rig.engine.usage(f"y-{box.count}-1").image
+    assert (None, True) == (used and used.pull_ms, bool(used and used.start_ms)), "and unpacked once"
+
+    report, said = box.run(box.images.plain)
+    assert (Outcome.COMPLETED, "hello from the image\n") == (report.outcome, said), "the image's own program"
+    report, said = box.run(f"{box.images.open.name}/team/none:1", "true")
+    assert (Outcome.FAILED, 125) == (report.outcome, report.exit_code), report
+    assert "has no such image" in report.why
+    report, said = box.run(
+        box.images.plain, "x", containers=(Container(box.images.plain, entrypoint=("/none",)),)
+    )
+    assert Outcome.FAILED == report.outcome
+    assert "could not be started" in report.why or "is not in image" in report.why, (report, said)
+
+
+def test_a_container_that_slurm_runs_is_stopped_with_its_grace(bundled: Box) -> None:
+    box = bundled
+    saves = 'trap "echo saved; exit 3" TERM; echo up; while :; do busybox sleep 0.1; done'
+    key = box.start(box.images.plain, "sh", "-c", saves)
+    box.until(lambda: "up" in box.log(key))
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 20_000)])
+    report = ended(box.rig, key)
+    assert (Outcome.CANCELLED, "up\nsaved\n") == (report.outcome, box.log(key)), report
+
+    key = box.start(
+        box.images.plain, "sh", "-c", 'trap "" TERM; echo up; while :; do busybox sleep 0.1; done'
+    )
+    box.until(lambda: "up" in box.log(key))
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 500)])
+    assert Outcome.CANCELLED == ended(box.rig, key).outcome
+    assert [] == [line for line in box.images.processes() if "sleep 0.1" in line or "trap" in line]
+
+
+def test_a_gang_in_an_image_has_a_container_of_slurm_on_each_node(bundled: Box) -> None:
+    box, uid = bundled, bundled.images.account.pw_uid
+    # The nodes of the rig share the folder in which crun keeps its state, and the first of two would make it.
+    box.run(box.images.plain, "true")
+    line = 'echo "$RANK of $WORLD_SIZE on $YARD_NODE: $(busybox id -u) $NVIDIA_VISIBLE_DEVICES"; exit $((5 * RANK))'
+    report, said = box.run(box.images.plain, "sh", "-c", line, nodes=("n1", "n2"))
+    assert (Outcome.FAILED, 5, "task 1 exit code 5") == (report.outcome, report.exit_code, report.why), said
+    own = sorted([each for each in said.splitlines() if " on n" in each])
+    assert [f"{rank} of 2 on n{rank + 1}: {uid} 0" for rank in (0, 1)] == own, said
+
+
+@pytest.mark.soak
+def test_a_container_that_slurm_runs_outlives_slurmctld(bundled: Box) -> None:
+    box = bundled
+    waits = "echo up; while ! [ -e go ]; do busybox sleep 0.1; done; exit 4"
+    key = box.start(box.images.plain, "sh", "-c", waits)
+    box.until(lambda: "up" in box.log(key))
+    # What is running has to be in Slurm's memory for it to be there afterwards.
+    time.sleep(6)
+    os.kill(box.rig.cluster.pid("slurmctld"), signal.SIGKILL)
+    box.rig.cluster.end("slurmctld")
+    try:
+        (box.work / "go").touch()
+        report = ended(box.rig, key)
+        assert (Outcome.FAILED, 4) == (report.outcome, report.exit_code), report
+    finally:
+        box.rig.cluster.start("slurmctld")
+    # Slurm still takes it for running, as nobody could tell it the end.
+    box.until(lambda: box.rig.engine.nodes() and not box.rig.live_jobs())

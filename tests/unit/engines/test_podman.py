@@ -9,7 +9,7 @@ import pytest
 
 from gpuyard.engines.local.gpus import cdi
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node import boxes, devices, image, podman
+from gpuyard.engines.node import boxes, devices, image, podman, runtimes
 
 
 def plan(**more: Any) -> dict[str, Any]:
@@ -201,16 +201,106 @@ def test_a_folder_that_another_user_made_on_a_node_holds_no_images(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
-    monkeypatch.setattr(podman, "missing", list)
-    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path)}}, "n1")
+    monkeypatch.setattr(podman, "missing", lambda _names: [])
+    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
     boxes.make(found)
     boxes.make(found)
     assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
     boxes.clear(found)
     assert ["images"] == os.listdir(tmp_path / f"box-{os.getuid()}")
     (tmp_path / f"box-{os.getuid()}").chmod(0o755)
-    with pytest.raises(image.Failed, match="is not a folder of this user alone"):
+    with pytest.raises(runtimes.Failed, match="is not a folder of this user alone"):
         boxes.make(found)
-    monkeypatch.setattr(podman, "missing", lambda: ["podman"])
-    with pytest.raises(image.Failed, match="podman is not installed on node"):
+    monkeypatch.setattr(podman, "missing", lambda _names: ["podman"])
+    with pytest.raises(runtimes.Failed, match="podman is not installed on node"):
         boxes.make(found)
+
+
+# -- what else may run a container: neither pyxis nor Apptainer was there to try --------------------------------------
+
+
+@pytest.fixture
+def slurm_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "8")
+    monkeypatch.setattr(runtimes.shutil, "which", lambda _name: "/opt/slurm/bin/srun")
+
+
+SRUN = [
+    "/opt/slurm/bin/srun", "--nodes=1", "--ntasks=1", "--nodelist=n1", "--cpus-per-task=8", "--mem=0", "--overlap",
+    "--wait=0", "--kill-on-bad-exit=0", "--quiet", "--quiet", "--chdir=/",
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("slurm_node")
+def test_the_command_line_of_pyxis(place: podman.ContainerContext) -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "0,1", "TOKEN": "s3cret", "LD_LIBRARY_PATH": "/x"}
+    own = container(argv=["--epochs", "3"], volumes=["/data:/mnt:ro"])
+    order = runtimes.Order(own, 0, "nvcr.io/nvidia/pytorch:24.01-py3", env, place)
+    words, passed = runtimes.words_of(plan(by="pyxis"), order, {})
+
+    assert [
+        *SRUN, "--export=ALL,LD_LIBRARY_PATH=/x", "--input=none", "--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
+        "--container-mounts=/w:/w,/job:/job,/data:/mnt:ro", "--container-workdir=/w", "--no-container-mount-home",
+        "--container-writable", "--no-container-remap-root",
+        "--container-env=CUDA_VISIBLE_DEVICES,LD_LIBRARY_PATH,TOKEN", "--container-entrypoint", "--epochs", "3",
+    ] == words  # fmt: skip
+    assert {"CUDA_VISIBLE_DEVICES": "0,1", "TOKEN": "s3cret"} == passed, (
+        "srun itself is not to load others' libraries"
+    )
+
+    script = container(entrypoint=["/a/script"], workdir="/inside")
+    order = runtimes.Order(script, 0, "docker.io/library/train:1", {}, place._replace(terminal=True))
+    words, _ = runtimes.words_of(plan(by="pyxis"), order, {})
+    assert ["--pty", "--container-image=library/train:1"] == words[len(SRUN) + 1 :][:2]
+    assert ["--container-workdir=/inside", "--no-container-entrypoint", "/a/script"] == [
+        word for word in words if "workdir" in word or "entrypoint" in word or word == "/a/script"
+    ]
+
+
+@pytest.mark.usefixtures("slurm_node")
+@pytest.mark.parametrize(
+    ("by", "full", "more", "env", "says"),
+    [
+        ("pyxis", "q.io/train@sha256:12", {}, {}, "is named by its digest, and pyxis knows tags alone"),
+        ("pyxis", "q.io/train:1", {"volumes": ["/a,b:/c"]}, {}, "path of a volume cannot have a comma"),
+        ("pyxis", "q.io/train:1", {}, {"LD_PRELOAD": "a,b"}, "LD_PRELOAD cannot have a comma"),
+        ("pyxis", "/bundles/train", {}, {}, "/bundles/train is a bundle, and pyxis runs images alone"),
+        (
+            "apptainer",
+            "/bundles/train",
+            {},
+            {},
+            "/bundles/train is a bundle, and apptainer runs images alone",
+        ),
+    ],
+)
+def test_what_other_runtimes_cannot_run_is_said(
+    place: podman.ContainerContext, by: str, full: str, more: Any, env: dict[str, str], says: str
+) -> None:
+    with pytest.raises(runtimes.Failed, match=says):
+        runtimes.words_of(plan(by=by), runtimes.Order(container(**more), 0, full, env, place), {})
+
+
+def test_the_command_line_of_apptainer(place: podman.ContainerContext) -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "0", "TOKEN": "s3cret", "PATH": "/own"}
+    own = container(argv=["--epochs", "3"], volumes=["/data:/mnt:ro"])
+    order = runtimes.Order(own, 0, "docker.io/library/train:1", env, place)
+    words, passed = runtimes.words_of(plan(by="apptainer", store="/v/images"), order, {})
+
+    folder = place.folder
+    assert [
+        "apptainer", "run", "--nv", "--contain", "--cleanenv", "--no-home", "--pid", "--writable-tmpfs",
+        "--bind", f"{folder}/tmp:/tmp", "--bind", f"{folder}/tmp:/var/tmp", "--bind", "/dev/shm:/dev/shm",
+        "--bind", "/w:/w", "--bind", "/job:/job", "--bind", "/data:/mnt:ro", "--pwd", "/w",
+        "docker://docker.io/library/train:1", "--epochs", "3",
+    ] == words  # fmt: skip
+    assert ("s3cret", "/own", podman.PATH) == (
+        passed["APPTAINERENV_TOKEN"], passed["APPTAINERENV_PATH"], passed["PATH"],
+    )  # fmt: skip
+    assert "/v/apptainer" == passed["APPTAINER_CACHEDIR"], "images are kept on the node, for this user alone"
+
+    script = container(entrypoint=["/a/script"], argv=["x"])
+    words, _ = runtimes.words_of(plan(by="apptainer"), runtimes.Order(script, 0, "q.io/a:1", {}, place), {})
+    assert ["apptainer", "exec", "--contain"] == words[:3], "without a GPU nothing of the driver is asked for"
+    assert ["docker://q.io/a:1", "/a/script", "x"] == words[-3:]

@@ -6,12 +6,15 @@ from gpuyard.config.fields import Boolean, Entry, Name, OrNothing, PositiveMs, W
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.durations import duration_text
-from gpuyard.engines.slurm.keys import PYTHON, Mode, Rest, SlurmCluster
+from gpuyard.engines.slurm.keys import PYTHON, ContainerRuntime, Mode, Rest, SlurmCluster
 from gpuyard.errors import quoted
 
 HANDOFF_MS = 60_000
 
 ModeName = Annotated[str, *choice([each.value for each in Mode], "mode", "modes")]
+
+
+RuntimeName = Annotated[str, *choice([each.value for each in ContainerRuntime], "runtime", "runtimes")]
 
 
 class RestEntry(Entry):
@@ -63,6 +66,10 @@ class SlurmKeys(Entry):
         "The folder of its commands. Left out: on the PATH.", example="/opt/slurm/bin"
     )
     python: Word | None = key("Python 3.6 or newer on the nodes.", default=PYTHON)
+    containers: RuntimeName | None = key(
+        "What runs jobs in images on its nodes: podman, Slurm's own support (oci), pyxis or Apptainer.",
+        default=ContainerRuntime.PODMAN.value,
+    )
     rest: RestEntry | None = key("Speak to slurmrestd. Left out: Slurm's commands are used.")
 
 
@@ -96,7 +103,13 @@ def check_slurm(cluster: Path, entry: SlurmKeys, is_slurm: bool, simulated: bool
 
 def _given(entry: SlurmKeys) -> list[str]:
     """Keys with a value other than the default."""
-    defaults = {"mode": Mode.DRIVE.value, "handoff": HANDOFF_MS, "python": PYTHON, "count_quotas": False}
+    defaults = {
+        "mode": Mode.DRIVE.value,
+        "handoff": HANDOFF_MS,
+        "python": PYTHON,
+        "count_quotas": False,
+        "containers": ContainerRuntime.PODMAN.value,
+    }
     return [name for name in SlurmKeys.model_fields if getattr(entry, name) not in (None, defaults.get(name))]
 
 
@@ -118,5 +131,6 @@ def build_slurm(entry: SlurmKeys, simulated: bool) -> SlurmCluster | None:
         conf=entry.conf or "",
         programs=entry.programs or "",
         python=entry.python or PYTHON,
+        containers=ContainerRuntime(entry.containers) if entry.containers else ContainerRuntime.PODMAN,
         rest=Rest(rest.url, rest.token_file, rest.user or "root") if rest is not None else None,
     )

@@ -1,19 +1,18 @@
 """Images of a job on a node of Slurm: where its user's podman keeps them there, and the GPUs that Slurm gave.
 
-Everything lies on the node's own disk, in a folder of the user's: a shared file system can hold no image. Slurm's own
-support of containers would run the whole attempt inside the image, and an image has no runner of attempts.
+Everything lies on the node's own disk, in a folder of the user's: a shared file system can hold no image. The runner of
+attempts stays outside: what runs the containers, podman or Slurm's own support of them, is asked by the task.
 
 Runs on the nodes as the job's user: only the standard library, nothing newer than Python 3.6.
 """
 
 import os
-import shutil
 import stat
 import subprocess
 from typing import Any, Dict
 
 from . import devices as gpus
-from . import image, podman
+from . import podman, runtimes
 
 FOLDER = "/var/tmp/gpuyard-{}"
 """A user's folder on a node."""
@@ -30,6 +29,7 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     own = "{}/{}".format(found["home"], _USERS_OWN)
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     found.update(
+        key=plan["key"],
         folder=folder,
         short=podman.short_folder(folder),
         store="{}/{}".format(above, _STORE),
@@ -40,10 +40,10 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
 
 
 def make(found: Dict[str, Any]) -> None:
-    """Make the folders on this node, for this user alone; `image.Failed` says why they cannot be had."""
-    lacking = podman.missing()
+    """Make the folders on this node, for this user alone; `runtimes.Failed` says why they cannot be had."""
+    lacking = runtimes.missing(found)
     if lacking:
-        raise image.Failed(
+        raise runtimes.Failed(
             "it runs in an image, and {} is not installed on node {}".format(
                 " and ".join(lacking), os.uname().nodename
             )
@@ -55,15 +55,16 @@ def make(found: Dict[str, Any]) -> None:
         # All users may write beside it, and so could have made it first.
         seen = os.lstat(above)
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
-            raise image.Failed("{} is not a folder of this user alone".format(above)) from None
+            raise runtimes.Failed("{} is not a folder of this user alone".format(above)) from None
     for path in (found["store"], found["folder"]):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def clear(found: Dict[str, Any]) -> None:
-    """Remove what the attempt has on this node; images stay."""
+    """End and remove what the attempt has on this node; images stay."""
+    runtimes.end_all(found, found["key"])
     for path in (found["folder"], found["short"]):
-        shutil.rmtree(path, ignore_errors=True)
+        runtimes.remove(path)
         if os.path.isdir(path) and os.getuid():
             # Files that a container's other users have left belong to further ids of this user.
             words = ["podman", "unshare", "rm", "-rf", path]

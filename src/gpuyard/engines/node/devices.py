@@ -34,9 +34,13 @@ def of_gpu(index: str) -> List[str]:
     """Words for podman for a GPU as Slurm numbers it."""
     if by_toolkit():
         return ["--device", "{}={}".format(TOOLKIT, index)]
+    return words_of(edits_of_gpu(index)) + words_of(common_edits())
+
+
+def edits_of_gpu(index: str) -> Edits:
+    """The device of a GPU as Slurm numbers it."""
     own = "/dev/nvidia{}".format(index)
-    nodes = [{"path": own}] if os.path.exists(own) else []
-    return words_of({"deviceNodes": nodes}) + words_of(common_edits())
+    return {"deviceNodes": [{"path": own}] if os.path.exists(own) else []}
 
 
 def by_toolkit() -> str:

@@ -17,8 +17,9 @@ import signal
 import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
-from . import podman
+from . import podman, runtimes
 from .processes import descendants, signal_all
+from .runtimes import Failed
 
 Image = Dict[str, Any]
 """What a plan says of images:
@@ -32,6 +33,7 @@ Image = Dict[str, Any]
     cwd         the folder in which they run, which they see where it is; empty: the one that an image names
     gpus        words for podman by the name of a GPU or slice, as CUDA_VISIBLE_DEVICES has it
     home        the user's home, where credentials for registries are looked for
+    by          what runs the containers: podman, oci, pyxis or apptainer; left out: podman
 """
 NOT_RUN = 125
 """The exit code for a container that did not start, as podman and docker have it."""
@@ -47,10 +49,6 @@ _PASSED_ON = (
 
 _SPARING = (signal.SIGCONT, signal.SIGWINCH)
 """Signals that end no process."""
-
-
-class Failed(Exception):
-    """Why a task cannot run in its image: in words, for the job's owner."""
 
 
 def prepare(image: Image, env: Dict[str, str]) -> "Containers":
@@ -81,7 +79,9 @@ class Containers:
         pulled_ms = 0
         for each in self.image["containers"]:
             began = time.time()
-            if self._have(each["image"], each["pull"]):
+            if not runtimes.pulls(self.image):
+                self.found[each["image"]] = podman.names_of(each["image"])[-1]
+            elif self._have(each["image"], each["pull"]) | self._unpack(each["image"]):
                 pulled_ms += max(1, int(1000 * (time.time() - began)))
         self.facts["image"] = self.found[self.image["containers"][0]["image"]]
         if pulled_ms:
@@ -122,6 +122,19 @@ class Containers:
             os.close(lock)
         self.found[name] = self._look(name) or full
         return pulled
+
+    def _unpack(self, name: str) -> bool:
+        """Have the files of an image where Slurm's support of containers can use them; whether they were not there."""
+        if runtimes.kind_of(self.image) != runtimes.OCI or name.startswith("/"):
+            return False
+        full = self.found[name]
+        self.image.setdefault("digests", {})[full] = self.facts["digest"]
+        try:
+            return runtimes.unpack(
+                self.image, full, self.facts["digest"], (self.folder, self.short), self.own
+            )
+        finally:
+            self._sweep()
 
     def _look(self, name: str) -> str:
         """The full name of an image that is in one of the stores; empty: none has it."""
@@ -171,6 +184,8 @@ class Containers:
             if not code:
                 others = [(each, len(steps) + 1 + number) for number, each in enumerate(beside)]
                 code = self._ended([(own, 0)] + others, place)
+        except Failed as failed:
+            code, self.facts["why"] = NOT_RUN, str(failed)
         except BaseException as error:  # a task must never go on as a second supervisor
             self.facts["why"] = "its containers could not be run: {!r}".format(error)
         finally:
@@ -187,10 +202,12 @@ class Containers:
             env = dict(inside, **self.env)
             env.update(each["env"])
             env = {name: podman.with_index([value], env)[0] for name, value in env.items()}
-            words = podman.words_of_run(self.image, each, number, self.found[each["image"]], env, place)
-            own = podman.passed_on(self.own, env)
+            order = runtimes.Order(each, number, self.found[each["image"]], env, place)
+            words, own = runtimes.words_of(self.image, order, self.own)
             running[self._fork(words, own, None, place.terminal)] = (each, number)
-        watched = _Watch("{}/pid-{}".format(self.folder, containers[0][1])) if containers[0][1] == 0 else None
+        watched = None
+        if containers[0][1] == 0 and runtimes.notes_start(self.image):
+            watched = _Watch("{}/pid-0".format(self.folder))
         failed = 0
         while running:
             self._take_signal(running, watched)
@@ -245,7 +262,10 @@ class Containers:
     def _say_why(self, code: int, container: Dict[str, Any], number: int) -> None:
         """What is known of a container that did not even start, or is not the job's own."""
         called = container["name"] or container["image"]
-        if not os.path.exists("{}/pid-{}".format(self.folder, number)):
+        begun = not runtimes.notes_start(self.image) or os.path.exists(
+            "{}/pid-{}".format(self.folder, number)
+        )
+        if not begun:
             self.facts["why"] = podman.why_not_started(code, container["image"])
         elif number:
             step = "init step" if container["init"] else "container"

@@ -53,9 +53,9 @@ def die_with(above: int) -> None:
         os._exit(1)
 
 
-def missing() -> List[str]:
+def missing(names: Iterable[str] = NEEDS) -> List[str]:
     """Programs that are not installed here, without which no image runs."""
-    return [name for name in NEEDS if not _program(name)]
+    return [name for name in names if not program(name)]
 
 
 def hybrid() -> bool:
@@ -81,7 +81,8 @@ def _checked(answer: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Where a program of the node is; empty: it is not installed."""
     for folder in PATH.split(":"):
         if os.access("{}/{}".format(folder, name), os.X_OK):
             return "{}/{}".format(folder, name)
@@ -162,7 +163,8 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def _storage(root: str, run: str, lib: str) -> List[str]:
+def storage(root: str, run: str, lib: str) -> List[str]:
+    """The first words of podman over a store of containers."""
     words = ["podman", "--root", root, "--runroot", run, "--tmpdir", lib, "--log-level", "fatal"]
     words += ["--storage-driver", "overlay"]
     if not _has_ids():
@@ -261,7 +263,7 @@ def words_of_run(
 ) -> List[str]:
     """The command line that runs one container of a task to its end."""
     folder = place.folder
-    words = _storage(folder + "/root", place.short + "/run", place.short + "/lib")
+    words = storage(folder + "/root", place.short + "/run", place.short + "/lib")
     for store in [image["store"]] + image["others"]:
         words += ["--storage-opt", "additionalimagestore=" + store]
     words += ["run", "--rm", "--pull", "never", "--name", "c{}".format(number)]
@@ -309,16 +311,24 @@ def with_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:
     return [text.replace(_INDEX, env.get("JOB_COMPLETION_INDEX", _INDEX)) for text in texts]
 
 
-def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
+def volumes_of(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
+    """What a container sees of the node, as /source:/target[:ro]; empty folders that go with the attempt are made."""
     own = [place.cwd + ":" + place.cwd] if place.cwd else []
-    # The machine's shared memory, or the job's own behind its fence: 64 MiB are too few for those that load data.
-    words = ["--volume", "/dev/shm:/dev/shm"]
+    found = []
     for each in dict.fromkeys(own + list(image["volumes"]) + list(container["volumes"])):
         source, _, rest = each.partition(":")
         if not source.startswith("/"):
             source = "{}/volumes/{}".format(place.folder, source)
             os.makedirs(source, exist_ok=True)
-        words += ["--volume", source + ":" + rest]
+        found.append(source + ":" + rest)
+    return found
+
+
+def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
+    # The machine's shared memory, or the job's own behind its fence: 64 MiB are too few for those that load data.
+    words = ["--volume", "/dev/shm:/dev/shm"]
+    for each in volumes_of(image, container, place):
+        words += ["--volume", each]
     return words
 
 

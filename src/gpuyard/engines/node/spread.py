@@ -229,12 +229,12 @@ def make_boxes(plan: Dict[str, Any], node: str) -> Optional[Failure]:
     """Make what containers need on this node; why they cannot run here, if so."""
     if not plan.get("image"):
         return None
-    from . import boxes, image  # most jobs run in none
+    from . import boxes, image, runtimes  # most jobs run in none
 
     plan["image"] = boxes.of(plan, node)
     try:
         boxes.make(plan["image"])
-    except image.Failed as failed:
+    except runtimes.Failed as failed:
         return Failure(image.NOT_RUN, str(failed))
     return None
 

@@ -120,11 +120,12 @@ class Entry:
         image = self.plan.get("image")
         if not image:
             return None
-        from . import image as images  # its runner has loaded it
+        from . import image as images  # its runner has loaded both
+        from . import runtimes
 
         try:
             return images.prepare(image, env)
-        except images.Failed as failed:
+        except runtimes.Failed as failed:
             raise NotReady(str(failed), images.NOT_RUN) from failed
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gpuyard.engines.contract import ForeignProcess, NodeReport
 from gpuyard.engines.machine.launches import user_name
+from gpuyard.engines.slurm.keys import ContainerRuntime
 from gpuyard.engines.slurm.words.translate import (
     Partition,
     Reservation,
@@ -36,6 +37,7 @@ class SlurmSettings:
     gpu_types: Mapping[str, str] = field(default_factory=dict)
     handoff_ms: int = 60_000
     python: str = "/usr/bin/python3"
+    containers: ContainerRuntime = ContainerRuntime.PODMAN
 
 
 @dataclass(frozen=True, slots=True)

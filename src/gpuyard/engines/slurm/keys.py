@@ -21,6 +21,16 @@ class Mode(Enum):
     """Slurm decides, and the yard looks on."""
 
 
+class ContainerRuntime(Enum):
+    """What runs the containers of jobs on the nodes of a driven Slurm."""
+
+    PODMAN = "podman"
+    OCI = "oci"
+    """Slurm's own support of containers (oci.conf)."""
+    PYXIS = "pyxis"
+    APPTAINER = "apptainer"
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """Where slurmrestd listens, and as which user the yard speaks to it."""
@@ -50,6 +60,7 @@ class SlurmCluster:
     conf: str = ""
     programs: str = ""
     python: str = PYTHON
+    containers: ContainerRuntime = ContainerRuntime.PODMAN
     rest: Rest | None = None
     """None: Slurm's commands are used."""
 

@@ -57,6 +57,7 @@ def driven(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
         gpu_types=slurm.gpu_types,
         handoff_ms=slurm.handoff_ms,
         python=slurm.python,
+        containers=slurm.containers,
     )
     return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
 

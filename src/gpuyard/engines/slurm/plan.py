@@ -13,6 +13,7 @@ from gpuyard.engines.machine.launches import (
     flaw_of_recipe,
 )
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
+from gpuyard.engines.slurm.keys import ContainerRuntime
 from gpuyard.engines.slurm.words.translate import SlurmNode
 from gpuyard.engines.slurm_names import appends, expand
 from gpuyard.model import Outcome
@@ -38,6 +39,8 @@ class SlurmContext:
     program: str
     sruns: list[list[str]]
     yard: str = ""
+    containers: str = ContainerRuntime.PODMAN.value
+    """What runs containers there."""
 
 
 def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
@@ -74,6 +77,7 @@ def plan_of(
         "volumes": [f"{place.job_folder}:{place.job_folder}"],
         "cwd": recipe.cwd,
         "home": account.home,
+        "by": place.containers,
     }
     return {
         "key": launch.key,

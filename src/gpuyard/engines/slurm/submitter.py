@@ -83,6 +83,7 @@ class Submitter:
             program=program,
             sruns=submission.sruns(groups) if len(launch.parts) > 1 else [],
             yard=self._yard,
+            containers=self._site.containers.value,
         )
         try:
             folder.make(key, plans.plan_of(launch, account, place, usable), launch.job_id)
