@@ -43,6 +43,7 @@ from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.metering import Meter
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
+from gpuyard.control.upkeep.waiting import WaitMeter
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.curves import curves_view
 from gpuyard.control.views.views import Views
@@ -51,8 +52,9 @@ from gpuyard.core.state.dump import dump
 from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, Phase, Usage
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
+from gpuyard.engines.slurm.words.states import wait_cause
 from gpuyard.errors import BadInput, YardError
-from gpuyard.model import Node
+from gpuyard.model import Node, WaitCause
 from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
 from gpuyard.telemetry.collector import PAUSE_S
@@ -204,6 +206,8 @@ class Yard:
         self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.pruner.close)
         self._open_watch()
+        self.waits = WaitMeter(self.replica, self.epoch, steady_ms, self._cause_elsewhere)
+        self._undo.append(self.waits.close)
         self._open_shippers()
         self._closing = threading.Event()
 
@@ -322,6 +326,9 @@ class Yard:
             return engine.reasons.get(key, "it waits there" if cluster else "")
         return ""
 
+    def _cause_elsewhere(self, record: JobRecord) -> WaitCause:
+        return wait_cause(self.said(record))
+
     def late(self, record: JobRecord) -> str:
         """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
         late = self.leader.standing.late
@@ -334,6 +341,7 @@ class Yard:
         self.pruner.start()
         self.projections.start()
         self.watch.start()
+        self.waits.start()
         for shipper in self.shippers:
             shipper.start()
         if self.options.shared:

@@ -46,6 +46,8 @@ from gpuyard.model.events import (
     Ticked,
     TokenMade,
     TokenRevoked,
+    WaitLine,
+    WaitsSeen,
 )
 from gpuyard.model.fleet import Capability, Market, Node, Pool
 from gpuyard.model.jobs import (
@@ -94,7 +96,7 @@ from gpuyard.model.lifts import (
     WithoutAfter,
 )
 from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
-from gpuyard.model.reasons import Reason, ReasonCode
+from gpuyard.model.reasons import Reason, ReasonCode, WaitCause
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.model.settings import (
     Budget,
@@ -212,6 +214,9 @@ __all__ = [
     "TokenMade",
     "TokenRevoked",
     "Verb",
+    "WaitCause",
+    "WaitLine",
+    "WaitsSeen",
     "Whole",
     "WithoutAfter",
     "Work",

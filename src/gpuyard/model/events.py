@@ -425,6 +425,32 @@ class AttemptMeasured:
     memory_mib: int | None = None
 
 
+class WaitLine(NamedTuple):
+    """What some jobs that are alike waited for one cause, in a part of one clock hour."""
+
+    tenant: str
+    pool: str
+    """The pools whose nodes would do, with commas; empty: those of several pools, without a choice."""
+    gpu_milli: int
+    """What each of the jobs asked for."""
+    cause: str
+    """A `WaitCause`."""
+    gpu_ms: int
+    """GPUs asked for times how long they were waited for, of all these jobs together."""
+    job_ms: int
+    """How long all these jobs together waited."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsSeen:
+    """What jobs waited for in a part of one clock hour, as the leader saw it. Events add up."""
+
+    at_ms: int
+    from_ms: int
+    until_ms: int
+    lines: tuple[WaitLine, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class JobEntered:
     """Somebody came into a job that runs: its terminal, a shell beside it, a port or files of it."""
@@ -479,7 +505,7 @@ SchedulingEvent = (
 AccessEvent = TokenMade | TokenRevoked | NameUnbound | JobEntered
 """Logins, tokens, and who came into which job. The core notes the time of these events and nothing else."""
 
-BookEvent = MonthClosed | AttemptMeasured
+BookEvent = MonthClosed | AttemptMeasured | WaitsSeen
 """What concerns the books alone. The core notes the time of these events and nothing else."""
 
 Event = SchedulingEvent | AccessEvent | BookEvent

@@ -1,7 +1,7 @@
 """A refusal as a value: what refuses the job, why, and what would change that."""
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 from gpuyard.model.lifts import Lift
 from gpuyard.model.remedies import Remedy
@@ -52,6 +52,33 @@ class ReasonCode(IntEnum):
     """Jobs ahead of it take what there is, or would."""
     PER_USER = 20
     """Its user has as much as one user may: GPUs of a tenant on its path, or attempts."""
+
+
+class WaitCause(Enum):
+    """What a job waited for, as reports on past waiting add it up."""
+
+    ROOM = "room"
+    """Too few GPUs were free."""
+    FRAGMENTATION = "fragmentation"
+    """Enough GPUs were free, but not together, or without the cores and memory beside them."""
+    TAIL = "tail"
+    """All its nodes but the last one were free."""
+    ORDER = "order"
+    """Jobs ahead of it had to start first."""
+    QUOTA = "quota"
+    """A limit, a guarantee of others or a budget."""
+    OVER_ASKING = "over-asking"
+    """It asked for more than there is; or running jobs held GPUs that they did not use."""
+    CRASHES = "crashes"
+    """Its attempt had crashed; or crashed attempts had used the GPUs for nothing."""
+    HOLD = "hold"
+    """A user put it on hold."""
+    DEPENDENCY = "dependency"
+    """Another job had to go first."""
+    BEGIN = "begin"
+    """It asked not to start before a time."""
+    UNKNOWN = "unknown"
+    """No leader looked, or another scheduler did not say."""
 
 
 @dataclass(frozen=True, slots=True)

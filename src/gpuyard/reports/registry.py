@@ -19,6 +19,7 @@ OURS = {
     "nodes": "gpuyard.reports.nodes:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",
     "topology": "gpuyard.reports.topology:REPORT",
+    "waits": "gpuyard.reports.waits:REPORT",
 }
 """By name, where each is: only the one that is asked for is imported."""
 

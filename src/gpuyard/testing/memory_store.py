@@ -11,6 +11,7 @@ from gpuyard.model.serialise import Plain
 from gpuyard.store import (
     CODEC,
     HISTORY_ROWS,
+    TRY_ROWS,
     Accepted,
     Commit,
     Fenced,
@@ -18,6 +19,7 @@ from gpuyard.store import (
     Numbered,
     Snapshot,
     Submission,
+    TryRow,
 )
 from gpuyard.store.codec import Encoded
 
@@ -99,6 +101,22 @@ class MemoryStore:
             (seq, CODEC.decode(seq, row.kind, row.version, row.body))
             for seq, row in enumerate(rows, start=after_seq + 1)
         ]
+
+    def read_back(
+        self, kinds: Sequence[str], before_seq: int | None, limit: int, after_seq: int = 0
+    ) -> list[Numbered]:
+        """Events of some kinds before the one and after the other, the newest first."""
+        found = [
+            (seq, CODEC.decode(seq, row.kind, row.version, row.body))
+            for seq, row in enumerate(self._log, start=1)
+            if row.kind in kinds and after_seq < seq and (before_seq is None or seq < before_seq)
+        ]
+        return found[::-1][:limit]
+
+    def tries(self, job_id: int, last: int) -> list[TryRow]:
+        """The tries of a job up to this number, oldest first."""
+        rows = cast(dict[tuple[int, int], TryRow], self.tables.get(TRY_ROWS.name, {}))
+        return [row for key, row in sorted(rows.items()) if key[0] == job_id and key[1] <= last]
 
     def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
         """Keep a state."""

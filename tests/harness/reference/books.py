@@ -58,6 +58,7 @@ from gpuyard.model import (
     TokenMade,
     TokenRevoked,
     Verb,
+    WaitsSeen,
 )
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 from harness.reference.cutting import Pieces, charged_milli
@@ -344,6 +345,7 @@ class Books:
                 | MonthClosed()
                 | JobEntered()
                 | AttemptMeasured()
+                | WaitsSeen()
             ):
                 pass
             case _:

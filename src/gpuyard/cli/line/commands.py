@@ -130,6 +130,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "commands.reports", "Show what jobs used of what they asked for, and the smaller ask."
         ),
         "cost": Entry("commands.reports", "Show where GPU time went, in GPU-hours, and what it cost."),
+        "waits": Entry("commands.reports", "Show what jobs waited for, in GPU-hours."),
         "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
         "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
         "logs": Entry("commands.jobs.logs", "Show what a job wrote."),

@@ -123,13 +123,14 @@ def checked(projection: Projection) -> Projection:
 
 
 def registered() -> tuple[Projection, ...]:
-    """The books, those that were registered, and those of installed packages, by name."""
+    """The books, what was waited for, those that were registered, and those of installed packages, by name."""
     # Only a server looks, once; and the books are a projection as any other.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     from gpuyard.control.projections.ledger import Ledger  # noqa: PLC0415
+    from gpuyard.control.projections.waits import Waits  # noqa: PLC0415
 
-    found: dict[str, Projection] = {Ledger.name: Ledger(), **_registered}
+    found: dict[str, Projection] = {Ledger.name: Ledger(), Waits.name: Waits(), **_registered}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             made = entry.load()

@@ -164,7 +164,7 @@ def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] 
 
 def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     kind = nodes.kinds[way.kind]
-    full = _with_room(nodes, shape, kind, among, way.tasks_per_node)
+    full = with_room(nodes, shape, kind, among, way.tasks_per_node)
     if full.bit_count() >= way.full_nodes:
         if len(kind.switches) > 1:
             full = _near(full, way.full_nodes + (way.rest_tasks > 0), kind)
@@ -180,7 +180,7 @@ def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...]
     return None
 
 
-def _with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
+def with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
     """Nodes that hold `tasks` tasks."""
     members = 0
     for bucket in kind.buckets[shape.gpus * tasks :]:
@@ -242,7 +242,7 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
     left, used = shape.tasks, 0
     grants: list[Grant] = []
     for tasks in range(min(way.tasks_per_node, shape.tasks), 0, -1):
-        for number in each(_with_room(nodes, shape, kind, among, tasks) & ~used):
+        for number in each(with_room(nodes, shape, kind, among, tasks) & ~used):
             if left == 0 or len(grants) == way.nodes_max:
                 break
             here = min(tasks, left)

@@ -1,6 +1,6 @@
 """The states of Slurm's jobs and nodes: the one table of them, for driving, observing and reading accounts."""
 
-from gpuyard.model import Outcome
+from gpuyard.model import Outcome, WaitCause
 
 # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -35,6 +35,33 @@ OUTCOMES = {
 def outcome_of(state: str) -> Outcome | None:
     """How a job ended, in our words; None: it has not."""
     return None if state in WAITS or state in LIVES else OUTCOMES.get(state, Outcome.FAILED)
+
+
+_CAUSES = {
+    "Resources": WaitCause.ROOM,
+    "Nodes": WaitCause.ROOM,
+    "ReqNodeNotAvail": WaitCause.ROOM,
+    "Reservation": WaitCause.ROOM,
+    "Licenses": WaitCause.ROOM,
+    "Priority": WaitCause.ORDER,
+    "JobHeld": WaitCause.HOLD,
+    "Dependency": WaitCause.DEPENDENCY,
+    "BeginTime": WaitCause.BEGIN,
+    "JobArrayTaskLimit": WaitCause.QUOTA,
+    "Assoc": WaitCause.QUOTA,
+    "QOS": WaitCause.QUOTA,
+    "MaxGRES": WaitCause.QUOTA,
+    "Partition": WaitCause.OVER_ASKING,
+    "BadConstraints": WaitCause.OVER_ASKING,
+    "NodeDown": WaitCause.CRASHES,
+}
+"""What the reasons of waiting jobs count as, by how they begin."""
+
+
+def wait_cause(reason: str) -> WaitCause:
+    """What a job waits for, by the reason that Slurm gives."""
+    found = [cause for begin, cause in _CAUSES.items() if reason.startswith(begin)]
+    return found[0] if found else WaitCause.UNKNOWN
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------

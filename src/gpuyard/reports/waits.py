@@ -1,0 +1,172 @@
+"""`yard waits`, `GET /waits`: what jobs waited for, in GPU-hours, by cause and by what asked."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from gpuyard.reports.report import Flag, Report
+from gpuyard.reports.table import Column, Row, Table
+from gpuyard.wire.endpoints import Action, Endpoint, query
+
+if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
+    from gpuyard.control.readings import Readings
+
+DEFAULT_BY = "reason"
+ANY_POOL = "(any)"
+
+
+class _WaitsAbout(TypedDict, total=False):
+    tenant: str
+    pool: str
+    size: str
+    reason: str
+    hour: str
+    day: str
+    month: str
+
+
+class WaitsLine(_WaitsAbout):
+    """What some jobs waited: GPUs asked for times hours, and hours. It has those dimensions that were asked for."""
+
+    gpu_hours: float
+    job_hours: float
+
+
+class WaitsReply(TypedDict):
+    """What jobs waited for."""
+
+    lines: list[WaitsLine]
+    by: list[str]
+    from_day: str
+    to_day: str
+    """The last day that counts; all days are UTC days."""
+    gpu_hours: float
+
+
+WAITS = Endpoint(
+    "GET",
+    "/waits",
+    Action.SEE_TENANTS,
+    WaitsReply,
+    "What jobs waited for",
+    tag="lists",
+    parameters=(
+        query("by", f"Dimensions, with commas: tenant,reason. Left out: {DEFAULT_BY}.", maxLength=200),
+        query("from", "The first day: 2026-11-01. Left out: a week before the last day.", maxLength=10),
+        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10),
+    ),
+    problems=(422,),
+)
+
+
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    """The waiting of those tenants that you see, by name."""
+    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
+    from gpuyard.errors import BadInput  # noqa: PLC0415
+
+    try:
+        return _built(readings, values, sight)
+    except BadInput as error:
+        raise Unacceptable(error.message, error.hint) from error
+
+
+def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    from gpuyard.control.views.waited import waited  # noqa: PLC0415
+    from gpuyard.errors import BadInput, listed, quoted  # noqa: PLC0415
+    from gpuyard.ledger.units import day_text, month_of, read_day  # noqa: PLC0415
+    from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI  # noqa: PLC0415
+
+    dimensions = {
+        "tenant": lambda line: line.tenant,
+        "pool": lambda line: line.pool,
+        "size": lambda line: f"{line.gpu_milli / MILLI:g}",
+        "reason": lambda line: line.cause,
+        "hour": lambda line: f"{day_text(line.hour // 24)} {line.hour % 24:02}:00",
+        "day": lambda line: day_text(line.hour // 24),
+        "month": lambda line: month_of(line.hour // 24),
+    }
+    by = list(dict.fromkeys([word.strip() for word in (values["by"] or DEFAULT_BY).split(",")]))
+    for name in by:
+        if name not in dimensions:
+            raise BadInput(
+                f"{quoted(name)} is no dimension of waiting", f"Take some of {listed(dimensions)}."
+            )
+    to_day = read_day(values["to"]) if values["to"] else readings.now_ms // DAY_MS
+    from_day = read_day(values["from"]) if values["from"] else to_day - 6
+    if from_day > to_day:
+        raise BadInput(
+            f"the first day, {day_text(from_day)}, is after the last one, {day_text(to_day)}",
+            "Give --from a day before --to.",
+        )
+    of = [dimensions[name] for name in by]
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for line in waited(readings.store, 24 * from_day, 24 * (to_day + 1)):
+        if sight.whole or sight.sees(line.tenant):
+            total = sums.setdefault(tuple([each(line) for each in of]), [0, 0])
+            total[0] += line.gpu_ms
+            total[1] += line.job_ms
+    rows = [
+        {
+            **dict(zip(by, names, strict=True)),
+            "gpu_hours": round(gpu_ms / HOUR_MS, 6),
+            "job_hours": round(job_ms / HOUR_MS, 6),
+        }
+        for names, (gpu_ms, job_ms) in sorted(sums.items(), key=lambda each: _place(by, each[0]))
+        if job_ms
+    ]
+    head = {
+        "by": by,
+        "from_day": day_text(from_day),
+        "to_day": day_text(to_day),
+        "gpu_hours": round(sum([total[0] for total in sums.values()]) / HOUR_MS, 6),
+    }
+    return Table(rows, head)
+
+
+def _place(by: list[str], names: tuple[str, ...]) -> tuple[Any, ...]:
+    """By name; sizes as the numbers that they are."""
+    return tuple(
+        [(float(name), name) if word == "size" else (0.0, name) for word, name in zip(by, names, strict=True)]
+    )
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    names = [name for name in rows[0] if name in _WaitsAbout.__annotations__] if rows else [DEFAULT_BY]
+    total = sum([row["gpu_hours"] for row in rows])
+
+    def named(name: str) -> Column:
+        return Column(name.upper(), lambda row: row[name] or ANY_POOL, right=name == "size")
+
+    def part(row: Row) -> str:
+        return f"{100 * row['gpu_hours'] / total:.1f}" if total else "-"
+
+    return [
+        *[named(name) for name in names],
+        Column("GPU-HOURS", lambda row: f"{row['gpu_hours']:,.2f}", right=True),
+        Column("%", part, right=True),
+        Column("JOB-HOURS", lambda row: f"{row['job_hours']:,.2f}", right=True),
+    ]
+
+
+def _notes(reply: Row) -> list[str]:
+    return [
+        f"{reply['from_day']} to {reply['to_day']}, UTC: {reply['gpu_hours']:,.2f} GPU-hours were waited for; "
+        "what was seen enters the log every five minutes"
+    ]
+
+
+REPORT: "Report[WaitsReply]" = Report(
+    "waits",
+    WAITS,
+    build,
+    _columns,
+    rows="lines",
+    help="Show what jobs waited for, in GPU-hours.",
+    more_help=(
+        "By reason, tenant, pool, size, hour, day or month, or several of them: --by tenant,reason. A job that asks "
+        "for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. You see the tenants that are yours."
+    ),
+    flags=[Flag("by", ("--by",)), Flag("from", ("--from",)), Flag("to", ("--to",))],
+    notes=_notes,
+    wakes=False,
+)
