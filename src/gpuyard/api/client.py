@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         OneOfMany,
         QueueReply,
         RecipeReply,
+        RequestReply,
         Standing,
     )  # fmt: skip
     from gpuyard.wire.replies.people import (
@@ -141,6 +142,10 @@ class Client(Caller):
     def recipe(self, job_id: int | str) -> RecipeReply:
         """How a job is run: command or script, folder, environment. For its owner and administrators."""
         return self.ask_for(endpoints.RECIPE, id=job_id)
+
+    def request(self, job_id: int | str) -> RequestReply:
+        """The request that would submit a job or an array again. For its owner and administrators."""
+        return self.ask_for(endpoints.REQUEST, id=job_id)
 
     def curves(self, job_id: int | str) -> CurvesReply:
         """What a job's last try did over time; no curves: nobody has looked."""

@@ -93,6 +93,8 @@ class Recipe:
     """The job's own container, then the others; none: it is a process of the node."""
     terminal: bool = False
     """Whether its first task has a terminal for its input and output, where the engine has terminals."""
+    asked: str = ""
+    """Fields of the request that were made concrete on the fleet (`exclusive`, GPU memory), as they were sent: JSON."""
 
 
 @dataclass(frozen=True, slots=True)

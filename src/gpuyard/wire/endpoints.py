@@ -185,6 +185,8 @@ JOBS = Endpoint("GET", "/jobs", Action.SEE_JOB, "JobsReply", "Jobs, newest first
 JOB = Endpoint("GET", "/jobs/{id}", Action.SEE_JOB, "JobView", "One job", tag="jobs", problems=(404,))
 RECIPE = Endpoint("GET", "/jobs/{id}/recipe", Action.READ_JOB, "RecipeReply",
     "How a job is run: command or script, folder, environment", tag="jobs", problems=(404, 410))
+REQUEST = Endpoint("GET", "/jobs/{id}/request", Action.READ_JOB, "RequestReply",
+    "The request that would submit a job or an array again", tag="jobs", problems=(404, 410))
 CURVES = Endpoint("GET", "/jobs/{id}/curves", Action.SEE_JOB, "CurvesReply",
     "What a job's last try did over time: GPU, memory, CPU, I/O", tag="jobs", problems=(404,))
 CANCEL = Endpoint("DELETE", "/jobs/{id}", Action.ACT_ON_JOB, "AskedReply", "Cancel a job", tag="jobs", status=202,

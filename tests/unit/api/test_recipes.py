@@ -1,10 +1,17 @@
 """What a job runs, and with which variables, is its owner's and the administrators': arguments hold secrets."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from rigs.teams import Team, team
+from gpuyard.api.messages.schemas import JobRequest
+from gpuyard.control.access.people import RunAs
+from gpuyard.control.commands.newjobs import recipe_of, spec_of
+from gpuyard.control.views.again import request_of
+from gpuyard.wire.job_fields import JOB_FIELDS
+from rigs.teams import ADMIN, Team, team
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +39,61 @@ def test_a_colleague_sees_the_job_and_not_what_is_in_it(yard: Team) -> None:
         if reads:
             assert ["true", "--key", "s3cret"] == shown.json["files"]["command"]
             assert {"TOKEN": "s3cret"} == recipe.json["env"]
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {
+        "name": "again", "tenant": "research", "class": "batch", "script": "#!/bin/sh\necho $1\n", "command": ["a"],
+        "gpus": 1, "gpu_milli": 250, "cpus": 1.5, "memory_mib": 2048, "time_limit_s": 600, "env": {"A": "1"},
+        "cwd": "/tmp", "umask": 0o077, "stdout": "/tmp/out", "stderr": "/tmp/err", "open_mode": "append",
+        "warn_signal": 10, "warn_s": 60, "warn_shell": True, "slurm_commands": True, "checkpoint_s": 60, "retries": 3,
+        "requeue": False, "project": "vision", "labels": {"team": "a"},
+    },
+    {
+        "name": "gang", "tenant": "research", "command": ["true"], "gpus": 1, "tasks": 4, "nodes_max": 1,
+        "nodes_min": 1, "batch": True, "ranks": 8, "array": "0,1,5", "array_limit": 2, "gpu_models": ["A100-80GB"],
+    },
+    {"name": "cores", "tenant": "research", "command": ["true"], "terminal": True, "cpus": 0.5},
+    {"name": "whole", "tenant": "research", "command": ["true"], "gpus": 2, "exclusive": True},
+    {"name": "memory", "tenant": "research", "command": ["true"], "gpu_memory_mib": 8192, "isolation": "shared"},
+    {"name": "slices", "tenant": "research", "command": ["true"], "gpus": 1, "mig": "1g.10gb"},
+    {"name": "placed", "tenant": "research", "command": ["true"], "gpus": 1, "on_nodes": ["NODE"]},
+]  # fmt: skip
+
+
+IN_AN_IMAGE: dict[str, Any] = {
+    "name": "boxed", "tenant": "research", "command": ["python", "train.py"], "image": "docker.io/x/y:1",
+    "entrypoint": ["/bin/sh"], "workdir": "/work", "volumes": ["/data:/mnt:ro", "scratch:/scratch"],
+    "secrets": {"hf": "/home/ulla/.hf"}, "pull": "always", "gpus": 1, "constraint": "rack1|rack2",
+    "containers": [{"image": "docker.io/x/z", "name": "first", "init": True, "command": ["true"]}],
+    "clusters": ["here"], "pools": ["p1"], "not_nodes": ["n7"],
+}  # fmt: skip
+OF_ONE_SUBMISSION = {"begin_ms", "deadline_ms", "dependencies", "dependencies_any", "hold"}
+"""What is not asked for again."""
+
+
+def test_every_field_of_a_job_is_asked_for_again() -> None:
+    tried = {name for each in [*REQUESTS, IN_AN_IMAGE] for name in each}
+    known = {name for name, field in JOB_FIELDS.items() if field.wire}
+    assert known == tried | OF_ONE_SUBMISSION
+
+
+@pytest.mark.parametrize("asked", REQUESTS, ids=lambda asked: str(asked["name"]))
+def test_a_job_tells_the_request_that_would_submit_it_again(yard: Team, asked: dict[str, Any]) -> None:
+    node = yard.yard.replica.state.nodes.node[0].name
+    first = {name: [node] if value == ["NODE"] else value for name, value in asked.items() if value != []}
+    job = yard.submit("ulla", hold=True, **first)
+    told = yard.call("GET", f"/api/v1/jobs/{job}/request", yard.tokens["ulla"]).json["request"]
+
+    assert first == told
+    second = yard.submit("ulla", hold=True, **told)
+    assert told == yard.call("GET", f"/api/v1/jobs/{second}/request", yard.tokens["ulla"]).json["request"]
+    for each in (job, second):
+        yard.call("DELETE", f"/api/v1/jobs/{each}", yard.tokens["ulla"])
+
+
+def test_a_job_in_an_image_tells_its_request_too() -> None:
+    new = JobRequest(**IN_AN_IMAGE).new_job()
+    spec = spec_of(new, ADMIN, "research", "")
+
+    assert IN_AN_IMAGE == request_of(spec, 0, json.loads(recipe_of(new, RunAs(0, 0, ""))))

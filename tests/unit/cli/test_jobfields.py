@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.commands.submit.jobfields import drop_unknown, limit_s, moment_ms, request, variables
+from gpuyard.cli.commands.submit.jobfields import (
+    changed,
+    drop_unknown,
+    limit_s,
+    moment_ms,
+    request,
+    variables,
+)
 from gpuyard.cli.commands.submit.run import run
 from gpuyard.cli.commands.submit.submit import submit
 from gpuyard.cli.line.options import Parameter, parameters, read
@@ -34,6 +41,38 @@ def asked(*words: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        (["--memory", "32G"], {"memory_mib": 32_768}),
+        (["-g", "2"], {"gpus": 2, "gpu_milli": None}),
+        (["--gpu-memory", "20G"], {"gpu_memory_mib": 20_480, "gpus": None, "gpu_milli": None}),
+        (["--array", "0-3"], {"array": "0-3", "array_limit": None}),
+        (["--signal", "TERM"], {"warn_signal": 15, "warn_s": 0}),
+        (["--nodes", "2"], {"nodes_min": 2, "nodes_max": 2}),
+        (["--env", "B=2"], {"env": {"A": "1", "B": "2"}}),
+        (["--env", "A=2", "--no-export"], {"env": {"A": "2"}}),
+        (["-D", "/tmp"], {"cwd": "/tmp"}),
+        (["--label", "b=2", "--project", "x"], {"labels": {"a": "1", "b": "2"}, "project": "x"}),
+        (["--no-requeue"], {"requeue": False}),
+    ],
+)
+def test_what_is_typed_with_like_takes_the_place_of_what_the_job_had(
+    words: list[str], fields: dict[str, Any]
+) -> None:
+    had: dict[str, Any] = {
+        "script": "#!/bin/sh\n", "gpus": 1, "gpu_milli": 250, "memory_mib": 1024, "env": {"A": "1"}, "cwd": "/srv",
+        "array": "0-9", "array_limit": 2, "warn_signal": 10, "warn_s": 60, "nodes_max": 1,
+        "labels": {"a": "1"},
+    }  # fmt: skip
+    values = read(submit, ["--like", "7", *words], carries=True)
+    options = {option.name: values[option.name] for option in JOB_OPTIONS}
+    again = had | fields
+    assert {name: value for name, value in again.items() if value is not None} == changed(
+        had, values["ctx"], options
+    )
+
+
 def test_every_field_that_a_file_may_have_can_be_typed() -> None:
     typed = {name for option in JOB_OPTIONS for name in (option.field, *option.more)} | {"command", "script"}
     assert FIELDS.keys() == typed | PROPOSED.keys() | FROM_SBATCH_ALONE | FROM_FILES_ALONE
@@ -42,7 +81,7 @@ def test_every_field_that_a_file_may_have_can_be_typed() -> None:
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        (submit, {"words", "host_process", "dry_run", "notes", "output"}),
+        (submit, {"words", "host_process", "dry_run", "like", "notes", "output"}),
         (run, {"words", "interactive", "quiet"}),
     ],
 )

@@ -86,6 +86,7 @@ def handlers(yard: Yard, thought: Turns) -> Handlers:
         endpoints.JOBS: api.page,
         endpoints.JOB: api.show,
         endpoints.RECIPE: api.recipe,
+        endpoints.REQUEST: api.request,
         endpoints.CURVES: api.curves,
         endpoints.CANCEL: api.cancel,
         endpoints.CHECKPOINT: api.checkpoint,
@@ -156,11 +157,14 @@ class Jobs:
         """For its owner and administrators: arguments and variables hold secrets."""
         person = asker(request.scope)
         view, found = await in_thread(self._yard.views.recipe, label_of(id), person.sight)
-        if not person.may(Action.READ_JOB, view["tenant"], view["user"]):
-            raise Forbidden(
-                f"job {view['label']} is {view['user']}'s",
-                "Only its owner, an admin of its tenant and root may see what it runs.",
-            )
+        _check_reads(person, view)
+        return answer(found)
+
+    async def request(self, request: Request, id: str) -> Response:
+        """For its owner and administrators. Sent as it is, it submits the same job again."""
+        person = asker(request.scope)
+        view, found = await in_thread(self._yard.views.request, label_of(id), person.sight)
+        _check_reads(person, view)
         return answer(found)
 
     async def curves(self, request: Request, id: str) -> Response:
@@ -283,6 +287,15 @@ def _result(asked: WishedId, verb: Verb) -> dict[str, Any]:
         "detail": problem.detail + done,
         "hint": problem.hint,
     }
+
+
+def _check_reads(person: Person, view: dict[str, Any]) -> None:
+    """What a job runs, and its variables, are for its owner and administrators."""
+    if not person.may(Action.READ_JOB, view["tenant"], view["user"]):
+        raise Forbidden(
+            f"job {view['label']} is {view['user']}'s",
+            "Only its owner, an admin of its tenant and root may see what it runs.",
+        )
 
 
 def _key(request: Request, person: Person, body: bytes) -> Idempotency | None:

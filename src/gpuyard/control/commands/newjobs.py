@@ -174,9 +174,34 @@ def recipe_of(new: NewJob, runs_as: RunAs) -> bytes:
         "user": runs_as.user,
         "warn_ms": new.warn_s * SECOND_MS,
         "ranks": new.ranks or (new.tasks if new.batch else 0),
+        "asked": _vaguely(new),
     }
     recipe = Recipe(**{**same, **changed})
     return json.dumps(to_plain(recipe), separators=(",", ":")).encode()
+
+
+def _vaguely(new: NewJob) -> str:
+    """What of a request the fleet will make concrete, so that it can be asked for again as it was; else nothing."""
+    asked: dict[str, Any] = {}
+    if new.containers:
+        asked["clusters"] = new.clusters
+    if new.exclusive or new.gpu_memory_mib:
+        asked |= {
+            "gpus": new.gpus,
+            "gpu_milli": new.gpu_milli,
+            "mig": new.mig,
+            "gpu_memory_mib": new.gpu_memory_mib,
+            "isolation": "" if new.isolation is Isolation.ANY else new.isolation.value,
+            "gpu_models": new.gpu_models,
+            "tasks": new.tasks,
+            "cpus": None if new.cpu_milli is None else new.cpu_milli / MILLI,
+            "memory_mib": new.memory_mib,
+            "pools": new.pools,
+            "nodes_max": new.nodes_max,
+            "nodes_min": new.nodes_min,
+            "exclusive": new.exclusive,
+        }
+    return json.dumps(asked, separators=(",", ":")) if asked else ""
 
 
 def _array_variables(indices: tuple[int, ...] | None) -> dict[str, str]:

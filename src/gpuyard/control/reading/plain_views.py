@@ -253,7 +253,7 @@ def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
         waits,
         job.array_id,
         job.array_index,
-        _array_limit(record) if spec.after and job.array_id else 0,
+        array_limit(job.id, job.array_id, spec.after) if spec.after and job.array_id else 0,
         max(0, record.attempt - 1),
         spec.requeue,
         record.ran_ms,
@@ -262,20 +262,22 @@ def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
     )
 
 
-def _own(job: Job, other_id: int) -> bool:
+def _own(job_id: int, array_id: int, other_id: int) -> bool:
     """Whether another job is an earlier task of the same array."""
-    return 0 < job.array_id < other_id < job.id
+    return 0 < array_id < other_id < job_id
 
 
 def throttled(record: JobRecord) -> bool:
     """Whether it waits for nothing but earlier tasks of its own array."""
-    return bool(record.pending) and all([_own(record.job, after.job_id) for after in record.pending])
+    return bool(record.pending) and all(
+        [_own(record.id, record.job.array_id, after.job_id) for after in record.pending]
+    )
 
 
-def _array_limit(record: JobRecord) -> int:
+def array_limit(job_id: int, array_id: int, waits: Sequence[After]) -> int:
     """How many tasks of its array may run at a time, told by the one it stands behind; 0: not told by this task."""
-    own = [after.job_id for after in record.job.spec.after if _own(record.job, after.job_id)]
-    return record.id - own[-1] if own else 0
+    own = [after.job_id for after in waits if _own(job_id, array_id, after.job_id)]
+    return job_id - own[-1] if own else 0
 
 
 def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) -> str:
@@ -289,7 +291,7 @@ def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) ->
             found.append(after.kind.value)
         elif after.tasks:
             found.append(f"{after.kind.value}:{after.job_id}_*")
-        elif not _own(waiting, after.job_id):
+        elif not _own(waiting.id, waiting.array_id, after.job_id):
             found.append(f"{after.kind.value}:{job.label if job else after.job_id}")
     return ",".join(found)
 

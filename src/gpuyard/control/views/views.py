@@ -10,20 +10,31 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.overview import overview
-from gpuyard.control.reading.plain_views import View, ended_job, files, live_job, live_task, recipe_of
+from gpuyard.control.reading.plain_views import (
+    View,
+    array_limit,
+    ended_job,
+    files,
+    live_job,
+    live_task,
+    recipe_of,
+)
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
-from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.labels import Label, label_of, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
+from gpuyard.control.views.again import request_of
 from gpuyard.control.views.explained import no_job, why_view
 from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
 from gpuyard.control.views.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.errors import quoted, remedy
-from gpuyard.model import JobState, Node, Settings
+from gpuyard.model import Ask, JobSpec, JobState, Node, Settings, Whole
 from gpuyard.model.jobs import newest_first
+from gpuyard.model.serialise import from_plain
+from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 from gpuyard.wire.endpoints import PAGE_MAX
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
@@ -182,17 +193,44 @@ class Views:
         view = self.job(label, brief=True, sight=sight)
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
-        row = self.reading.latest().jobs.get(view["id"])
-        name = row.job.spec.recipe if row is not None else ""
-        if not name:
-            ended = self._replica.store.history(view["id"])
-            name = ended.detail.get("spec", {}).get("recipe", "") if ended is not None else ""
+        name = self._submitted(view["id"])[0].recipe
         found = recipe_of(self._replica.store, name)
         removed = self._recipe_removed(name, found)
         self.check_kept({**view, "removed": removed}, SCRIPTS)
         told: View = {"removed": removed} if removed else {}
         told |= {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
         return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
+
+    def request(self, label: Label, sight: Sight = ALL) -> tuple[View, View]:
+        """One job or array, briefly, and the request that would submit it again."""
+        view = self.job(label, brief=True, sight=sight)
+        tasks = view.get("jobs", ())
+        # The last task of an array tells how many may run at a time.
+        job_id = max([task["id"] for task in tasks], default=view["id"])
+        spec, limit_ms = self._submitted(job_id)
+        found = recipe_of(self._replica.store, spec.recipe)
+        removed = self._recipe_removed(spec.recipe, found)
+        self.check_kept({**view, "removed": removed}, SCRIPTS)
+        if not found:
+            raise NotFound(
+                f"job {label} was not submitted here", "The scheduler that runs it knows what it runs."
+            )
+        indices = sorted([label_of(task["label"]).index or 0 for task in tasks])
+        at_a_time = array_limit(job_id, label.id, spec.after) if tasks else 0
+        told: View = {"removed": removed} if removed else {}
+        return view, {"request": request_of(spec, limit_ms, found, indices, at_a_time), **told}
+
+    def _submitted(self, job_id: int) -> tuple[JobSpec, int]:
+        """What a job asked for, live or ended, and its time limit; 0: that of its class."""
+        row = self.reading.latest().jobs.get(job_id)
+        if row is not None:
+            return row.job.spec, row.job.limit_ms
+        ended = self._replica.store.history(job_id)
+        plain = ended.detail.get("spec") if ended is not None else None
+        if ended is None or not plain:
+            return JobSpec("", Ask(Whole(0))), 0
+        limit_ms = ended.detail.get("limit_ms", NO_LIMIT_MS)
+        return from_plain(JobSpec, plain), 0 if limit_ms >= NO_LIMIT_MS else limit_ms
 
     def standing(self, job_id: int) -> View:
         """How a job stands, for `yard run` and others that wait for it: why, its place in line, its start if near.

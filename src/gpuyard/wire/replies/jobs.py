@@ -105,6 +105,18 @@ class RecipeReply(TypedDict):
     removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
 
 
+class RequestReply(TypedDict):
+    """The request of a job or an array as it could be sent again, for its owner and administrators.
+
+    Without what belongs to one submission: begin, deadline, dependencies and hold.
+    """
+
+    request: Annotated[
+        dict[str, Any], "As the body of `POST /jobs`; fields with their defaults are left out."
+    ]
+    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
+
+
 class CurveReply(TypedDict):
     """One signal of a try over time, with at most 240 points. A time without a point is a hole: nobody looked then."""
 

@@ -46,12 +46,45 @@ def request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
             fields |= _read(_OPTIONS[name], value, options)
     if "gpu_memory_mib" in fields and "gpus" in fields:
         raise BadInput("-g and --gpu-memory say the same thing in two ways", "Leave one of them out.")
-    fields["env"] = environment(
-        [*(variables(options["env_file"]) if options["env_file"] else ()), *(options["env"] or ())],
-        # Not into an image, unless that is asked for: PATH and the like are those of another system.
-        export=options["export"] and (not options["image"] or "export" in ctx.given),
+    # Not into an image, unless that is asked for: PATH and the like are those of another system.
+    fields["env"] = _environment(
+        options, options["export"] and (not options["image"] or "export" in ctx.given)
     )
     return fields
+
+
+def _environment(options: Mapping[str, Any], export: bool) -> dict[str, str]:
+    """The variables that were typed, over those of a file, over this shell's where they are exported."""
+    of_file = variables(options["env_file"]) if options["env_file"] else ()
+    return environment([*of_file, *(options["env"] or ())], export=export)
+
+
+_PARTS = ("gpus", "gpu_milli", "mig", "gpu_memory_mib", "isolation")
+"""Fields that say the same thing in several ways: an option for one takes the place of all."""
+
+
+def changed(original: Mapping[str, Any], ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The request of another job, with what was typed in place of its own; variables and labels are added to them."""
+    said = {
+        name: value
+        for name, value in request(ctx, options).items()
+        if name != "env" and (name != "cwd" or "chdir" in ctx.given)
+    }
+    given = [_OPTIONS[name] for name in ctx.given if name in _OPTIONS]
+    gone = {name for option in given for name in (option.field, *option.more)} - {"env"}
+    if gone & set(_PARTS[:-1]):
+        gone.update(_PARTS)
+    kept = {name: value for name, value in original.items() if name not in gone}
+    if "labels" in said:
+        said["labels"] = {**original.get("labels", {}), **said["labels"]}
+    export = options["export"] and "export" in ctx.given
+    more = {
+        name: value
+        for name, value in _environment(options, export).items()
+        # A script that goes back to the folder it was submitted from goes where the first one went.
+        if export or not name.startswith("SLURM_SUBMIT_")
+    }
+    return kept | said | {"env": {**original.get("env", {}), **more}}
 
 
 def _read(option: JobOption, value: Any, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gpuyard.cli.commands.submit.scripts import (
 )
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Called, Option, Output, OutputOption, taking
-from gpuyard.errors import YardError
+from gpuyard.errors import BadInput, YardError
 
 HostProcess = Annotated[
     bool,
@@ -26,6 +26,12 @@ DryRun = Annotated[
     ),
 ]
 
+Like = Annotated[
+    str,
+    Option(
+        "--like", metavar="JOB", help="Submit this job or array again, with the other options as changes."
+    ),
+]
 Notes = Annotated[
     bool,
     Option("--notes/--no-notes", help="On a terminal, say what earlier jobs of the same name used."),
@@ -39,6 +45,7 @@ def submit(
     *,
     host_process: HostProcess = False,
     dry_run: DryRun = False,
+    like: Like = "",
     notes: Notes = True,
     output: OutputOption = Output.TABLE,
     **options: Any,
@@ -49,9 +56,15 @@ def submit(
     `yard submit -g 2 -- ./train.sh` runs the file when the job starts. A .yaml file holds jobs of Kubernetes or of the
     yard's own form (`yard convert`). `-` reads any of these from standard input.
 
+    `yard submit --like 12 --memory 32G` submits job 12 again with more memory: its command or script, folder, variables
+    and all it asked for; not when it was to begin, what it waited for, and its deadline.
+
     With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
     """
-    jobs, test_only = _jobs(words, f.request(ctx, options), host_process, ctx)
+    if like:
+        jobs, test_only = [_again(like, words, ctx, options)], False
+    else:
+        jobs, test_only = _jobs(words, f.request(ctx, options), host_process, ctx)
     return _handed_in(jobs, dry_run or test_only, output, ctx, notes and f.notes_wanted())
 
 
@@ -63,6 +76,26 @@ def _jobs(
     if is_file_to_read(words, ctx.dashes, through):
         return _taken_in(words, given, host_process, ctx, through)
     return [_plain(words, given, ctx, through)], False
+
+
+def _again(like: str, words: list[str] | None, ctx: Called, options: dict[str, Any]) -> dict[str, Any]:
+    """The request of a job that is there, with what was typed in place of its own."""
+    if words:
+        raise BadInput(
+            f"--like {like} has a command of its own, and {words[0]!r} is another",
+            "Leave the command out, or leave --like out.",
+        )
+    with client() as yard:
+        found = yard.request(like)
+    if "environments" in found.get("removed", {}):
+        from gpuyard.cli.terminal.streams import notice
+
+        notice(
+            f"the variables of job {like} are no longer kept; the new one has those of --env and --env-file alone",
+            before="warning: ",
+            style="bold yellow",
+        )
+    return f.changed(found["request"], ctx, options)
 
 
 def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called, said: bool) -> int:
