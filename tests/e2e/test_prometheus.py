@@ -61,18 +61,8 @@ DCGM_DEFAULTS = frozenset(
     ]
 )
 """What dcgm-exporter tells without being told to."""
-DCGM_LACKING = frozenset(
-    [
-        "DCGM_FI_DEV_ENC_UTIL",
-        "DCGM_FI_DEV_DEC_UTIL",
-        "DCGM_FI_DEV_PCIE_TX_THROUGHPUT",
-        "DCGM_FI_DEV_PCIE_RX_THROUGHPUT",
-        "DCGM_FI_DEV_XID_ERRORS",
-        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-        "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
-    ]
-)
-"""Of those, what a yard does not tell."""
+DCGM_LACKING = frozenset(["DCGM_FI_DEV_VGPU_LICENSE_STATUS"])
+"""Of those, what a yard does not tell: it is about guests of vGPU."""
 DCGM_MORE = frozenset(
     [
         "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",

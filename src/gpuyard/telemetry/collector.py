@@ -40,6 +40,8 @@ class Collector:
         """Energy of attempts in mJ, since each was first seen."""
         self.looks: Sequence[GpuLook] = ()
         """The GPUs as they were seen last."""
+        self.on_gpus: dict[int, set[str]] = {}
+        """The attempts that had each GPU then, by their keys: those that were given it, and those with memory on it."""
         self.spent_s = 0.0
         """CPU time that looking took, in all."""
 
@@ -64,6 +66,11 @@ class Collector:
     def _of_attempts(self, places: Sequence[AttemptPlace]) -> Told:
         told: Told = {}
         on = self._on_gpus(places)
+        self.on_gpus = {
+            look.gpu: {each.attempt for each in on[look.gpu][0]}
+            | {place.key for place in places if {look.uuid, *(look.slices_busy or ())} & set(place.devices)}
+            for look in self.looks
+        }
         energy = self._energies(places)
         for place in places:
             subject = attempt_subject(place.key)

@@ -89,6 +89,14 @@ def _count(
     return Signal(name, of, unit, fold, prometheus, help, times=times, dcgm=dcgm, across=Fold.RISE)
 
 
+def _rate(name: str, help: str, dcgm: str, dcgm_per: int = 1) -> Signal:
+    """DCGM has rates in KB/s, or MB/s."""
+    return Signal(
+        name, Of.GPU, "kB/s", Fold.MEAN, f"gpu_{name}_bytes_per_second", help, times=1000, dcgm=dcgm, dcgm_per=dcgm_per,
+        across=Fold.RISE,
+    )  # fmt: skip
+
+
 def _busy(name: str, prometheus: str, of: Of, help: str, fold: Fold, unit: str, per: int) -> Signal:
     return Signal(name, of, unit, fold, f"{of.value}_{prometheus}_seconds", help, per=per, across=Fold.RISE)
 
@@ -126,6 +134,15 @@ _GPU = (
     _count("pcie_received", Of.GPU, "Received over PCIe.", unit="KiB", times=_KIB),
     _count("nvlink_sent", Of.GPU, "Sent over NVLink.", unit="KiB", times=_KIB),
     _count("nvlink_received", Of.GPU, "Received over NVLink.", unit="KiB", times=_KIB),
+    _rate("pcie_send_rate", "Sent over PCIe in a second, since the look before.", "DCGM_FI_DEV_PCIE_TX_THROUGHPUT"),
+    _rate("pcie_receive_rate", "Received over PCIe in a second, since the look before.",
+          "DCGM_FI_DEV_PCIE_RX_THROUGHPUT"),
+    _rate("nvlink_rate", "Sent and received over NVLink in a second, since the look before.",
+          "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", dcgm_per=1000),
+    _ratio("encoder_busy", Of.GPU, "Part of the time in which video was encoded.", "DCGM_FI_DEV_ENC_UTIL"),
+    _ratio("decoder_busy", Of.GPU, "Part of the time in which video was decoded.", "DCGM_FI_DEV_DEC_UTIL"),
+    Signal("xid", Of.GPU, "", Fold.MAX, "gpu_xid", "The last error (XID) since the collector began; 0: none.", 100_000,
+           dcgm="DCGM_FI_DEV_XID_ERRORS"),
     _ratio("engine_active", Of.GPU, "Part of the time in which the compute engine worked.",
            "DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1000),
     _ratio("sm_active", Of.GPU, "Part of the multiprocessors that worked.", "DCGM_FI_PROF_SM_ACTIVE", 1000),
@@ -185,6 +202,12 @@ def gpu_subject(gpu: int) -> str:
 def attempt_subject(key: str) -> str:
     """The subject of samples of what an attempt does on a node."""
     return f"{Of.ATTEMPT.value}/{key}"
+
+
+def attempt_told(series: str) -> str:
+    """The key of the attempt that a series is about; empty: it is about none."""
+    kind, _, rest = series.partition("/")
+    return rest.rpartition("/")[0] if kind == Of.ATTEMPT.value else ""
 
 
 NODE_SUBJECT = Of.NODE.value

@@ -17,6 +17,7 @@ class Eyes:
 
     def __init__(self) -> None:
         self.seen = 0
+        self.on_gpus: dict[int, set[str]] = {}
 
     def take(self, _now_ms: int) -> dict[str, int | float]:
         self.seen += 1
@@ -120,3 +121,35 @@ def test_a_token_file_or_folder_that_is_not_there_is_said(tmp_path: Path) -> Non
         collect(server="http://127.0.0.1:9", token_file=tmp_path / "none")
     with pytest.raises(BadInput, match="no shared folder"):
         collect(server="http://127.0.0.1:9", token_file=tmp_path / "t", slurm=tmp_path)
+
+
+def test_dcgm_exporter_reads_which_job_is_on_which_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "5").write_text("left by a collector that was killed\n")
+    (folder / "README").write_text("not ours\n")
+    eyes = Eyes()
+    process = _Process("n1", eyes, Yard(), 10, folder)  # type: ignore[arg-type]
+
+    def there() -> dict[str, str]:
+        return {each.name: each.read_text() for each in folder.iterdir() if each.name != "README"}
+
+    eyes.on_gpus = {0: {"y-18fe-12-1"}, 1: {"y-18fe-12-1", "y-18ff-7-3"}, 2: set()}
+    process._look()
+    assert {"0": "12\n", "1": "7\n12\n"} == there()
+    eyes.on_gpus = {0: {"y-18fe-13-1"}, 1: set(), 2: set()}
+    process._look()
+    assert {"0": "13\n"} == there()
+
+    assert process._files is not None
+    process._files.close()
+    assert {} == there()
+    process._files._folder = str(tmp_path / "jobs" / "README")
+    process._look()
+    process._look()
+    assert 1 == capsys.readouterr().err.count("jobs are not written for dcgm-exporter"), (
+        "said once; looking goes on"
+    )
+    assert 4 == eyes.seen

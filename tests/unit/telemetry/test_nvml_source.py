@@ -1,125 +1,10 @@
 """NVML through a stand-in with the answers that a real H200 gave: whole, shared by MPS, cut by MIG; never set."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from gpuyard.telemetry.sources.nvml import NvmlSource
-
-
-class Refused(Exception):
-    """NVML's own error."""
-
-
-class Recorded:
-    """The module `pynvml`, with one GPU. A call that could change the card fails the test."""
-
-    NVMLError = Refused
-    NVML_SUCCESS = 0
-    NVML_TEMPERATURE_GPU = NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-    NVML_DEVICE_MIG_ENABLE = NVML_FEATURE_ENABLED = 1
-    NVML_FI_DEV_MEMORY_TEMP = 82
-    NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION = 83
-    NVML_FI_DEV_PCIE_COUNT_TX_BYTES = 197
-    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138
-    NVML_GPM_METRICS_GET_VERSION = 1
-    NVML_GPM_METRIC_GRAPHICS_UTIL, NVML_GPM_METRIC_SM_UTIL, NVML_GPM_METRIC_SM_OCCUPANCY = 1, 2, 3
-    NVML_GPM_METRIC_ANY_TENSOR_UTIL, NVML_GPM_METRIC_DRAM_BW_UTIL = 5, 10
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.samples = 0
-        self.gone = False
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if "Set" in name or "Clear" in name or "Reset" in name:
-            pytest.fail(f"{name} changes a setting of the card")
-        if name.startswith("NVML_FI"):
-            raise AttributeError(name)
-
-        def unsupported(*_arguments: Any) -> Any:
-            if name in self.answers:
-                return self.answers[name]
-            raise Refused(name)
-
-        return unsupported
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        if self.gone:
-            raise Refused("no driver")
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
-        return b"580.159"
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:  # noqa: N802
-        return f"handle {index}"
-
-    def nvmlDeviceGetUUID(self, handle: str) -> str:  # noqa: N802
-        return "GPU-1" if handle == "handle 0" else handle
-
-    def nvmlDeviceGetName(self, _handle: str) -> str:  # noqa: N802
-        return "NVIDIA H200"
-
-    def nvmlDeviceGetPciInfo(self, _handle: str) -> Any:  # noqa: N802
-        return SimpleNamespace(busId="00000000:1B:00.0")
-
-    def nvmlDeviceGetMemoryInfo(self, _handle: str) -> Any:  # noqa: N802
-        if self.gone:
-            raise Refused("lost")
-        return SimpleNamespace(used=5 << 30, free=135 << 30)
-
-    def nvmlDeviceGetFieldValues(self, _handle: str, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
-        known = {82: 46, 83: 123_456_789, 197: 10 << 20}
-        return [
-            SimpleNamespace(
-                nvmlReturn=0 if field in known else 3,
-                valueType=3,
-                value=SimpleNamespace(ullVal=known.get(field)),
-            )
-            for field, _scope in fields
-        ]
-
-    def nvmlGpmSampleAlloc(self) -> list[int]:  # noqa: N802
-        self.samples += 1
-        return [-1]
-
-    def nvmlGpmSampleFree(self, _sample: Any) -> None:  # noqa: N802
-        self.samples -= 1
-
-    def nvmlGpmSampleGet(self, _handle: str, sample: list[int]) -> None:  # noqa: N802
-        sample[0] = 0
-
-    def nvmlGpmMigSampleGet(self, _handle: str, instance: int, sample: list[int]) -> None:  # noqa: N802
-        sample[0] = instance
-
-    def c_nvmlGpmMetricsGet_t(self) -> Any:  # noqa: N802
-        return SimpleNamespace(metrics=[SimpleNamespace() for _ in range(333)])
-
-    def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802
-        told = {
-            0: (98.1, 93, 13.6, 88.8, 10.5),
-            5: (98.1, 87.0, 0, 82.5, 0),
-            9: (29.3, 25.8, 0, 24.1, float("nan")),
-        }
-        for number in range(asked.numMetrics):
-            asked.metrics[number].nvmlReturn = 0
-            asked.metrics[number].value = told[asked.sample2[0]][number]
-        return asked
-
-
-GPM = {"nvmlGpmQueryDeviceSupport": SimpleNamespace(isSupportedDevice=1)}
-
-
-def process(pid: int, mib: int | None, instance: int | None = None) -> Any:
-    return SimpleNamespace(
-        pid=pid, usedGpuMemory=None if mib is None else mib << 20, gpuInstanceId=instance, computeInstanceId=0
-    )
+from rigs.nvml import GPM, Recorded, process
 
 
 def test_a_whole_gpu_tells_everything_it_supports() -> None:
@@ -220,3 +105,49 @@ def test_gpus_stand_where_the_node_has_them() -> None:
 
     assert [3] == [each.gpu for each in NvmlSource(nvml, lambda: ["x", "y", "z", "GPU-1"]).look(0)]
     assert [] == NvmlSource(nvml, lambda: ["x"]).look(0)
+
+
+def test_rates_of_links_are_what_counters_rose_between_two_looks() -> None:
+    class Linked(Recorded):
+        sent = 0
+
+        def nvmlDeviceGetFieldValues(self, _handle: str, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
+            return [
+                SimpleNamespace(
+                    nvmlReturn=0 if field == self.NVML_FI_DEV_PCIE_COUNT_TX_BYTES else 3,
+                    valueType=3,
+                    value=SimpleNamespace(ullVal=self.sent << 10),
+                )
+                for field, _scope in fields
+            ]
+
+    nvml = Linked(nvmlDeviceGetMigMode=[0, 0])
+    source = NvmlSource(nvml)
+    told = []
+    for now_ms, nvml.sent in ((1_000, 5_000), (11_000, 15_000), (21_000, 100), (31_000, 100)):
+        told.append(source.look(now_ms)[0].values.get("pcie_send_rate"))
+
+    assert [None, 1024, None, 0] == told, "of a counter that began anew nobody knows how much it rose"
+
+
+def test_the_last_error_of_a_gpu_is_told_until_the_driver_is_loaded_anew() -> None:
+    errors = [31, 79]
+
+    class Failing(Recorded):
+        nvmlEventTypeXidCriticalError = 8  # noqa: N815
+
+        def nvmlEventSetWait_v2(self, _events: Any, _ms: int) -> Any:  # noqa: N802
+            if not errors:
+                raise self.NVMLError("timeout")
+            return SimpleNamespace(device="handle 0", eventData=errors.pop(0))
+
+    nvml = Failing(
+        nvmlDeviceGetMigMode=[0, 0], nvmlEventSetCreate="set", nvmlDeviceRegisterEvents=None, nvmlEventSetFree=None,
+        nvmlDeviceGetEncoderUtilization=[12, 100], nvmlDeviceGetDecoderUtilization=[0, 100],
+    )  # fmt: skip
+    source = NvmlSource(nvml)
+    (first,), (second,) = source.look(1_000), source.look(11_000)
+
+    assert (79, 79) == (first.values["xid"], second.values["xid"])
+    assert (120, 0) == (first.values["encoder_busy"], first.values["decoder_busy"])
+    assert "xid" not in NvmlSource(Recorded(nvmlDeviceGetMigMode=[0, 0])).look(0)[0].values

@@ -1,5 +1,7 @@
 """What collectors of other machines hand in, over HTTP."""
 
+from collections.abc import Collection
+
 from fastapi import Request, Response
 
 from gpuyard.api.edge.peers import asker
@@ -7,10 +9,11 @@ from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import SamplesRequest, sent
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.replica.labels import key_of, node_key, number_of
+from gpuyard.control.replica.labels import attempt_of, key_of, node_key, number_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.telemetry.exposition import GpuCard
+from gpuyard.telemetry.signals import attempt_told
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
 
@@ -18,18 +21,19 @@ from gpuyard.wire.endpoints import Action
 def handlers(yard: Yard) -> Handlers:
     """`/nodes/{name}/samples`."""
 
-    def node_of(name: str) -> tuple[str, str, set[str]]:
-        """The node, the name of its series, and the attempts that run on other nodes and not on it."""
+    def node_of(name: str, told: Collection[str]) -> tuple[str, str, set[str]]:
+        """The node, the name of its series, and those of the attempts told of that run on other nodes and not on it."""
         with yard.replica.lock:
             yard.replica.catch_up()
             state = yard.replica.state
             number = number_of(state, name)
             here = state.nodes.attempts_on[number]
-            elsewhere = {
-                key_of(yard.store.yard, record)
-                for job_id, record in state.running.items()
-                if job_id not in here
-            }
+            elsewhere = set()
+            for key in told:
+                job_id, _attempt = attempt_of(yard.store.yard, key) or (0, 0)
+                record = state.running.get(job_id)
+                if record is not None and job_id not in here and key_of(yard.store.yard, record) == key:
+                    elsewhere.add(key)
             node = state.nodes.node[number]
             return node.name, node_key(node.cluster, node.name), elsewhere
 
@@ -42,7 +46,7 @@ def handlers(yard: Yard) -> Handlers:
                 f"An admin makes one for it: yard token create --role collector --user {name}.",
             )
         asked = await sent(SamplesRequest, request, required=True)
-        node, key, elsewhere = await in_thread(node_of, name)
+        node, key, elsewhere = await in_thread(node_of, name, {attempt_told(each) for each in asked.series})
         batch = Batch(
             asked.sent_ms,
             asked.steady_ms,

@@ -23,7 +23,7 @@ from gpuyard.telemetry.samples import (
     believed,
 )
 from gpuyard.telemetry.series import Series
-from gpuyard.telemetry.signals import Of
+from gpuyard.telemetry.signals import attempt_told
 
 ELSEWHERE = "of an attempt elsewhere"
 _CAUSES = frozenset({AHEAD, DROPPED, NO_NUMBER, NO_SIGNAL, OUT_OF_BOUNDS, TOO_LATE, TOO_MANY})
@@ -81,7 +81,9 @@ class HandedIn:
             faults = Counter(
                 {cause: count for cause, count in batch.faults.items() if cause in _CAUSES and count > 0}
             )
-            mine = {name: column for name, column in batch.series.items() if _key(name) not in elsewhere}
+            mine = {
+                name: column for name, column in batch.series.items() if attempt_told(name) not in elsewhere
+            }
             for name in batch.series.keys() - mine.keys():
                 faults[ELSEWHERE] += len([value for value in batch.series[name] if value is not None])
             series.add(Sample(node, now_ms, {}, faults), now_ms)
@@ -93,7 +95,7 @@ class HandedIn:
             return off_ms
 
     def _note(self, series: Series, sample: Sample, now_ms: int) -> None:
-        for key in {key for name in sample.values if (key := _key(name))}:
+        for key in {key for name in sample.values if (key := attempt_told(name))}:
             seen = self._seen.get(key)
             if seen is None:
                 # Of an attempt that ended before and was told of late, all that is known is kept again.
@@ -120,9 +122,3 @@ class HandedIn:
         """By how much the clocks of nodes are behind ours; 0: they will do."""
         with self._lock:
             return dict(self._off_ms)
-
-
-def _key(name: str) -> str:
-    """The attempt that a series is about; empty: about none."""
-    kind, _, rest = name.partition("/")
-    return rest.rpartition("/")[0] if kind == Of.ATTEMPT.value else ""

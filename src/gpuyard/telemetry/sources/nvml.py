@@ -15,6 +15,8 @@ _ALL_LINKS = 0xFFFFFFFF
 _MIB_BITS = 20
 _HISTORY = 400
 """Accounts of a process that are remembered."""
+_ERRORS_MAX = 1000
+"""Errors that are taken at one look."""
 
 _FIELDS: tuple[tuple[str, str, int], ...] = (
     ("memory_temperature", "NVML_FI_DEV_MEMORY_TEMP", 1),
@@ -31,6 +33,12 @@ _FIELDS: tuple[tuple[str, str, int], ...] = (
     ("pcie_received", "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", 1024),
 )
 """Signals that are fields of NVML, all asked for in one call, and by what the field is divided."""
+_RATES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("pcie_send_rate", ("pcie_sent",)),
+    ("pcie_receive_rate", ("pcie_received",)),
+    ("nvlink_rate", ("nvlink_sent", "nvlink_received")),
+)
+"""What counters in KiB rose by, in kB a second. NVML's own figure for PCIe holds each call up for 20 ms."""
 _KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
 _GPM: tuple[tuple[str, str], ...] = (
     ("engine_active", "NVML_GPM_METRIC_GRAPHICS_UTIL"),
@@ -51,6 +59,10 @@ class _Card:
         self.samples: dict[int, Any] = {}
         """The last GPM sample of the GPU (-1) or of a GPU instance."""
         self.accounts: dict[int, list[tuple[int, int]]] = {}
+        self.counted: tuple[int, dict[str, int]] = (0, {})
+        """When counters that make rates were read last, and what they had."""
+        self.xid = 0
+        """The last error of the GPU; 0: none since we look."""
 
 
 class NvmlSource:
@@ -65,6 +77,8 @@ class NvmlSource:
         self._nvml = nvml
         self._order = order
         self._cards: list[_Card] | None = None
+        self._events: Any = None
+        """The driver's list of errors to come; None: it has none."""
         self._driver = ""
 
     def close(self) -> None:
@@ -75,6 +89,10 @@ class NvmlSource:
                     with self._unsupported():
                         self._nvml.nvmlGpmSampleFree(sample)
             self._cards = None
+            if self._events is not None:
+                with self._unsupported():
+                    self._nvml.nvmlEventSetFree(self._events)
+                self._events = None
             with self._unsupported():
                 self._nvml.nvmlShutdown()
 
@@ -83,6 +101,7 @@ class NvmlSource:
         if self._cards is None and not self._open():
             return []
         assert self._cards is not None, "they are open"
+        self._hear_errors()
         places = {uuid: place for place, uuid in enumerate(self._order())} if self._order else None
         found, lost = [], False
         for number, card in enumerate(self._cards):
@@ -117,7 +136,27 @@ class NvmlSource:
             self._cards = self._cards or []
             self.close()
             return False
+        with self._unsupported():
+            self._events = nvml.nvmlEventSetCreate()
+            for card in self._cards:
+                with self._unsupported():
+                    nvml.nvmlDeviceRegisterEvents(
+                        card.handle, nvml.nvmlEventTypeXidCriticalError, self._events
+                    )
         return True
+
+    def _hear_errors(self) -> None:
+        """Take the errors that the driver has told of since the last look."""
+        if self._events is None:
+            return
+        with self._unsupported():
+            for _error in range(_ERRORS_MAX):
+                # Without any it refuses at once.
+                told = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                uuid = _text(self._nvml.nvmlDeviceGetUUID(told.device))
+                for card in self._cards or ():
+                    if card.uuid == uuid:
+                        card.xid = int(told.eventData)
 
     @contextlib.contextmanager
     def _unsupported(self) -> Iterator[None]:
@@ -148,7 +187,14 @@ class NvmlSource:
             values["memory_clock"] = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)
         with self._unsupported():
             values["throttle"] = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-        values |= self._fields(handle)
+        with self._unsupported():
+            values["encoder_busy"] = nvml.nvmlDeviceGetEncoderUtilization(handle)[0] * 10
+        with self._unsupported():
+            values["decoder_busy"] = nvml.nvmlDeviceGetDecoderUtilization(handle)[0] * 10
+        if self._events is not None:
+            values["xid"] = card.xid
+        counters = self._fields(handle)
+        values |= counters | _rates(card, counters, now_ms)
         slices = self._slices(card)
         if slices is None:
             values |= {name: value for name, value in self._gpm(card, -1).items() if value is not None}
@@ -165,12 +211,12 @@ class NvmlSource:
             mps=bool(clients),
         )
 
-    def _fields(self, handle: Any) -> dict[str, int | float | None]:
+    def _fields(self, handle: Any) -> dict[str, int]:
         nvml = self._nvml
         wanted = [
             (name, getattr(nvml, field), per) for name, field, per in _FIELDS if getattr(nvml, field, None)
         ]
-        found: dict[str, int | float | None] = {}
+        found: dict[str, int] = {}
         with self._unsupported():
             scopes = [(field, _ALL_LINKS if name.startswith("nvlink") else 0) for name, field, _per in wanted]
             for (name, _field, per), told in zip(
@@ -308,6 +354,19 @@ class NvmlSource:
                 history[: _HISTORY // 2] = history[: _HISTORY // 2 : 2]
             return lately(history)
         return None
+
+
+def _rates(card: _Card, counters: dict[str, int], now_ms: int) -> dict[str, int]:
+    """What went over links in a second, since the look before; where a counter began anew, nobody knows."""
+    before_ms, before = card.counted
+    card.counted = (now_ms, counters)
+    found = {}
+    for name, parts in _RATES:
+        if now_ms > before_ms > 0 and all([part in counters and part in before for part in parts]):
+            rose = [counters[part] - before[part] for part in parts]
+            if min(rose) >= 0:
+                found[name] = sum(rose) * 1024 // (now_ms - before_ms)
+    return found
 
 
 def _text(told: str | bytes) -> str:

@@ -11,6 +11,7 @@ from gpuyard.errors import BadInput
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
     from gpuyard.telemetry.collector import Collector
+    from gpuyard.telemetry.exports.job_files import JobFiles
 
 _UNIT = """\
 # Written by `yard collect --unit`. The token is made by an admin of the yard, and is good for this node alone:
@@ -33,7 +34,7 @@ MemoryMax=256M
 ProtectSystem=strict
 ProtectHome=read-only
 NoNewPrivileges=yes
-
+{paths}
 [Install]
 WantedBy=multi-user.target
 """
@@ -73,6 +74,14 @@ def collect(
             help="The shared folder of a yard that drives this Slurm cluster: its jobs are known by it.",
         ),
     ] = None,
+    dcgm_jobs: Annotated[
+        Path | None,
+        Option(
+            "--dcgm-jobs",
+            metavar="DIR",
+            help="Write which job is on which GPU for dcgm-exporter: its --hpc-job-mapping-dir.",
+        ),
+    ] = None,
     every: Annotated[
         int, Option("--every", metavar="SECONDS", min=1, max=60, help="How often to look.")
     ] = 10,
@@ -89,13 +98,13 @@ def collect(
 
     name = node or socket.gethostname().partition(".")[0]
     if unit:
-        print(_unit(server, token_file, ca, name, slurm, every), end="")
+        print(_unit(server, token_file, ca, name, slurm, every, dcgm_jobs), end="")
         return
     token = _token(token_file)
     from gpuyard.api.client import Client
 
     with Client(server, token, ca=ca, timeout_s=20.0, patience_s=0.5) as yard:
-        _Process(name, _collector(name, slurm), yard, every).run(once)
+        _Process(name, _collector(name, slurm), yard, every, dcgm_jobs).run(once)
 
 
 def _token(file: Path | None) -> str:
@@ -135,15 +144,24 @@ def _collector(node: str, slurm: Path | None) -> "Collector":
 class _Process:
     """Look, hand in, rest; again until somebody ends it."""
 
-    def __init__(self, node: str, collector: "Collector", yard: "Client", every_s: int) -> None:
+    def __init__(
+        self,
+        node: str,
+        collector: "Collector",
+        yard: "Client",
+        every_s: int,
+        dcgm_jobs: Path | None = None,
+    ) -> None:
         from gpuyard.telemetry.batches import Buffer
+        from gpuyard.telemetry.exports.job_files import JobFiles
 
         self._node = node
         self._collector = collector
         self._yard = yard
         self._every_s = every_s
         self._buffer = Buffer()
-        self._trouble = ""
+        self._files = JobFiles(str(dcgm_jobs)) if dcgm_jobs is not None else None
+        self._trouble = self._unwritten = ""
 
     def run(self, once: bool) -> None:
         import signal
@@ -162,6 +180,8 @@ class _Process:
             if once or closing.wait(max(0.1, self._every_s - (time.monotonic() - began_s))):
                 break
         self._collector.close()
+        if self._files is not None and not once:
+            self._files.close()
 
     def _look(self) -> None:
         import time
@@ -170,6 +190,25 @@ class _Process:
 
         now_ms = time.time_ns() // 1_000_000
         self._buffer.add(believed(self._node, now_ms, self._collector.take(now_ms), now_ms))
+        if self._files is not None:
+            self._write_jobs(self._files)
+
+    def _write_jobs(self, files: "JobFiles") -> None:
+        """Say once what keeps the files from being written: looking goes on."""
+        from gpuyard.cli.terminal.streams import notice
+
+        # The number of the job is the last but one part of an attempt's key.
+        jobs = {
+            gpu: [int(key.split("-")[-2]) for key in keys if key.count("-") >= 2]
+            for gpu, keys in self._collector.on_gpus.items()
+        }
+        try:
+            files.write(jobs)
+            self._unwritten = ""
+        except OSError as error:
+            if str(error) != self._unwritten:
+                notice(f"jobs are not written for dcgm-exporter: {error.filename}: {error.strerror}")
+            self._unwritten = str(error)
 
     def _hand_in(self, once: bool) -> float:
         """Hand in all that waits; how long to leave the yard alone."""
@@ -208,7 +247,15 @@ class _Process:
             self._trouble = trouble
 
 
-def _unit(server: str, token_file: Path | None, ca: str, node: str, slurm: Path | None, every: int) -> str:
+def _unit(
+    server: str,
+    token_file: Path | None,
+    ca: str,
+    node: str,
+    slurm: Path | None,
+    every: int,
+    dcgm_jobs: Path | None,
+) -> str:
     from gpuyard.cli.commands.yard.service import program, quoted_for_systemd
 
     if not server or token_file is None:
@@ -219,6 +266,8 @@ def _unit(server: str, token_file: Path | None, ca: str, node: str, slurm: Path 
     words = ["--server", server, "--token-file", os.path.abspath(token_file), "--node", node]
     words += ["--ca", os.path.abspath(ca)] if ca else []
     words += ["--slurm", os.path.abspath(slurm)] if slurm else []
+    words += ["--dcgm-jobs", os.path.abspath(dcgm_jobs)] if dcgm_jobs else []
     words += ["--every", str(every)] if every != 10 else []
+    paths = f"ReadWritePaths={quoted_for_systemd(os.path.abspath(dcgm_jobs))}\n" if dcgm_jobs else ""
     command = " ".join([quoted_for_systemd(str(word)) for word in [*program(), "collect", *words]])
-    return _UNIT.format(node=node, token=token_file, command=command)
+    return _UNIT.format(node=node, token=token_file, command=command, paths=paths)
