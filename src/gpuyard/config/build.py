@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config import access, aliases, fleet, log_sinks, tenants
+from gpuyard.config import access, fleet, log_sinks, tenants
 from gpuyard.config.findings import Findings
+from gpuyard.config.prices import check_prices
 from gpuyard.config.problems import Path, described
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Config
@@ -35,8 +36,9 @@ def build(
     fleet.check_models(_models_named(file), known, findings)
     fleet.check_fleet(file, known, findings)
     tenants.check_tenants(file, fleet.capacity_milli(file, known), findings)
+    check_prices(file.price_book or [], fleet.pool_names(file), findings)
     _check_classes(file, findings)
-    aliases.check_aliases(file, findings)
+    fleet.check_aliases(file, findings)
     _check_fairness(file, findings)
     _check_policies(file, findings)
     log_sinks.check_logs(file.logs, findings)
@@ -62,6 +64,9 @@ def build(
 
 def _models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
     yield from ((("prices", name), name) for name in file.prices or {})
+    for place, entry in enumerate(file.price_book or []):
+        if entry.model:
+            yield ("price_book", place, "model"), entry.model
     if file.fairness and file.fairness.share_weights:
         yield from ((("fairness", "share_weights", name), name) for name in file.fairness.share_weights)
     yield from tenants.models_named(file)

@@ -51,7 +51,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("class", _by(before.classes, "name"), _by(after.classes, "name"), _klass),
         *_entries("GPU model", _by(before.gpu_models, "name"), _by(after.gpu_models, "name"), _model),
         *_entries("price", before.prices, after.prices, lambda micro: {"": f"{_usd(micro)} USD/h"}),
-        *_entries("price", _book(before), _book(after), lambda micro: {"": f"{_usd(micro)} USD/h"}),
+        *_entries("price", _book(before), _book(after), lambda text: {"": text}),
         *_entries("market", before.markets, after.markets, lambda market: {"": market}),
         *_entries("region", before.regions, after.regions, lambda region: {"": region}),
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
@@ -209,12 +209,15 @@ def _model(model: Any) -> dict[str, str]:
     return {**{key: str(value) for key, value in texts.items()}, "price": f"{_usd(price)} USD/h"}
 
 
-def _book(settings: Settings) -> dict[str, int]:
+def _book(settings: Settings) -> dict[str, str]:
     """The prices with a history, each by what it is for and its days."""
     return {
         told(price)
         + (f" from {day_text(price.from_day)}" if price.from_day else "")
-        + (f" until {day_text(price.until_day)}" if price.until_day else ""): price.micro_usd_h
+        + (
+            f" until {day_text(price.until_day)}" if price.until_day else ""
+        ): f"{_usd(price.micro_usd_h)} USD/h"
+        + (f" and {_usd(price.micro_usd_kwh)} USD/kWh" if price.micro_usd_kwh else "")
         for price in settings.price_book
     }
 

@@ -93,10 +93,12 @@ DurationMs = Annotated[int, Plain(text(duration_ms)), _DURATION]
 PositiveMs = Annotated[int, Plain(text(duration_positive_ms)), _DURATION]
 
 
-def key(description: str, *, default: Any = None, example: Any = None) -> Any:
+def key(description: str, *, default: Any = None, example: Any = None, alias: str | None = None) -> Any:
     """A key that may be left out. `default` is the default in the notation of the file."""
     extra = {} if default is None else {"default": default}
-    return Field(None, description=description, json_schema_extra=extra, examples=_examples(example))
+    return Field(
+        None, description=description, json_schema_extra=extra, examples=_examples(example), alias=alias
+    )
 
 
 def required(description: str, *, example: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.config.findings import Findings
+from gpuyard.config.prices import build_prices
 from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
@@ -13,7 +14,7 @@ from gpuyard.config.values import Cluster, Engine
 from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
 from gpuyard.engines.slurm.keys import Mode
 from gpuyard.errors import quoted, remedy
-from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price
+from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
@@ -255,13 +256,15 @@ def build_pools(file: YardFile, known: Models) -> tuple[Pool, ...]:
 
 
 def paid(file: YardFile) -> dict[str, Any]:
-    """What the books know of how pools are paid for: markets, and prices of their own."""
+    """What the books know of how pools are paid for: markets, regions, and prices."""
     at = {f"{pool.cluster}/{pool.name}": pool.entry for pool in _pools(file)}
     markets = {name: entry.market for name, entry in at.items() if entry.market}
     return {
         "markets": {name: market for name, market in markets.items() if market != Market.RESERVED.value},
-        "price_book": tuple(
-            Price(entry.price, pool=name) for name, entry in at.items() if entry.price is not None
+        "regions": {name: entry.region for name, entry in at.items() if entry.region},
+        "price_book": (
+            *[Price(entry.price, pool=name) for name, entry in at.items() if entry.price is not None],
+            *build_prices(file.price_book or []),
         ),
     }
 
@@ -298,3 +301,41 @@ def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator
             rack=f"{pool}-rack{index // per_rack + 1}",
             features=tuple(entry.features or ()),
         )
+
+
+MACHINE = "local"
+"""The pool of a machine that has no pools in the file."""
+
+
+def check_aliases(file: YardFile, findings: Findings) -> None:
+    """Refuse names that scripts use for pools, tenants and classes and that lead nowhere."""
+    pools = pool_names(file)
+    for name, wanted in (file.partitions or {}).items():
+        if pools is not None and name in pools:
+            text = f"partition {quoted(name)} is a pool; give it another name, or remove the line"
+            findings.at_key(("partitions", name), text)
+        for index, pool in enumerate(wanted):
+            if pools is not None and pool not in pools:
+                text = f"unknown pool {quoted(pool)} for partition {quoted(name)}; {remedy(pool, pools, 'pools')}"
+                findings.at(("partitions", name, index), text)
+    for name, tenant in (file.accounts or {}).items():
+        if file.tenants and tenant.split("/")[0] not in file.tenants:
+            known = remedy(tenant, file.tenants, "tenants")
+            findings.at(
+                ("accounts", name), f"unknown tenant {quoted(tenant)} for account {quoted(name)}; {known}"
+            )
+    classes = [klass.name for klass in Settings().classes] if file.classes is None else list(file.classes)
+    for name, klass in (file.qos or {}).items():
+        if klass not in classes:
+            known = remedy(klass, classes, "classes")
+            findings.at(("qos", name), f"unknown class {quoted(klass)} for QOS {quoted(name)}; {known}")
+
+
+def pool_names(file: YardFile) -> list[str] | None:
+    """The pools that there will be; None: Slurm knows."""
+    found: list[str] = []
+    for entry in file.clusters.values():
+        if entry.pools is None and entry.engine == Engine.SLURM.value:
+            return None
+        found += entry.pools if entry.pools is not None else [MACHINE]
+    return found

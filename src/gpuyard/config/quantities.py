@@ -67,7 +67,8 @@ def whole(text: str, *, least: int, most: int) -> int:
     return int(value)
 
 
-def _scaled(text: str, what: str, *, scale: int, grain: str, least: Fraction | int, most: int) -> int:
+def scaled(text: str, what: str, *, scale: int, grain: str, least: Fraction | int, most: int) -> int:
+    """An exact number within bounds, counted in parts of which `scale` are one."""
     value = _exact(text, what)
     _bounded(value, text, what, least, most)
     if (value * scale).denominator != 1:
@@ -77,26 +78,26 @@ def _scaled(text: str, what: str, *, scale: int, grain: str, least: Fraction | i
 
 def gpu_milli(text: str) -> int:
     """A number of GPUs, zero included, in milli-GPU."""
-    return _scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=0, most=GPUS_MAX)
+    return scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=0, most=GPUS_MAX)
 
 
 def gpu_milli_positive(text: str) -> int:
     """A number of GPUs above zero, in milli-GPU."""
     least = Fraction(1, MILLI)
-    return _scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=least, most=GPUS_MAX)
+    return scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=least, most=GPUS_MAX)
 
 
 def cpu_milli(text: str) -> int:
     """A number of cores, in milli-CPU."""
     least = Fraction(1, MILLI)
-    return _scaled(
+    return scaled(
         text, "a number of cores", scale=MILLI, grain="0.001 core", least=least, most=CPUS_PER_NODE_MAX
     )
 
 
 def micro_usd(text: str) -> int:
     """Dollars, in micro-dollars."""
-    return _scaled(
+    return scaled(
         text, "an amount in USD", scale=MICRO_USD, grain="0.000001 USD", least=0, most=PRICE_USD_MAX
     )
 
@@ -104,7 +105,7 @@ def micro_usd(text: str) -> int:
 def share_weight(text: str) -> int:
     """Dollars an hour, in milli-dollars; above zero, because otherwise a model's usage would never count."""
     least = Fraction(1, MILLI)
-    return _scaled(text, "an amount in USD", scale=MILLI, grain="0.001 USD", least=least, most=PRICE_USD_MAX)
+    return scaled(text, "an amount in USD", scale=MILLI, grain="0.001 USD", least=least, most=PRICE_USD_MAX)
 
 
 def gpu_hours_ms(text: str) -> int:

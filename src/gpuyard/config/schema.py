@@ -25,12 +25,14 @@ from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
 from gpuyard.config.log_sinks import LogsEntry
+from gpuyard.config.prices import Currency, PriceEntry
 from gpuyard.config.slurm.cluster import SlurmKeys
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
 from gpuyard.durations import DURATION_PATTERN, duration_text
 from gpuyard.engines.local.keys import Fence
 from gpuyard.engines.registry import OWN, kind_of, kinds
 from gpuyard.errors import quoted, remedy
+from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import JobClass, Market, PolicySpec, Settings
 from gpuyard.model.settings import TOTAL
 
@@ -111,6 +113,9 @@ class PoolEntry(_Entry):
     cpus: CpuMilli = _required("Cores of each node.", example=96)
     memory: MemoryMib = _required("Main memory of each node: K, M, G or T, powers of 1024.", example="1T")
     market: MarketName | None = _key("How the nodes are paid for.", default=Market.RESERVED.value)
+    region: Name | None = _key(
+        "Where the nodes stand, as price_book has it. Left out: unsaid.", example="eu-west"
+    )
     price: MicroUsd | None = _key(
         "USD per GPU-hour (per node-hour without GPUs). "
         "Left out: the model's entry in prices, then its list price; 0 without GPUs.",
@@ -339,6 +344,12 @@ class YardFile(_Entry):
     prices: Annotated[dict[str, MicroUsd], _OrNothing()] | None = _key(
         "USD per GPU-hour by GPU model, for pools that set no price. Left out: list prices.",
         example={"H100": 2.5},
+    )
+    currency: Currency | None = _key("What all prices are in.", default=CURRENCY)
+    price_book: list[PriceEntry] | None = _key(
+        "Prices with a history, by model, pool, market and region: what `yard cost` goes by. The most exact one that "
+        "fits a day goes before prices. Left out: none.",
+        example=[{"model": "H100", "market": "spot", "from": "2026-11-01", "price": 1.2}],
     )
     fairness: Annotated[FairnessEntry, _OrNothing()] | None = _key("How past usage counts in the fair share.")
     earmark: PositiveMs | None = _key(

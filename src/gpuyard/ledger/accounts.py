@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
 from gpuyard.ledger.books import PROJECT
-from gpuyard.ledger.units import CHARGED, COLUMNS, FLEET, GPU_HOUR, day_text, month_of
+from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, KWH_PARTS, day_text, month_of
 from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.model.serialise import Plain
 
@@ -59,6 +59,8 @@ class Line(NamedTuple):
     """Exactly: in micro-dollars per hour times parts times milliseconds."""
     fleet: int
     """What the fleet cost, in the same unit."""
+    energy_mj: int = 0
+    """Measured energy of jobs, in millijoules."""
 
 
 _Of = Callable[[Entry, BookPlace, Owner], str]
@@ -109,8 +111,12 @@ class Prices:
 
     def price(self, place: BookPlace, day: int) -> int:
         """Micro-dollars an hour; nothing for a model without any price."""
+        return self.rate(place, day)[0] or 0
+
+    def rate(self, place: BookPlace, day: int) -> tuple[int | None, int]:
+        """Micro-dollars for an hour (None: there is no price), and for a measured kWh on top."""
         book = next((book for first, after, book in self._closed if first <= day < after), self._now)
-        return book.price(place, day) or 0
+        return book.rate(place, day)
 
 
 def summed(
@@ -133,13 +139,17 @@ def summed(
             owner = owners.get(entry.owner, nobody)
             names = tuple([each(entry, place, owner) for each in of])
             line = lines[key] = sums.setdefault(names, [0] * COLUMNS)
-        price, columns = prices.price(place, entry.day), entry.columns
+        (price, a_kwh), columns = prices.rate(place, entry.day), entry.columns
         for column in range(CHARGED):
             line[column] += columns[column]
-        line[CHARGED] += columns[CHARGED] * price
-        line[FLEET] += columns[FLEET] * price
+        # Measured energy is the job's, and part of what the fleet cost.
+        energy = columns[ENERGY] * a_kwh * KWH_PARTS
+        line[CHARGED] += columns[CHARGED] * (price or 0) + energy
+        line[FLEET] += columns[FLEET] * (price or 0) + energy
+        line[ENERGY] += columns[ENERGY]
     return [
-        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET]) for names, line in sorted(sums.items())
+        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET], line[ENERGY])
+        for names, line in sorted(sums.items())
     ]
 
 

@@ -21,6 +21,7 @@ from gpuyard.ledger.nodes import NodeBook, Part
 from gpuyard.ledger.units import (
     CHARGED,
     COLUMNS,
+    ENERGY,
     FLEET,
     NOBODY,
     PARTS,
@@ -525,7 +526,7 @@ class Books:
                     for day, span_ms in days(low, high):
                         ran[day, place] = ran.get((day, place), 0) + part.parts * span_ms
         total = sum(ran.values())
-        used, so_far, given = min(event.used_gpu_ms * PARTS, total), 0, 0
+        used, so_far, given, burnt = min(event.used_gpu_ms * PARTS, total), 0, 0, 0
         for (day, place), amount in sorted(ran.items()):
             if not amount:
                 continue
@@ -533,6 +534,10 @@ class Books:
             share = used * so_far // total - given
             given += share
             entry = self._entry(day, place, job.owner)
+            energy_mj = (event.energy_mj or 0) * so_far // total - burnt
+            burnt += energy_mj
+            entry[ENERGY] += energy_mj
+            job.energy[day, place] = job.energy.get((day, place), 0) + energy_mj
             for column, booked in ((USED, share), (WASTED, amount - share), (UNMEASURED, -amount)):
                 entry[column] += booked
                 job.times[column] += booked

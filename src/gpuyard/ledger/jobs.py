@@ -17,7 +17,8 @@ class JobBook:
     """What is known of a job."""
 
     __slots__ = (
-        "attempt", "costs", "owner", "paid_ms", "parts", "past", "phase", "runs", "since_ms", "start_ms", "times",
+        "attempt", "costs", "energy", "owner", "paid_ms", "parts", "past", "phase", "runs", "since_ms",
+        "start_ms", "times",
     )  # fmt: skip
 
     def __init__(self, owner: str) -> None:
@@ -36,6 +37,8 @@ class JobBook:
         """Used, wasted, unmeasured, starting or stopping: of all attempts together."""
         self.costs: dict[tuple[int, str], int] = {}
         """What it is charged for, by day and place."""
+        self.energy: dict[tuple[int, str], int] = {}
+        """Its measured energy in millijoules, alike."""
 
     def ran(self, from_ms: int, until_ms: int) -> None:
         """Its attempt ran in this span."""
@@ -48,7 +51,11 @@ class JobBook:
         """As it is kept; of a job that never had an attempt, whose it is."""
         if not self.attempt:
             return [self.owner]
-        costs = [[day, place, parts] for (day, place), parts in sorted(self.costs.items()) if parts]
+        costs = [
+            [*at, self.costs.get(at, 0), self.energy.get(at, 0)]
+            for at in sorted({**self.costs, **self.energy})
+            if self.costs.get(at) or self.energy.get(at)
+        ]
         return [
             self.owner, self.attempt, self.phase, self.since_ms, self.start_ms, self.paid_ms,
             self.parts, self.runs, self.past, self.times, costs,
@@ -67,7 +74,8 @@ class JobBook:
         self.parts = _parts(parts)
         self.runs = [(a, b) for a, b in runs]
         self.past = [(number, _parts(held), [(a, b) for a, b in spans]) for number, held, spans in past]
-        self.costs = {(day, place): parts for day, place, parts in costs}
+        self.costs = {(day, place): parts for day, place, parts, _mj in costs}
+        self.energy = {(day, place): mj for day, place, _parts, mj in costs if mj}
         return self
 
 

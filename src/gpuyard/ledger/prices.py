@@ -4,62 +4,54 @@ A price holds for whole UTC days, so an entry of the time book has one price, an
 open month holds for what was booked on them already. Which of several holds is said in `model/prices.py`.
 """
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
 
-from gpuyard.errors import BadInput, quoted
 from gpuyard.ledger.units import day_text
 from gpuyard.model import Price
 
 CURRENCY = "USD"
 
 
-def checked(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Prices of which none is below zero, empty or beside another for the same days; `BadInput` says what is wrong."""
-    by_what: dict[tuple[str, str, str, str], list[Price]] = {}
-    for price in prices:
-        if price.micro_usd_h < 0:
-            raise BadInput(f"the price {told(price)} is below zero", "Give a price of 0 or more.")
+def faults(prices: Sequence[Price]) -> list[tuple[int, str, str]]:
+    """What cannot be meant: the place of the price, what is wrong with it, and what to do."""
+    found = []
+    by_what: dict[tuple[str, ...], list[int]] = {}
+    for place, price in enumerate(prices):
+        if price.micro_usd_h < 0 or price.micro_usd_kwh < 0:
+            found.append((place, f"the price {told(price)} is below zero", "give a price of 0 or more"))
         if price.until_day and price.until_day <= price.from_day:
-            raise BadInput(
-                f"the price {told(price)} ends on {day_text(price.until_day)}, before it begins",
-                "Give an 'until' after its 'from', or leave 'until' out.",
-            )
-        by_what.setdefault((price.model, price.pool, price.market, price.region), []).append(price)
+            said = f"the price {told(price)} ends on {day_text(price.until_day)}, before it begins"
+            found.append((place, said, "give an 'until' after its 'from', or leave 'until' out"))
+        by_what.setdefault(_what(price), []).append(place)
+    for same in by_what.values():
+        same.sort(key=lambda at: (prices[at].from_day, prices[at].until_day, at))
+        for first, second in pairwise(same):
+            before, after = prices[first], prices[second]
+            if before.from_day == after.from_day or before.until_day > after.from_day:
+                begins = day_text(after.from_day)
+                hint = f"end the earlier one with 'until: {begins}', or remove one of them"
+                found.append((second, f"two prices {told(after)} overlap from {begins} on", hint))
+    return sorted(found)
+
+
+def held_until_the_next(prices: Iterable[Price]) -> tuple[Price, ...]:
+    """Prices of which each that has no end ends where the next one of its kind begins."""
+    by_what: dict[tuple[str, ...], list[Price]] = {}
+    for price in prices:
+        by_what.setdefault(_what(price), []).append(price)
     kept = []
     for same in by_what.values():
-        same.sort(key=lambda each: (each.from_day, each.until_day, each.micro_usd_h))
-        for before, after in pairwise(same):
-            if before.from_day == after.from_day or before.until_day > after.from_day:
-                raise BadInput(
-                    f"two prices {told(after)} overlap from {day_text(after.from_day)} on",
-                    f"End the earlier one with 'until: {day_text(after.from_day)}', or remove one of them.",
-                )
-        # A price without an end holds until the next one of its kind.
-        for place, price in enumerate(same):
-            later = same[place + 1].from_day if place + 1 < len(same) else 0
-            until = price.until_day or later
-            kept.append(
-                Price(
-                    price.micro_usd_h,
-                    price.model,
-                    price.pool,
-                    price.market,
-                    price.region,
-                    price.from_day,
-                    until,
-                )
-            )
+        same.sort(key=lambda each: each.from_day)
+        for price, later in zip_longest(same, same[1:]):
+            until = price.until_day or (later.from_day if later else 0)
+            kept.append(replace(price, until_day=until))
     return tuple(kept)
 
 
-def check_currency(currency: str) -> None:
-    """Money is in US dollars: the books add it up."""
-    if currency != CURRENCY:
-        raise BadInput(
-            f"prices in {quoted(currency)}: the books are kept in {CURRENCY}",
-            f"Convert the prices to {CURRENCY}.",
-        )
+def _what(price: Price) -> tuple[str, ...]:
+    return price.model, price.pool, price.market, price.region
 
 
 def told(price: Price) -> str:

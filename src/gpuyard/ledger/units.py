@@ -32,7 +32,11 @@ CHARGED = len(CATEGORIES)
 """The column of what jobs are charged for: their dominant resource, as parts of GPUs."""
 FLEET = CHARGED + 1
 """The column of what there was to pay for: parts of GPUs, or of nodes that have none."""
-COLUMNS = FLEET + 1
+ENERGY = FLEET + 1
+"""The column of the measured energy of jobs, in millijoules."""
+COLUMNS = ENERGY + 1
+KWH_PARTS = PARTS * HOUR_MS // 3_600_000_000
+"""A millijoule at a price of a kWh, in the unit in which a part and a millisecond have the price of an hour."""
 
 NOBODY = ""
 """The owner of time that no job has."""

@@ -34,7 +34,7 @@ class PriceBook:
         self._prices = sorted(prices, key=_exactness, reverse=True)
         known = {name: model.list_price_micro_usd_h for name, model in CATALOGUE.items()}
         self._models = {**known, **(listed or {}), **(models or {})}
-        self._found: dict[tuple[BookPlace, int], int | None] = {}
+        self._found: dict[tuple[BookPlace, int], tuple[int | None, int]] = {}
 
     @classmethod
     def in_force(cls, settings: Settings) -> "PriceBook":
@@ -51,12 +51,20 @@ class PriceBook:
 
     def price(self, place: BookPlace, day: int) -> int | None:
         """Micro-dollars for an hour of a GPU; None: nobody gave a price."""
+        return self.rate(place, day)[0]
+
+    def rate(self, place: BookPlace, day: int) -> tuple[int | None, int]:
+        """Micro-dollars for an hour of a GPU (None: nobody gave a price), and for a measured kWh on top."""
         key = (place, day)
-        if key not in self._found:
-            fits = [each.micro_usd_h for each in self._prices if _fits(each, place, day)]
-            other = self._models.get(place.model) if place.model else 0
-            self._found[key] = fits[0] if fits else other
-        return self._found[key]
+        found = self._found.get(key)
+        if found is None:
+            fits = next((each for each in self._prices if _fits(each, place, day)), None)
+            if fits is not None:
+                found = (fits.micro_usd_h, fits.micro_usd_kwh)
+            else:
+                found = (self._models.get(place.model) if place.model else 0, 0)
+            self._found[key] = found
+        return found
 
 
 def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:

@@ -126,6 +126,8 @@ class Price:
     """The first day, in days since 1970, UTC."""
     until_day: int = 0
     """The first day on which it no longer holds; 0: it holds on."""
+    micro_usd_kwh: int = 0
+    """What a measured kWh of a GPU costs on top, cooling included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class BooksLine(_About):
     idle_gpu_hours: float
     recutting_gpu_hours: float
     unavailable_gpu_hours: float
+    energy_kwh: float
+    """As far as it was measured."""
     charged_micro_usd: int
 
 
@@ -74,6 +76,8 @@ class BooksReply(TypedDict):
     to_day: str
     """The last day that counts; all days are UTC days."""
     currency: str
+    unpriced: list[str]
+    """GPU models that had no price on some of the days: their time counts as 0."""
     charged_micro_usd: int
     not_charged_micro_usd: int | None
     fleet_micro_usd: int | None
@@ -145,6 +149,7 @@ def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> T
         {
             **_dimensions(by, line.names),
             **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
+            "energy_kwh": round(line.energy_mj / 3_600_000_000, 6),
             "charged_micro_usd": owed,
         }
         for line, owed in zip(lines, money, strict=True)
@@ -154,6 +159,7 @@ def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> T
         "from_day": day_text(from_day),
         "to_day": day_text(to_day),
         "currency": CURRENCY,
+        "unpriced": books.unpriced(),
         "charged_micro_usd": sum(money),
         "not_charged_micro_usd": rest if sight.whole else None,
         "fleet_micro_usd": sum(money) + rest if sight.whole else None,
@@ -203,16 +209,29 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         *[_labelled(key) for key in labels],
         *[Column(kind.upper(), _hours(kind), right=True, wide=kind in hidden) for kind in KINDS],
         Column("GPU-HOURS", _hours(*KINDS), right=True),
+        Column(
+            "KWH",
+            lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",
+            right=True,
+            wide=True,
+        ),
         Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
     ]
 
 
 def _notes(reply: Row) -> list[str]:
     days = f"{reply['from_day']} to {reply['to_day']}, UTC"
+    without = [
+        f"no price for {model}: it counts as 0; add it to price_book in yard.yaml"
+        for model in reply["unpriced"]
+    ]
     if reply["fleet_micro_usd"] is None:
-        return [f"{days}: {usd(reply['charged_micro_usd'])} charged"]
+        return [f"{days}: {usd(reply['charged_micro_usd'])} charged", *without]
     parts = [usd(reply[f"{name}_micro_usd"]) for name in ("charged", "not_charged", "fleet")]
-    return [f"{days}: {parts[0]} charged + {parts[1]} {NOT_CHARGED} = {parts[2]}, the cost of the fleet"]
+    return [
+        f"{days}: {parts[0]} charged + {parts[1]} {NOT_CHARGED} = {parts[2]}, the cost of the fleet",
+        *without,
+    ]
 
 
 REPORT: "Report[BooksReply]" = Report(

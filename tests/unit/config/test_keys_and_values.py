@@ -9,8 +9,8 @@ Refusals = Callable[[str], list[str]]
 DURATION = "must be a duration such as 90s, 10m, 24h, 7d or 1h30m"
 TOP_KEYS = (
     "version, clusters, gpu_models, tenants, classes, default_class, "
-    "prices, fairness, earmark, whole_gpus, attempts_per_user, attempts_per_node, waiting_per_user, mps_users, "
-    "partitions, accounts, qos, retention, policy, policies and 2 more"
+    "prices, currency, price_book, fairness, earmark, whole_gpus, attempts_per_user, attempts_per_node, "
+    "waiting_per_user, mps_users, partitions, accounts, qos, retention and 4 more"
 )
 
 # What is added to a valid file on line 6, and the problem it is refused with.
@@ -125,6 +125,18 @@ ADDED = [
     ),
     # Money.
     ("prices: {H100: -1}", "6:16: 'H100' of 'prices' must be an amount in USD of at least 0, not -1"),
+    (
+        "currency: EUR",
+        "6:11: 'currency' is USD, in which the books are kept, not 'EUR': convert the prices to USD",
+    ),
+    (
+        "price_book: [{price: -1}]",
+        "6:22: 'price' of 'price_book' must be an amount in USD of at least 0, not -1",
+    ),
+    (
+        "price_book: [{from: 11/2026, price: 1}]",
+        "6:21: 'from' of 'price_book' is a day such as 2026-11-01, not '11/2026'",
+    ),
     ("prices: {H100: $2}", "6:16: 'H100' of 'prices' must be an amount in USD, not '$2'"),
     (
         "prices: {H100: 2.0000001}",

@@ -94,6 +94,8 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     bare["logs"] = {"sinks": [{kind: dict(keys)} for kind, keys in kinds.items()]}
     rest = {"url": "http://127.0.0.1:6820", "token_file": "/etc/gpuyard/slurm.jwt"}
     bare["clusters"]["slurm"] = {"engine": "slurm", "slurm": {"shared_folder": "/shared", "rest": rest}}
+    owned = {"purchase": 100, "years": 1}
+    bare["price_book"] = [{"price": 1, "energy": 0.3}, {"pool": "h100", "owned": owned}]
     full = json.loads(json.dumps(bare))
     places = {
         "YardFile": full,
@@ -102,6 +104,8 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "RestEntry": full["clusters"]["slurm"]["slurm"]["rest"],
         "PoolEntry": full["clusters"]["main"]["pools"]["h100"],
         "GpuModelEntry": full["gpu_models"]["P40"],
+        "PriceEntry": full["price_book"][0],
+        "OwnedEntry": full["price_book"][1]["owned"],
         "TenantEntry": full["tenants"]["a"],
         "ClassEntry": full["classes"]["batch"],
         "FairnessEntry": full["fairness"],
@@ -123,7 +127,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 63 == written
+    assert 68 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 

@@ -27,6 +27,36 @@ ADDED: list[tuple[str, list[str]]] = [
         ["7:16: unknown tenant 'reserch' for account 'p1'; did you mean 'research'?"],
     ),
     ("qos: {normal: bacth}", ["6:15: unknown class 'bacth' for QOS 'normal'; did you mean 'batch'?"]),
+    # Prices.
+    (
+        "price_book: [{model: H10, price: 1}]",
+        [f"6:15: unknown GPU model 'H10'; did you mean 'H100'? {OR_ADD}"],
+    ),
+    (
+        "price_book: [{pool: h10, price: 1}, {pool: old, until: 2026-11-01, price: 1}]",
+        [
+            "6:21: unknown pool 'h10'; did you mean 'h100'?; the price of a pool that is gone has an 'until'",
+        ],
+    ),
+    (
+        "price_book: [{pool: h100}]",
+        ["6:14: has no price; give 'price', or 'owned' with 'purchase' and 'years'"],
+    ),
+    (
+        "price_book: [{price: 1, owned: {purchase: 9, years: 1, salvage: 10}, pue: 1.2}]",
+        [
+            "6:14: has both 'price' and 'owned'; keep one of them",
+            "6:32: is worth more at its end than it was bought for; give a smaller 'salvage'",
+            "6:75: needs 'energy', the price of a kWh",
+        ],
+    ),
+    (
+        "price_book:\n- {from: 2026-12-01, price: 1}\n- {from: 2026-11-01, until: 2026-12-02, price: 2}",
+        [
+            "7:3: two prices of everything overlap from 2026-12-01 on; "
+            "end the earlier one with 'until: 2026-12-01', or remove one of them"
+        ],
+    ),
     # GPU models.
     ("prices: {h100: 2}", [f"6:10: unknown GPU model 'h100'; did you mean 'H100'? {OR_ADD}"]),
     (

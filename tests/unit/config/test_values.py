@@ -191,6 +191,25 @@ def test_price_and_links_by_default(gpus: str, more: str, price: int, nvlink: in
     assert (price, nvlink) == (pool.price_micro_usd_h, pool.nodes[0].nvlink_group_size)
 
 
+def test_owned_hardware_energy_and_people_come_to_a_price(fleet: str) -> None:
+    text = (
+        "price_book:\n"
+        "- {pool: h100, owned: {purchase: 250000, salvage: 19800, years: 4, gpus: 8, people: 8000}, "
+        "energy: 0.25, pue: 1.3}\n"
+        "- {model: H100, market: spot, from: 2026-11-01, price: 1.2}\n"
+        "- {model: H100, market: spot, from: 2026-12-01, price: 1.1}\n"
+    )
+    region = fleet.replace("8 x H100", "8 x H100, region: eu-west")
+    settings = loads(region + text).settings
+
+    owned, november, december = settings.price_book
+    # (250,000 - 19,800) / 4 + 8,000 = 65,550 USD a year for 8 GPUs of 8,766 hours.
+    assert Price(934_719, pool="h100", micro_usd_kwh=325_000) == owned
+    assert (20_758, 20_788, 1_200_000) == (november.from_day, november.until_day, november.micro_usd_h)
+    assert (20_788, 0, 1_100_000) == (december.from_day, december.until_day, december.micro_usd_h)
+    assert {"main/h100": "eu-west"} == settings.regions
+
+
 def test_a_pool_without_gpus_names_no_model(fleet: str) -> None:
     (pool,) = loads(fleet.replace("8 x H100", "0")).pools
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from gpuyard.errors import BadInput
-from gpuyard.ledger.accounts import micro_usd
-from gpuyard.ledger.prices import check_currency, checked
-from gpuyard.ledger.units import GPU_HOUR, read_day
+from gpuyard.ledger.accounts import Entry, Prices, micro_usd, summed
+from gpuyard.ledger.prices import faults, held_until_the_next
+from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, read_day
 from gpuyard.model import CATALOGUE, Price
 from gpuyard.model.prices import BookPlace, PriceBook
 
@@ -16,7 +15,7 @@ SPOT = BookPlace("west", "cheap", "H100", "spot", "eu")
 def test_the_most_exact_price_goes_first_and_the_list_price_last() -> None:
     book = [Price(1, pool="cheap"), Price(2, region="eu"), Price(3, market="spot"), Price(4, model="H100")]
 
-    found = [PriceBook(checked(book[first:]), {"H100": 5}).price(SPOT, DAY) for first in range(5)]
+    found = [PriceBook(held_until_the_next(book[first:]), {"H100": 5}).price(SPOT, DAY) for first in range(5)]
 
     assert [1, 2, 3, 4, 5] == found
     assert CATALOGUE["H100"].list_price_micro_usd_h == PriceBook().price(SPOT, DAY)
@@ -25,7 +24,9 @@ def test_the_most_exact_price_goes_first_and_the_list_price_last() -> None:
 
 def test_a_price_holds_from_its_day_until_the_next_one_of_its_kind() -> None:
     book = PriceBook(
-        checked([Price(20, model="H100", from_day=DAY), Price(10, model="H100", from_day=DAY - 5)])
+        held_until_the_next(
+            [Price(20, model="H100", from_day=DAY), Price(10, model="H100", from_day=DAY - 5)]
+        )
     )
 
     found = [book.price(SPOT, DAY + day) for day in (-6, -5, -1, 0, 9)]
@@ -34,24 +35,38 @@ def test_a_price_holds_from_its_day_until_the_next_one_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prices", "said"),
+    ("prices", "place", "said"),
     [
-        ([Price(-1, model="T4")], "of model T4 is below zero"),
-        ([Price(1, from_day=9, until_day=9)], "ends on 1970-01-10, before it begins"),
-        ([Price(1, pool="a", from_day=3, until_day=9), Price(2, pool="a", from_day=8)], "of pool a overlap"),
-        ([Price(1, from_day=3), Price(2, from_day=3)], "of everything overlap from 1970-01-04 on"),
+        ([Price(1), Price(-1, model="T4")], 1, "of model T4 is below zero"),
+        ([Price(1, from_day=9, until_day=9)], 0, "ends on 1970-01-10, before it begins"),
+        (
+            [Price(2, pool="a", from_day=8), Price(1, pool="a", from_day=3, until_day=9)],
+            0,
+            "of pool a overlap",
+        ),
+        ([Price(1, from_day=3), Price(2, from_day=3)], 1, "of everything overlap from 1970-01-04 on"),
     ],
 )
-def test_prices_that_cannot_be_meant_are_refused_with_what_to_do(prices: list[Price], said: str) -> None:
-    with pytest.raises(BadInput, match=said) as refused:
-        checked(prices)
+def test_prices_that_cannot_be_meant_are_named_with_what_to_do(
+    prices: list[Price], place: int, said: str
+) -> None:
+    ((at, text, hint),) = faults(prices)
 
-    assert refused.value.hint
+    assert place == at
+    assert said in text
+    assert hint
 
 
-def test_another_currency_is_refused() -> None:
-    with pytest.raises(BadInput, match="prices in 'EUR'"):
-        check_currency("EUR")
+def test_measured_energy_is_charged_on_top_and_is_part_of_the_cost_of_the_fleet() -> None:
+    # 2 kWh at 0.30 USD, and 10 GPU-hours at 1 USD.
+    columns = [0] * COLUMNS
+    columns[CHARGED], columns[FLEET], columns[ENERGY] = 10 * GPU_HOUR, 24 * GPU_HOUR, 2 * 3_600_000_000
+    book = PriceBook([Price(1_000_000, micro_usd_kwh=300_000)])
+
+    (line,) = summed([Entry(DAY, DAY, "p", "o", columns)], ["model"], {"p": SPOT}, {}, Prices(book))
+
+    assert [10_600_000, 14_000_000] == micro_usd([line.charged, line.fleet - line.charged])
+    assert 7_200_000_000 == line.energy_mj
 
 
 def test_rounded_lines_add_up_to_the_rounded_total() -> None:

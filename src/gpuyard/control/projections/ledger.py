@@ -9,7 +9,7 @@ class Ledger(Projection):
     """The time book and the charges. A month that is closed leaves a checkpoint, from which they are filled again."""
 
     name = "ledger"
-    version = 2
+    version = 3
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """The books are kept aside, so that a row which many events change is written once and hardly ever read."""

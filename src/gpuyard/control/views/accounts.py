@@ -29,6 +29,14 @@ class Accounts(NamedTuple):
         """Summed up by these dimensions."""
         return summed(self.entries, by, self.places, self.owners, self.prices)
 
+    def unpriced(self) -> list[str]:
+        """GPU models that had no price on some of the days."""
+        seen = {(entry.place, entry.day) for entry in self.entries}
+        found = {
+            self.places[place] for place, day in seen if self.prices.rate(self.places[place], day)[0] is None
+        }
+        return sorted({place.model for place in found})
+
 
 def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Accounts:
     """The days from the first to before the second; `now_ms`: with what is open by then."""

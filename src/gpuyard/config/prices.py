@@ -1,0 +1,141 @@
+"""The price book of `yard.yaml`: prices with a history, hardware that is owned, energy and people.
+
+What is owned comes to a price of an hour: what it loses in worth, spread evenly over its years, and the people that it
+takes. Energy is paid for as it is measured, with what cooling and losses add to it.
+"""
+
+from collections.abc import Collection
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import PlainValidator as Plain
+from pydantic import WithJsonSchema as Shown
+
+from gpuyard.config import quantities as q
+from gpuyard.config.fields import Entry, Name, choice, key, required, text, whole
+from gpuyard.config.findings import Findings
+from gpuyard.errors import quoted, remedy
+from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
+from gpuyard.ledger.units import read_day
+from gpuyard.model import Market, Price
+from gpuyard.model.units import MICRO_USD, MILLI
+
+YEAR_H = 8_766
+"""Hours of a year, leap days included."""
+
+
+def _day(written: str) -> int:
+    try:
+        return read_day(written)
+    except Exception as error:
+        raise ValueError(f"is a day such as 2026-11-01, not {quoted(written)}") from error
+
+
+def _currency(written: str) -> str:
+    if written != CURRENCY:
+        raise ValueError(
+            f"is {CURRENCY}, in which the books are kept, not {quoted(written)}: convert the prices to {CURRENCY}"
+        )
+    return written
+
+
+def _sum(written: str) -> int:
+    return q.scaled(written, "an amount in USD", scale=MICRO_USD, grain="0.000001 USD", least=0, most=10**9)
+
+
+def _milli(what: str, least: Fraction, most: int) -> Plain:
+    return Plain(
+        text(lambda written: q.scaled(written, what, scale=MILLI, grain="0.001", least=least, most=most))
+    )
+
+
+Day = Annotated[int, Plain(text(_day)), Shown({"type": "string", "format": "date"})]
+Currency = Annotated[str, Plain(text(_currency)), Shown({"const": CURRENCY})]
+UsdAnHour = Annotated[
+    int, Plain(text(q.micro_usd)), Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
+]
+Sum = Annotated[int, Plain(text(_sum)), Shown({"type": "number", "minimum": 0, "maximum": 10**9})]
+Years = Annotated[
+    int,
+    _milli("a number of years", Fraction(1, 10), 100),
+    Shown({"type": "number", "minimum": 0.1, "maximum": 100}),
+]
+Pue = Annotated[int, _milli("a PUE", Fraction(1), 10), Shown({"type": "number", "minimum": 1, "maximum": 10})]
+
+
+class OwnedEntry(Entry):
+    """Hardware that was bought: what it loses in worth, over its years."""
+
+    purchase: Sum = required("USD that it was bought for.", example=250_000)
+    years: Years = required("Years over which it is written off, evenly.", example=4)
+    salvage: Sum | None = key("USD that it is worth then.", default=0)
+    gpus: Annotated[int, *whole(1, q.GPUS_MAX)] | None = key("GPUs that were bought for that.", default=1)
+    people: Sum | None = key("USD a year for the people that it takes.", default=0)
+
+
+class PriceEntry(Entry):
+    """What an hour of a GPU costs from one day on. What it does not name, it fits all of."""
+
+    model: Name | None = key("The GPU model that it is for. Left out: any.", example="H100")
+    pool: Name | None = key("The pool that it is for. Left out: any.", example="h100")
+    market: Annotated[str, *choice([each.value for each in Market], "market", "markets")] | None = key(
+        "The market that it is for. Left out: any.", example="spot"
+    )
+    region: Name | None = key("The region that it is for. Left out: any.", example="eu-west")
+    since: Day | None = key(
+        "The first day, UTC. Left out: it has always held.", example="2026-11-01", alias="from"
+    )
+    until: Day | None = key(
+        "The day on which it no longer holds. Left out: until the next one.", example="2027-01-01"
+    )
+    price: UsdAnHour | None = key(
+        "USD per GPU-hour (per node-hour without GPUs). Left out: as owned says.", example=1.2
+    )
+    owned: OwnedEntry | None = key(
+        "In place of 'price': hardware that was bought. Left out: it is not yours."
+    )
+    energy: UsdAnHour | None = key(
+        "USD for a kWh of measured energy, on top. Left out: energy is in the price."
+    )
+    pue: Pue | None = key("What a kWh of a GPU takes at the meter, for cooling and losses.", default=1)
+
+    def value(self) -> Price:
+        """As the books have it."""
+        owned, micro_usd_h = self.owned, Fraction(self.price or 0)
+        if owned is not None:
+            years = Fraction(owned.years, MILLI)
+            yearly = max(0, owned.purchase - (owned.salvage or 0)) / years + (owned.people or 0)
+            micro_usd_h = yearly / YEAR_H / (owned.gpus or 1)
+        return Price(
+            round(micro_usd_h), self.model or "", self.pool or "", self.market or "", self.region or "",
+            self.since or 0, self.until or 0, round(Fraction((self.energy or 0) * (self.pue or MILLI), MILLI)),
+        )  # fmt: skip
+
+
+def check_prices(entries: list[PriceEntry], pools: Collection[str] | None, findings: Findings) -> None:
+    """Say what is missing, below zero, beside another price for the same days, or for nothing that there is.
+
+    `pools` is None where pools are not known before the yard has looked.
+    """
+    for place, entry in enumerate(entries):
+        at = ("price_book", place)
+        if entry.price is None and entry.owned is None:
+            findings.at(at, "has no price; give 'price', or 'owned' with 'purchase' and 'years'")
+        elif entry.price is not None and entry.owned is not None:
+            findings.at(at, "has both 'price' and 'owned'; keep one of them")
+        if entry.owned is not None and (entry.owned.salvage or 0) > entry.owned.purchase:
+            findings.at(
+                (*at, "owned"), "is worth more at its end than it was bought for; give a smaller 'salvage'"
+            )
+        if entry.pue is not None and entry.energy is None:
+            findings.at((*at, "pue"), "needs 'energy', the price of a kWh")
+        if entry.pool and pools is not None and entry.pool not in pools and not entry.until:
+            text_ = f"unknown pool {quoted(entry.pool)}; {remedy(entry.pool, pools, 'pools')}"
+            findings.at((*at, "pool"), f"{text_}; the price of a pool that is gone has an 'until'")
+    for place, said, hint in faults([entry.value() for entry in entries]):
+        findings.at(("price_book", place), f"{said}; {hint}")
+
+
+def build_prices(entries: list[PriceEntry]) -> tuple[Price, ...]:
+    """The book."""
+    return held_until_the_next([entry.value() for entry in entries])
