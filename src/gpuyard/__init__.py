@@ -11,4 +11,4 @@ __version__ = "0.1.0"
 def compiled() -> bool:
     """Whether the core beside this file was compiled (`make compiled`). It decides the same either way."""
     state = os.path.join(os.path.dirname(__file__), "core", "state")
-    return any(name.startswith("lifecycle.") and name.endswith(".so") for name in os.listdir(state))
+    return any(name.startswith("fold.") and name.endswith(".so") for name in os.listdir(state))

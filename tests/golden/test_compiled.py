@@ -15,9 +15,9 @@ COMPILED = ROOT / "build" / "compiled"
 
 PROGRAM = """
 import sys
-import gpuyard, gpuyard.core.state.lifecycle, gpuyard.core.fleet.nodes
+import gpuyard, gpuyard.core.state.fold, gpuyard.core.fleet.nodes
 assert gpuyard.compiled(), gpuyard.__file__
-assert gpuyard.core.state.lifecycle.__file__.endswith(".so"), gpuyard.core.state.lifecycle.__file__
+assert gpuyard.core.state.fold.__file__.endswith(".so"), gpuyard.core.state.fold.__file__
 import pytest
 sys.exit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
@@ -27,7 +27,7 @@ def test_folders_of_the_core_are_compiled_too() -> None:
     compile_ = runpy.run_path(str(COMPILE))
     found = compile_["core_modules"](ROOT / "src")
     assert compile_["CORE_MIN"] <= len(found)
-    assert {"gpuyard/core/state/lifecycle.py", "gpuyard/core/phrases.py"} <= set(found)
+    assert {"gpuyard/core/state/fold.py", "gpuyard/core/phrases.py"} <= set(found)
     assert [] == [name for name in compile_["ALSO"] if not (ROOT / "src" / "gpuyard" / name).exists()]
 
 

@@ -161,7 +161,7 @@ FAULTS = [
     ),
     Planted(
         "periods are not closed by events",
-        "core/state/lifecycle.py",
+        "core/state/fold.py",
         "    state.tenants.pass_time(at_ms)\n",
         "",
         MACHINE + " tests/unit/core/test_fair_share.py",
@@ -240,7 +240,7 @@ FAULTS = [
     ),
     Planted(
         "a cancellation is lost when its node goes first",
-        "core/state/lifecycle.py",
+        "core/state/fold.py",
         "    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:\n        return False\n",
         "",
         MACHINE + " tests/unit/core " + SEEDS,

@@ -13,7 +13,7 @@ from time import perf_counter_ns, process_time
 from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.explain.admission import never
 from gpuyard.core.jobs.records import JobRecord, waited_ms
-from gpuyard.core.state.lifecycle import complete, end, start, submit
+from gpuyard.core.state.fold import complete, end, start, submit
 from gpuyard.model import (
     AttemptStopping,
     Capability,

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.core import InvalidEvent, apply, decide, explain
 from gpuyard.core.state.dump import canonical, dump, load
-from gpuyard.core.state.lifecycle import RETRY_FIRST_MS, RETRY_MAX_MS
+from gpuyard.core.state.fold import RETRY_FIRST_MS, RETRY_MAX_MS
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import charge_of, gpus_for
-from gpuyard.core.quota.usage import UsageDelta
+from gpuyard.core.quota.tenants import UsageDelta
 from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 

@@ -13,7 +13,7 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 | full cluster | no waiting job might have room | `WaitQueue.sift` | `test_a_full_cluster_is_seen_at_once` |
 | first job blocked | only age and room count, the first has none | `_Decision.past` | `test_jobs_that_might_fit_…` |
 | idle plan | nothing changed since a pass decided nothing | `IdlePlan.stands` | `test_a_plan_that_decided_nothing_…` |
-| idle arrival | a new job is known not to start | `lifecycle.submit` | `test_an_arrival_that_cannot_start_…` |
+| idle arrival | a new job is known not to start | `fold.submit` | `test_an_arrival_that_cannot_start_…` |
 | no room | a way had none, and no room came since | `State.no_room` | `test_a_way_without_room_is_remembered_…` |
 | stream | a job that gets the same answer was blocked | `Walk.blocked` | `test_one_job_of_a_stream_answers_for_all` |
 | settled | the first job for room has its promise | `_Decision._hopeless` | `test_jobs_behind_a_promise_…` |

@@ -13,8 +13,7 @@ from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.quota.tenants import ROOT, Tenants
-from gpuyard.core.quota.usage import UsageDelta
+from gpuyard.core.quota.tenants import ROOT, Tenants, UsageDelta
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import FIFO, State
 from gpuyard.model import (

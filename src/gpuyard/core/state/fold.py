@@ -3,28 +3,24 @@
 Each kind of event has one function, and `transitions` says in which states it may come. Any other event is a bug in
 the code that wrote it, and raises with what is known of the job.
 
-The events that every job has are folded in `lifecycle`.
+What every job goes through comes first: `submit` (or `submit_tasks`), `start` and `end`, each with the fields of its
+event. `apply` calls them to fold an event. The simulator, which keeps no log, calls them directly: making the event
+would cost as much as folding it.
 """
 
 from collections.abc import Callable
 from typing import Any, get_args
 
+from gpuyard.core.fleet.mig_book import mark_idle, mark_used
+from gpuyard.core.fleet.nodes import TOUCHED_MAX
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.state import dependencies
 from gpuyard.core.state import fold_fleet as fleet
-from gpuyard.core.state.lifecycle import (
-    close_periods,
-    end,
-    finish_job,
-    hold,
-    requeue_if_due,
-    start,
-    submit,
-    submit_tasks,
-)
-from gpuyard.core.state.state import InvalidEvent, State
+from gpuyard.core.state.state import Intake, InvalidEvent, State
 from gpuyard.core.state.transitions import current, story
 from gpuyard.model import (
     AccessEvent,
+    After,
     AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
@@ -41,6 +37,8 @@ from gpuyard.model import (
     EngineSeen,
     Event,
     GpusTaken,
+    Grant,
+    Job,
     JobCancelled,
     JobContinued,
     JobHeld,
@@ -57,12 +55,292 @@ from gpuyard.model import (
     NodeDown,
     NodeUncordoned,
     NodeUp,
+    Outcome,
     Requested,
+    StopCause,
     TasksSubmitted,
     Ticked,
     Verb,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import NO_LIMIT_MS
+
+# Looking a member up on its enum costs more than the rest of a step.
+_STARTING, _RUNNING, _DONE = AttemptState.STARTING, JobState.RUNNING, JobState.COMPLETED
+_COMPLETED, _PREEMPTED, _NODE_FAIL = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.NODE_FAIL
+
+
+RETRY_FIRST_MS = 10_000
+RETRY_MAX_MS = 600_000
+"""A failed job that may be retried waits `RETRY_FIRST_MS` at first, then twice as long each time, up to the maximum."""
+
+
+def close_periods(state: State, at_ms: int) -> None:
+    """Time has closed a period or a window."""
+    # Shares and budgets have changed, so the findings of the last pass no longer hold, not even for quiet arrivals.
+    state.tenants.pass_time(at_ms)
+    state.nodes.start_over()
+    if state.moved is not None and len(state.moved) > TOUCHED_MAX:
+        state.moved = None
+    state.change_seq += 1
+
+
+def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intake | None = None) -> JobRecord:
+    """`JobSubmitted`; `held`: it may not start until it is released, and never enters the queue before.
+
+    `intake` is what is known of its spec, if the caller knows it.
+    """
+    state.now_ms = at_ms
+    state.change_seq += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    job_id, spec = job[0], job[1]
+    external = job_id >= FIRST_EXTERNAL_ID
+    last_id = state.last_external_id if external else state.last_job_id
+    if job_id <= last_id:
+        raise InvalidEvent(f"{JobSubmitted(at_ms, job)}: id {job_id} is not above {last_id}")
+    if external:
+        state.last_external_id = job_id
+    else:
+        state.last_job_id = job_id
+    if intake is None:
+        intake = state.intake.get(id(spec))
+        if intake is None or intake[0] is not spec:
+            intake = state.take_in(spec)
+    _spec, shape, klass, leaf, party, waits, count = intake
+    state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
+    count.jobs += 1
+    count.of_user.jobs += 1
+    if not external:
+        arrived = state.arrived
+        arrived[shape] = arrived.get(shape, 0) + 1
+        state.arrivals += 1
+    if state.namesakes:
+        dependencies.submitted(state, record)
+    if waits:
+        dependencies.enter(state, record)
+    if job[5] > at_ms or (waits and (record.pending or record.doomed or record.begin_ms > at_ms)):
+        state.defer(record)
+        if held:
+            record.held = True
+        return record
+    if held:
+        state.deferred[job_id] = record
+        record.held = True
+        return record
+    queue, idle_plan = state.queue, state.idle_plan
+    queue.add(record)
+    if (
+        idle_plan is not None
+        and idle_plan.change_seq + 1 == state.change_seq
+        and queue.behind(record, idle_plan.settled)
+        and record.stream not in idle_plan.looked
+        and (idle_plan.refuses(record, at_ms) or state.hopeless(shape))
+        and not any([applies(state, record, at_ms) for applies in idle_plan.applies])
+    ):
+        # Other jobs are ahead of it, and it cannot start anyway: nothing new to decide.
+        state.change_seq -= 1
+    return record
+
+
+def submit_tasks(
+    state: State,
+    at_ms: int,
+    job: Job,
+    indices: tuple[int, ...],
+    own: tuple[tuple[After, ...], ...],
+    beside: tuple[After, ...],
+    at_once: int,
+    held: bool,
+) -> None:
+    """`TasksSubmitted`: the same as `submit` for each task."""
+    alike: Intake | None = None
+    for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
+        spec = task.spec
+        if alike is None:
+            first = submit(state, at_ms, task, held)
+            alike = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
+        elif spec is alike[0]:
+            submit(state, at_ms, task, held, alike)
+        else:
+            # It differs from the first task only in what it waits for.
+            _spec, shape, klass, leaf, party, _waits, count = alike
+            submit(state, at_ms, task, held, (spec, shape, klass, leaf, party, bool(spec.after), count))
+
+
+def hold(state: State, record: JobRecord) -> None:
+    """Keep a waiting job from starting until it is released."""
+    # An earmark would only keep GPUs idle: the job may not start.
+    state.drop_earmark(record)
+    if record.id not in state.deferred:
+        state.queue.remove(record)
+        state.deferred[record.id] = record
+    record.held = True
+
+
+def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Grant, ...]) -> JobRecord:
+    """`AttemptStarted`."""
+    state.now_ms = at_ms
+    state.change_seq += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is not None:
+        record = current(state, AttemptStarted(at_ms, job_id, attempt, grants))
+    if attempt != record.attempt + 1 or job_id in state.deferred:
+        raise InvalidEvent(f"{AttemptStarted(at_ms, job_id, attempt, grants)}: {story(record)}")
+    earmark = record.earmark
+    if earmark is not None:
+        state.nodes.give(earmark.grants)
+    if not state.hold(record, grants, at_ms):
+        if earmark is not None:
+            state.nodes.take(earmark.grants)
+        event = AttemptStarted(at_ms, job_id, attempt, grants)
+        raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
+    if earmark is not None:
+        state.nodes.room_generation += 1
+        record.earmark = None
+        del state.earmarks[job_id]
+    if state.nodes.slices_idle:
+        mark_used(state.nodes.slices_idle, state.nodes.node, grants)
+    state.queue.remove(record)
+    if record.extras is not None:
+        # A job that was moved to the top has had its turn.
+        record.move(0, "")
+    record.attempt = attempt
+    record.phase = _STARTING
+    count = record.count
+    count.jobs -= 1
+    count.of_user.jobs -= 1
+    record.state = _RUNNING
+    if attempt > 1:
+        record.checkpoint_ms = 0
+    state.running[job_id] = record
+    if state.moved is not None:
+        state.moved.append(job_id)
+    if state.dependents:
+        for waiting in dependencies.started(state, record):
+            requeue_if_due(state, waiting, at_ms)
+    return record
+
+
+def end(
+    state: State,
+    at_ms: int,
+    job_id: int,
+    attempt: int,
+    outcome: Outcome,
+    saved_ms: int = 0,
+    _exit_code: int = 0,
+    _why: str = "",
+    ended_ms: int = 0,
+) -> None:
+    """`AttemptEnded`."""
+    # What another scheduler tells of is charged as it was, however late it is told.
+    until_ms = ended_ms if ended_ms and job_id >= FIRST_EXTERNAL_ID else at_ms
+    record = state.jobs.get(job_id)
+    if record is None or record.phase is None or record.attempt != attempt:
+        record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
+    if outcome is _COMPLETED:
+        complete(state, at_ms, record, until_ms)
+        return
+    state.now_ms = at_ms
+    state.change_seq += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    state.release(record, until_ms)
+    if record.shape.profile:
+        mark_idle(state.nodes.slices_idle, record.grants)
+    del state.running[job_id]
+    if state.moved is not None:
+        state.moved.append(job_id)
+    state.leaving.pop(job_id, None)
+    record.phase = None
+    if not _waits_again(record, outcome):
+        # The job was to be cancelled and its attempt is over; a node failure just before that does not bring it back.
+        cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
+        record.state = JobState.CANCELLED if cancelled else JobState(outcome.value)
+        finish_job(state, record, at_ms)
+        return
+    if outcome is Outcome.FAILED:
+        record.failures += 1
+        record.begin_ms = at_ms + min(RETRY_MAX_MS, RETRY_FIRST_MS << min(record.failures - 1, 16))
+    record.ran_ms += max(0, (ended_ms or at_ms) - record.started_ms)
+    record.clear()
+    if record.cause is not None and record.cause.preempts:
+        record.preemptions += 1
+    record.cause = None
+    record.for_job = 0
+    record.keep(saved_ms)
+    record.state = JobState.PENDING
+    record.count.jobs += 1
+    record.count.of_user.jobs += 1
+    record.wanted = None
+    if record.held or record.begin_ms > at_ms:
+        state.defer(record)
+    else:
+        state.queue.add(record)
+
+
+def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> None:
+    """`AttemptEnded` for an attempt that is known to run and has completed, as nearly all do; it is charged up to
+    `until_ms`, or to the event.
+    """
+    state.now_ms = at_ms
+    state.change_seq += 1
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+    job_id = record.id
+    state.release(record, until_ms or at_ms)
+    if record.shape.profile:
+        mark_idle(state.nodes.slices_idle, record.grants)
+    del state.running[job_id]
+    if state.moved is not None:
+        state.moved.append(job_id)
+    record.phase = None
+    record.state = _DONE
+    ends = state.ends
+    if state.dependents or state.doomed or state.leaving or len(ends) >= 2 * dependencies.REMEMBERED_MAX:
+        state.leaving.pop(job_id, None)
+        finish_job(state, record, at_ms)
+    else:
+        del state.jobs[job_id]
+        ends[job_id] = _DONE
+        if record.job[6]:
+            state.ended_tasks[job_id] = record.job.label
+
+
+def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
+    """Whether a job gets another attempt after one that did not complete."""
+    if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:
+        return False
+    if outcome is _PREEMPTED:
+        return True
+    if outcome is _NODE_FAIL:
+        return record.job.spec.requeue
+    return outcome is Outcome.FAILED and record.failures < record.job.spec.retries
+
+
+def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
+    """A job has ended for good: remove it, and requeue the jobs that waited for it."""
+    del state.jobs[record.id]
+    if state.doomed:
+        state.doomed.pop(record.id, None)
+    for waiting in dependencies.ended(state, record):
+        requeue_if_due(state, waiting, at_ms)
+
+
+def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
+    """Put a deferred job back in the queue if nothing keeps it out."""
+    if record.id not in state.deferred or not record.only_begins:
+        return
+    if record.begin_ms > at_ms:
+        # From now on only time keeps it out.
+        state.defer(record)
+        return
+    del state.deferred[record.id]
+    state.queue.add(record)
+    state.touch(record)
 
 
 def apply(state: State, event: Event) -> None:

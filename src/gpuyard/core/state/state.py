@@ -9,13 +9,11 @@ from heapq import heappop, heappush
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Expected, Shape, rate_on
 from gpuyard.core.fleet.ways import Shapes
-from gpuyard.core.jobs.counts import Count, Counts
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
-from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.records import Count, Counts, JobRecord
 from gpuyard.core.jobs.waiters import Namesakes, Tally
-from gpuyard.core.quota.tenants import Tenants
-from gpuyard.core.quota.usage import UsageDelta
+from gpuyard.core.quota.tenants import Tenants, UsageDelta
 from gpuyard.core.state.idle_plan import IdlePlan
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
