@@ -105,8 +105,16 @@ def merged(
         there = added.setdefault(at_ms, {})
         for name, value in values.items():
             there.setdefault(name, value)
-    times_ms = sorted({*old_times, *added})
     names = list(dict.fromkeys([*old_columns, *sorted({name for each in added.values() for name in each})]))
+    if not old_times or not added or old_times[-1] < min(added):
+        # As nearly always: all that is added is later.
+        later = sorted(added)
+        rows = [added[at_ms] for at_ms in later]
+        holes: list[int | None] = [None] * len(old_times)
+        return [*old_times, *later], {
+            name: [*old_columns.get(name, holes), *[row.get(name) for row in rows]] for name in names
+        }
+    times_ms = sorted({*old_times, *added})
     places = {at_ms: place for place, at_ms in enumerate(old_times)}
     columns: dict[str, list[int | None]] = {}
     for name in names:

@@ -9,6 +9,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gpuyard.telemetry.signals import signal_of
@@ -22,6 +23,7 @@ AHEAD_MS = 60_000
 CLOCK_MS = 2_000
 """A difference of clocks up to this is left alone: the way of a request may take as long."""
 _CLOCKS_KEPT = 6
+_NAMES_KEPT = 20_000
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}(/[A-Za-z0-9_.:-]{1,200}){1,3}")
 
 NO_NUMBER = "no number"
@@ -61,12 +63,21 @@ def believed(node: str, at_ms: int, told: Mapping[str, Any], now_ms: int) -> Sam
 
 
 def _fault(name: str, value: Any) -> str:
-    signal = signal_of(name)
-    if signal is None or not _NAME.fullmatch(name):
+    most = _most(name)
+    if most is None:
         return NO_SIGNAL
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if type(value) is not int and (
+        isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
+    ):
         return NO_NUMBER
-    return "" if 0 <= value <= signal.most else OUT_OF_BOUNDS
+    return "" if 0 <= value <= most else OUT_OF_BOUNDS
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _most(name: str) -> int | None:
+    """The largest value of a series; None: there is no such signal. Nodes tell the same series again and again."""
+    signal = signal_of(name)
+    return signal.most if signal is not None and _NAME.fullmatch(name) else None
 
 
 class Clocks:
