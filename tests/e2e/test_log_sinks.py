@@ -13,6 +13,7 @@ from e2e.conftest import Box, until
 from rigs import receivers
 from rigs.postgres import skip_or_fail
 from rigs.receivers import Receiver
+from rigs.receivers.rsyslog import NoRsyslog, Rsyslog
 
 CONFIG = """
 version: 1
@@ -29,7 +30,8 @@ PASSWORD = "s3cret-of-loki"
 class World:
     """A yard and its receivers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more`: further receivers, as yard.yaml has them."""
         self.receivers: dict[str, Receiver] = {
             "loki": receivers.loki(),
             "elasticsearch": receivers.elasticsearch(),
@@ -43,7 +45,7 @@ class World:
         secret.chmod(0o600)
         urls = {name: each.url for name, each in self.receivers.items()}
         self.receivers["loki"].authorization = receivers.basic("yard", PASSWORD)
-        self.box = Box(folder / "yard", CONFIG.format(**urls, secret=secret))
+        self.box = Box(folder / "yard", CONFIG.format(**urls, secret=secret) + more)
 
     def texts(self, name: str, job: object) -> list[str]:
         """What a receiver has of a job, each line once, in the order in which it came first."""
@@ -175,9 +177,14 @@ def test_one_receiver_away_and_the_yard_killed(world: World):
 
 @pytest.mark.soak
 def test_all_receivers_away_for_ten_minutes(tmp_path: Path):
-    """Jobs write and end meanwhile, and the yard is killed again and again."""
+    """Jobs write and end meanwhile, and the yard is killed again and again. Real rsyslog, stand-ins for the others."""
     away_s = float(os.environ.get("YARD_AWAY_S", "600"))
-    world = World(tmp_path)
+    try:
+        rsyslog = Rsyslog(tmp_path / "rsyslog")
+    except NoRsyslog as refusal:
+        skip_or_fail(str(refusal))
+        raise
+    world = World(tmp_path, f'    - {{syslog: {{to: "tcp://127.0.0.1:{rsyslog.tcp}"}}}}\n')
     world.box.up()
     pace = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo {name} $i; sleep 0.05; done"
     long = int(away_s / 0.06)
@@ -196,9 +203,25 @@ def test_all_receivers_away_for_ten_minutes(tmp_path: Path):
             world.box.up()
     for each in world.receivers.values():
         each.start()
+    rsyslog.start()
+
+    def at_rsyslog(job: int) -> list[str]:
+        return list(
+            dict.fromkeys([each["message"] for each in rsyslog.lines("imtcp") if each["job"] == str(job)])
+        )
+
     for job, (name, count) in jobs.items():
         world.box.wait(job, "COMPLETED", s=60)
-        world.have(job, [f"{name} {number}" for number in range(1, count + 1)], s=120)
+        expected = [f"{name} {number}" for number in range(1, count + 1)]
+        world.have(job, expected, s=120)
+        until(lambda job=job, expected=expected: expected == at_rsyslog(job), s=120)
+    lines = sum([count for _name, count in jobs.values()])
+    came = {name: len(each.lines) for name, each in world.receivers.items()} | {
+        "rsyslog": len(rsyslog.lines("imtcp"))
+    }
+    print(f"{away_s:g} s, {lines} lines of {len(jobs)} jobs, {len(sizes) // 4} kills; came: {came}; places "
+          f"{max(sizes) >> 10} KiB, memory {min(memory) >> 20} to {max(memory) >> 20} MiB")  # fmt: skip
+    rsyslog.kill()
     assert [] == [wrong for each in world.receivers.values() for wrong in each.wrong]
     world.box("down", "--jobs")
     for each in world.receivers.values():
