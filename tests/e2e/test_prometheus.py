@@ -3,9 +3,12 @@
 import math
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -227,3 +230,130 @@ def test_dcgms_names_and_labels_are_dcgm_exporters(watched: Watched) -> None:
     assert (DCGM_DEFAULTS - DCGM_LACKING) | DCGM_MORE == {name for name, _labels in rows}
     assert {DCGM_LABELS} == {frozenset(re.findall(r'(\w+)="', labels)) for _name, labels in rows}
     assert all(['modelName="NVIDIA H100 80GB HBM3",Hostname="h100-0002"' in labels for _name, labels in rows])
+
+
+class Exporters:
+    """dcgm-exporter and node_exporter of one node in one: what a Prometheus scrapes is as it is told to be."""
+
+    def __init__(self) -> None:
+        self.rows = ""
+        self.silent = False
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = outer.rows.encode()
+                self.send_response(503 if outer.silent else 200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_words: object) -> None:
+                """Nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def tell(self, busy: str, energy_mj: int, cpu_s: int) -> None:
+        lines = []
+        for gpu in range(4):
+            labels = f'gpu="{gpu}",UUID="GPU-{gpu}",device="nvidia{gpu}",modelName="NVIDIA H100",Hostname="h100-0002"'
+            for name, value in (
+                ("GPU_UTIL", busy),
+                ("FB_USED", 1024),
+                ("TOTAL_ENERGY_CONSUMPTION", energy_mj),
+                ("MEMORY_TEMP", 9223372036854775794),
+            ):
+                lines.append(f"DCGM_FI_DEV_{name}{{{labels}}} {value}")
+        lines += [
+            'node_uname_info{nodename="h100-0002"} 1',
+            f'node_cpu_seconds_total{{cpu="0",mode="user"}} {cpu_s}',
+            'node_cpu_seconds_total{cpu="0",mode="idle"} 99999',
+        ]
+        self.rows = "\n".join(lines) + "\n"
+
+
+SCRAPES = """
+global: {scrape_interval: 1s}
+scrape_configs:
+  - {job_name: exporters, static_configs: [{targets: ["127.0.0.1:PORT"]}]}
+"""
+READING = """
+telemetry: {prometheus: {url: "http://127.0.0.1:PORT", clusters: [main], every: 1s}}
+"""
+
+
+def test_a_prometheus_is_read_in_the_place_of_collectors(tmp_path: Path) -> None:
+    """Real Prometheus, a stand-in for its exporters. Numbers that are none, a counter that begins anew, silence."""
+    exporters = Exporters()
+    exporters.tell("80", 1_000_000, 100)
+    port = str(exporters.server.server_address[1])
+    try:
+        prometheus = Prometheus(tmp_path / "prometheus", SCRAPES.replace("PORT", port))
+    except NoPrometheus as refusal:
+        skip_or_fail(str(refusal))
+        raise
+    box = Box(tmp_path / "yard", CONFIG + READING.replace("PORT", str(prometheus.port)))
+    box.up()
+    try:
+
+        def row(start: str) -> float | None:
+            with box.client() as client:
+                _head, content = client._exchange("GET", "/metrics", None, {})
+            found = [line for line in content.decode().splitlines() if line.startswith(start)]
+            return float(found[0].rpartition(" ")[2]) if found else None
+
+        def busy() -> float | None:
+            return row('gpuyard_gpu_busy_ratio{node="h100-0002",gpu="3",')
+
+        filler = box.submit("--tenant", "research", "-g", "4", "--node", "h100-0002", "--", "sleep", "600")
+        until(lambda: busy() == 0.8, 30)
+        assert 1 == row("gpuyard_prometheus_source_up")
+        mine = f'{{node="h100-0002",job_id="{filler}"}}'
+        until(lambda: row(f"gpuyard_attempt_gpu_busy_ratio{mine}") == 0.8, 30)
+        assert 4 * 1024 << 20 == row(f"gpuyard_attempt_gpu_memory_bytes{mine}")
+        assert row("gpuyard_gpu_memory_temperature_celsius") is None, (
+            "DCGM's word for a value that is not known"
+        )
+        refused = 'gpuyard_values_refused_total{node="h100-0002",cause="out of bounds"}'
+        assert row(refused)
+
+        exporters.tell("NaN", 1_500_000, 110)
+        until(lambda: row('gpuyard_values_refused_total{node="h100-0002",cause="no number"}'), 30)
+        # The counters begin anew, as after a restart of the node.
+        exporters.tell("20", 1_000, 5)
+        until(lambda: busy() == 0.2, 30)
+        exporters.tell("20", 3_000, 8)
+        time.sleep(4)
+        exporters.silent = True
+        time.sleep(6)
+        exporters.silent = False
+        exporters.tell("60", 4_000, 9)
+        until(lambda: busy() == 0.6, 30)
+
+        with box.client() as client:
+            curves = {each["signal"]: each for each in client.curves(filler)["curves"]}
+        times, values = curves["gpu_busy"]["times_ms"], curves["gpu_busy"]["values"]
+        told = [value for value in values if value is not None]
+        assert {200, 600, 800} == set(told), "what was told, and nothing between"
+        seen = [at for at, value in zip(times, values, strict=True) if value is not None]
+        assert max([after - before for before, after in pairwise(seen)]) >= 5_000, "silence is a hole"
+        joules = sum([value for value in curves["energy"]["values"] if value is not None]) / 1000
+        assert 4 * 500 <= joules <= 4 * (500 + 4), "what a counter had before it began anew is not taken away"
+
+        prometheus.kill()
+        until(lambda: row("gpuyard_prometheus_source_up") == 0, 30)
+        with box.client() as client:
+            after = {each["signal"]: each for each in client.curves(filler)["curves"]}
+        last = [
+            at
+            for at, value in zip(after["gpu_busy"]["times_ms"], after["gpu_busy"]["values"], strict=True)
+            if value
+        ]
+        assert max(last) <= time.time_ns() // 1_000_000 - 1_000
+    finally:
+        box("down", "--jobs")
+        prometheus.kill()
+        exporters.server.shutdown()
+        exporters.server.server_close()

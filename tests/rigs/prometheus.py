@@ -35,14 +35,14 @@ class Prometheus:
         (folder / "run.yml").write_text(config, encoding="utf-8")
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
-            self._port = found.getsockname()[1]
+            self.port = found.getsockname()[1]
         with (folder / "said").open("wb") as said:
             self._process = subprocess.Popen(
                 [
                     "prometheus",
                     f"--config.file={folder / 'run.yml'}",
                     f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self._port}",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
                 ],
                 stdout=said,
                 stderr=said,
@@ -51,7 +51,7 @@ class Prometheus:
         until_s = time.monotonic() + _START_S
         while True:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=2).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=2).close()
                 return
             except OSError:
                 if self._process.poll() is not None or time.monotonic() > until_s:
@@ -67,7 +67,7 @@ class Prometheus:
 
     def get(self, what: str, **parameters: str) -> Any:
         """An answer of its API; an error as the words that it has for it."""
-        url = f"http://127.0.0.1:{self._port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
+        url = f"http://127.0.0.1:{self.port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 return json.load(answer)["data"]

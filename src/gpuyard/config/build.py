@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config import access, fleet, log_sinks, tenants
+from gpuyard.config import access, fleet, servers, tenants
 from gpuyard.config.findings import Findings
 from gpuyard.config.prices import check_prices
 from gpuyard.config.problems import Path, described
@@ -41,7 +41,8 @@ def build(
     fleet.check_aliases(file, findings)
     _check_fairness(file, findings)
     _check_policies(file, findings)
-    log_sinks.check_logs(file.logs, findings)
+    servers.check_logs(file.logs, findings)
+    servers.check_telemetry(file.telemetry, list(file.clusters or ()), findings)
     findings.raise_if_any()
     paths = [tenant.path for tenant in tenants.build_tenants(file)]
     _check_whose(file, paths, findings)
@@ -57,7 +58,8 @@ def build(
         clusters=fleet.build_clusters(file, own or {}),
         prices=dict(file.prices or {}),
         access=access.build_access(file.auth),
-        sinks=log_sinks.build_logs(file.logs),
+        sinks=servers.build_logs(file.logs),
+        prometheus=servers.build_telemetry(file.telemetry),
         notes=notes,
     )
 

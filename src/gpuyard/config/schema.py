@@ -24,8 +24,8 @@ from gpuyard.config.fields import positive as _positive
 from gpuyard.config.fields import required as _required
 from gpuyard.config.fields import text as _text
 from gpuyard.config.fields import whole as _whole
-from gpuyard.config.log_sinks import LogsEntry
 from gpuyard.config.prices import Currency, PriceEntry
+from gpuyard.config.servers import LogsEntry, TelemetryEntry
 from gpuyard.config.slurm.cluster import SlurmKeys
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
 from gpuyard.durations import DURATION_PATTERN, duration_text
@@ -401,4 +401,7 @@ class YardFile(_Entry):
     )
     logs: Annotated[LogsEntry, _OrNothing()] | None = _key(
         "Where what jobs write is sent besides `yard logs`. Left out: nowhere."
+    )
+    telemetry: Annotated[TelemetryEntry, _OrNothing()] | None = _key(
+        "Where what nodes and GPUs do is read, besides collectors. Left out: nowhere."
     )

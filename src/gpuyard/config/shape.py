@@ -6,7 +6,6 @@ from pydantic import BaseModel, ValidationError
 
 from gpuyard.config.access import AuthEntry, GroupEntry, LimitsEntry, OidcEntry, UserEntry
 from gpuyard.config.document import Document
-from gpuyard.config.log_sinks import KINDS, LogsEntry, SinkEntry
 from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside
 from gpuyard.config.schema import (
     BudgetEntry,
@@ -20,6 +19,7 @@ from gpuyard.config.schema import (
     TenantEntry,
     YardFile,
 )
+from gpuyard.config.servers import KINDS, LogsEntry, PrometheusKeys, SinkEntry, TelemetryEntry
 from gpuyard.config.slurm.cluster import RestEntry, SlurmKeys
 from gpuyard.errors import quoted, remedy
 from gpuyard.model.settings import TOTAL
@@ -102,6 +102,10 @@ def _model_at(path: Path) -> type[BaseModel]:
             return SinkEntry
         case ("logs", "sinks", _, str(kind)) if kind in KINDS:
             return KINDS[kind]
+        case ("telemetry",):
+            return TelemetryEntry
+        case ("telemetry", "prometheus"):
+            return PrometheusKeys
         case ("auth",):
             return AuthEntry
         case ("auth", "users", _):

@@ -122,6 +122,23 @@ class Access:
     limits: Limits = field(default_factory=Limits)
 
 
+EVERY_MS = 15_000
+"""How often a Prometheus scrapes where nobody says otherwise."""
+MATCH = 'job!~"gpuyard.*"'
+"""Not what it has scraped from a yard: that came from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSpec:
+    """A Prometheus that is read instead of collectors."""
+
+    place: SinkSpec
+    clusters: tuple[str, ...] = ()
+    """Whose nodes it knows; empty: all but those of this machine."""
+    every_ms: int = EVERY_MS
+    match: str = MATCH
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Everything a configuration file says, in the units the rest of gpuyard counts in."""
@@ -138,6 +155,8 @@ class Config:
     """People, tokens and limits; None: the file says nothing of them."""
     sinks: tuple[SinkSpec, ...] = ()
     """Receivers of what jobs write."""
+    prometheus: PrometheusSpec | None = None
+    """Read for what nodes and GPUs do."""
     notes: tuple[str, ...] = ()
     """What people should know about the form of the file, in sentences."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.config import Cluster, Config
 from gpuyard.config.quantities import gpus_of_node
-from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
@@ -74,6 +74,8 @@ class Fleet:
     """What each person may do, where the configuration says so."""
     sinks: tuple[SinkSpec, ...] = ()
     """Receivers of what jobs write."""
+    prometheus: PrometheusSpec | None = None
+    """Read for what nodes and GPUs do."""
 
     @property
     def allow_root(self) -> bool:
@@ -126,6 +128,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         prices={**config.prices, **of_pools},
         access=config.access,
         sinks=config.sinks,
+        prometheus=config.prometheus,
     )
 
 

@@ -223,6 +223,12 @@ class Yard:
             Meter(self.replica, self.epoch),
         )
         self._undo.append(self.watch.close)
+        if self.fleet.prometheus is not None:
+            from gpuyard.control.upkeep.asking import Asking  # noqa: PLC0415 (only where there is one)
+
+            asking = Asking(self.fleet.prometheus, self.replica, self.watch, self.now_ms, list(self._here))
+            self.watch.asking = asking
+            self._undo.append(asking.close)
 
     def _open_shippers(self) -> None:
         """One for each receiver of logs; without any, nothing of it is loaded."""

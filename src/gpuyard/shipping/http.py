@@ -31,13 +31,13 @@ class Poster:
         self._headers = headers
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes) -> bytes:
-        """The answer to a body that was taken; raises `Away` or `Refused`."""
+    def post(self, body: bytes, most: int = _ANSWER_BYTES_MAX) -> bytes:
+        """The answer to a body that was taken, as much of it as is wanted; raises `Away` or `Refused`."""
         try:
             connection = self._connected()
             connection.request("POST", self._path, body, {**self._headers, **credentials(self._spec)})
             answer = connection.getresponse()
-            content = answer.read(_ANSWER_BYTES_MAX)
+            content = answer.read(most)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise Away(f"{self._spec.url} does not answer: {said(error)}") from error

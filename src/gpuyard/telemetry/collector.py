@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpuyard.telemetry.attribution import Busy, OnGpu, divided, over_gpus
 from gpuyard.telemetry.signals import NODE_SUBJECT, attempt_subject, gpu_subject
-from gpuyard.telemetry.sources import AttemptPlace, GpuLook, GpuSource
-from gpuyard.telemetry.sources.kernel import Kernel
+from gpuyard.telemetry.sources import AttemptPlace, GpuLook, GpuSource, MachineSource
 
 PAUSE_S = 10.0
 """Between two looks."""
@@ -24,7 +23,7 @@ class Collector:
         node: str,
         gpus: GpuSource,
         places: Callable[[], Sequence[AttemptPlace]],
-        kernel: Kernel,
+        kernel: MachineSource,
         *,
         machine: bool = True,
     ) -> None:

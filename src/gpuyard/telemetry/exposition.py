@@ -5,11 +5,10 @@ the jobs that run; names of jobs and users stand in one `info` row for each job,
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 
 from gpuyard.telemetry.samples import Sample
 from gpuyard.telemetry.signals import Of, Signal, signal_of
+from gpuyard.telemetry.sources import GpuCard
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -24,16 +23,6 @@ _OLDER = {
 
 Row = tuple[str, int | float]
 """Labels as they are written, with their braces, and a value."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuCard:
-    """What a GPU is, for labels."""
-
-    uuid: str = ""
-    model: str = ""
-    pci: str = ""
-    driver: str = ""
 
 
 def labels(**named: str) -> str:
@@ -58,13 +47,14 @@ def open_metrics(text: str) -> str:
     counters = {
         line.split(" ")[2] for line in lines if line.startswith("# TYPE ") and line.endswith(" counter")
     }
-    renamed = []
-    for line in lines:
+
+    def renamed(line: str) -> str:
         words = line.split(" ", 3)
-        if line.startswith("# ") and words[2] in counters:
+        if words[2] in counters:
             words[2] = words[2].removesuffix("_total")
-        renamed.append(" ".join(words))
-    return written([*renamed, "# EOF"])
+        return " ".join(words)
+
+    return written([*[renamed(line) if line.startswith("# ") else line for line in lines], "# EOF"])
 
 
 def signals(
@@ -72,80 +62,93 @@ def signals(
     cards: Mapping[tuple[str, int], GpuCard],
     jobs: Mapping[str, str],
 ) -> list[str]:
-    """The newest samples of all nodes. `jobs`: labels of the attempts that may be shown, by key."""
-    found: dict[Signal, list[tuple[str, str, int]]] = {}
+    """The newest samples of all nodes. `jobs`: labels of the attempts that may be shown, by key.
+
+    A large fleet has hundreds of thousands of rows: labels of a subject are made once, and so is each number.
+    """
+    found: dict[tuple[str, str], _Rows] = {}
     for sample in samples:
+        node, before, kind, ours, dcgm = sample.node, "", "", "", ""
         for name, value in sample.values.items():
-            signal = signal_of(name) if name.startswith(Of.ATTEMPT.value) else _signal_of(name)
-            if signal is not None:
-                found.setdefault(signal, []).append((sample.node, name, value))
-    plain = _Labels(cards, jobs)
+            subject, _, signal = name.rpartition("/")
+            if subject != before:
+                # The signals of a subject stand together.
+                before, (ours, dcgm) = subject, _labels_of(node, subject, cards, jobs)
+                kind = subject.partition("/")[0]
+            rows = found.get((kind, signal))
+            if rows is None:
+                known = signal_of(name)
+                if known is None:
+                    continue
+                rows = found[kind, signal] = _Rows(known)
+            if ours:
+                rows.ours.append(ours)
+                rows.dcgm.append(dcgm)
+                rows.values.append(value)
+    every = sorted(found.values(), key=lambda each: each.signal.prometheus)
     lines: list[str] = []
-    for signal in sorted(found, key=lambda each: each.prometheus):
-        rows = [
-            (labelled, value) for node, name, value in found[signal] if (labelled := plain.ours(node, name))
-        ]
-        kind, ending = ("counter", "_total") if signal.counts else ("gauge", "")
-        scaled = [(each, value * signal.times / signal.per) for each, value in rows]
-        lines += family(f"{PREFIX}{signal.prometheus}{ending}", kind, signal.help, scaled)
-    for signal in sorted([each for each in found if each.dcgm], key=lambda each: each.dcgm):
-        told: list[Row] = [
-            (plain.dcgm(node, name), value * signal.dcgm_times / signal.dcgm_per)
-            for node, name, value in found[signal]
-        ]
-        for name in (signal.dcgm, _OLDER.get(signal.name, "")):
-            lines += family(name, "gauge", signal.help, told) if name else []
+    for rows in every:
+        lines += rows.in_our_words()
+    for rows in sorted([each for each in every if each.signal.dcgm], key=lambda each: each.signal.dcgm):
+        lines += rows.in_dcgms_words()
     return lines
 
 
-class _Labels:
-    """Labels of subjects, each made once: a GPU has two dozen signals."""
+class _Rows:
+    """One signal of all subjects."""
 
-    def __init__(self, cards: Mapping[tuple[str, int], GpuCard], jobs: Mapping[str, str]) -> None:
-        self._cards = cards
-        self._jobs = jobs
-        self._ours: dict[tuple[str, str], str] = {}
-        self._dcgm: dict[tuple[str, str], str] = {}
+    def __init__(self, signal: Signal) -> None:
+        self.signal = signal
+        self.ours: list[str] = []
+        self.dcgm: list[str] = []
+        self.values: list[int] = []
 
-    def ours(self, node: str, name: str) -> str:
-        subject = name[: name.rindex("/")]
-        made = self._ours.get((node, subject))
-        if made is None:
-            kind, _, rest = subject.partition("/")
-            if kind == Of.GPU.value:
-                uuid = self._cards.get((node, int(rest)), GpuCard()).uuid
-                made = labels(node=node, gpu=rest, uuid=uuid)
-            elif kind == Of.ATTEMPT.value:
-                job = self._jobs.get(rest)
-                made = "" if job is None else labels(node=node, job_id=job)
-            else:
-                made = labels(node=node)
-            self._ours[node, subject] = made
-        return made
+    def in_our_words(self) -> list[str]:
+        signal = self.signal
+        kind, ending = ("counter", "_total") if signal.counts else ("gauge", "")
+        texts = self._texts(signal.times, signal.per)
+        return _family(f"{PREFIX}{signal.prometheus}{ending}", kind, signal.help, self.ours, texts)
 
-    def dcgm(self, node: str, name: str) -> str:
-        subject = name[: name.rindex("/")]
-        made = self._dcgm.get((node, subject))
-        if made is None:
-            gpu = subject.partition("/")[2]
-            card = self._cards.get((node, int(gpu)), GpuCard())
-            made = labels(
-                gpu=gpu,
-                UUID=card.uuid,
-                pci_bus_id=card.pci,
-                device=f"nvidia{gpu}",
-                modelName=card.model,
-                Hostname=node,
-                DCGM_FI_DRIVER_VERSION=card.driver,
-            )
-            self._dcgm[node, subject] = made
-        return made
+    def in_dcgms_words(self) -> list[str]:
+        signal = self.signal
+        texts = self._texts(signal.dcgm_times, signal.dcgm_per)
+        lines = []
+        for name in (signal.dcgm, _OLDER.get(signal.name, "")):
+            lines += _family(name, "gauge", signal.help, self.dcgm, texts) if name else []
+        return lines
+
+    def _texts(self, times: int, per: int) -> list[str]:
+        """The values as numbers. Many of them are the same."""
+        made = {value: _number(value * times / per) for value in set(self.values)}
+        return [made[value] for value in self.values]
 
 
-@cache
-def _signal_of(name: str) -> Signal | None:
-    """Of GPUs and nodes: as many names as there are places on a node."""
-    return signal_of(name)
+def _family(name: str, kind: str, help: str, labelled: Sequence[str], texts: Sequence[str]) -> list[str]:
+    rows = [f"{name}{each} {text}" for each, text in zip(labelled, texts, strict=True)]
+    return [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *rows] if rows else []
+
+
+def _labels_of(
+    node: str, subject: str, cards: Mapping[tuple[str, int], GpuCard], jobs: Mapping[str, str]
+) -> tuple[str, str]:
+    """The labels of a subject in our words and in DCGM's; empty: it is not shown."""
+    kind, _, rest = subject.partition("/")
+    if kind == Of.GPU.value:
+        card = cards.get((node, int(rest)), GpuCard())
+        dcgm = labels(
+            gpu=rest,
+            UUID=card.uuid,
+            pci_bus_id=card.pci,
+            device=f"nvidia{rest}",
+            modelName=card.model,
+            Hostname=node,
+            DCGM_FI_DRIVER_VERSION=card.driver,
+        )
+        return labels(node=node, gpu=rest, uuid=card.uuid), dcgm
+    if kind == Of.ATTEMPT.value:
+        job = jobs.get(rest)
+        return "" if job is None else labels(node=node, job_id=job), ""
+    return labels(node=node), ""
 
 
 def _escaped(value: str) -> str:

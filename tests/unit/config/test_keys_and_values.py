@@ -10,7 +10,7 @@ DURATION = "must be a duration such as 90s, 10m, 24h, 7d or 1h30m"
 TOP_KEYS = (
     "version, clusters, gpu_models, tenants, classes, default_class, "
     "prices, currency, price_book, fairness, earmark, whole_gpus, attempts_per_user, attempts_per_node, "
-    "waiting_per_user, mps_users, partitions, accounts, qos, retention and 4 more"
+    "waiting_per_user, mps_users, partitions, accounts, qos, retention and 5 more"
 )
 
 # What is added to a valid file on line 6, and the problem it is refused with.
@@ -21,6 +21,18 @@ ADDED = [
     # Keys.
     ("tennants: {}", "6:1: unknown key 'tennants' at the top level; did you mean 'tenants'?"),
     ("Policy: fair", "6:1: unknown key 'Policy' at the top level; did you mean 'policy'?"),
+    (
+        "telemetry: {prometheus: {url: http://127.0.0.1:9090, clusters: [nain]}}",
+        "6:65: unknown cluster 'nain'; did you mean 'main'?",
+    ),
+    (
+        "telemetry: {prometheus: {url: http://127.0.0.1:9090, every: 1h}}",
+        "6:61: 'every' must be from 1s to 5m",
+    ),
+    (
+        "telemetry: {prometheus: {url: http://10.0.0.1:9090, token_file: /t}}",
+        "6:31: 'url' must begin with https:// where a credential is sent, not 'http://10.0.0.1:9090'",
+    ),
     ("zzz: 1", f"6:1: unknown key 'zzz' at the top level; known keys: {TOP_KEYS}"),
     (
         "tenants: {research: {wieght: 3}}",

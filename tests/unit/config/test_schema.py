@@ -92,6 +92,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     address = {"url": "http://127.0.0.1"}
     kinds = {"loki": address, "elasticsearch": address, "otlp": address, "syslog": {"to": "udp://127.0.0.1"}}
     bare["logs"] = {"sinks": [{kind: dict(keys)} for kind, keys in kinds.items()]}
+    bare["telemetry"] = {"prometheus": dict(address)}
     rest = {"url": "http://127.0.0.1:6820", "token_file": "/etc/gpuyard/slurm.jwt"}
     bare["clusters"]["slurm"] = {"engine": "slurm", "slurm": {"shared_folder": "/shared", "rest": rest}}
     owned = {"purchase": 100, "years": 1}
@@ -120,6 +121,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "ElasticsearchKeys": full["logs"]["sinks"][1]["elasticsearch"],
         "OtlpKeys": full["logs"]["sinks"][2]["otlp"],
         "SyslogKeys": full["logs"]["sinks"][3]["syslog"],
+        "PrometheusKeys": full["telemetry"]["prometheus"],
     }
     written = 0
     for name, key, field in fields(schema):
@@ -127,7 +129,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 68 == written
+    assert 70 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 

@@ -3,8 +3,9 @@
 import re
 import time
 
-from gpuyard.telemetry.exposition import GpuCard, family, labels, open_metrics, signals, written
+from gpuyard.telemetry.exposition import family, labels, open_metrics, signals, written
 from gpuyard.telemetry.samples import Sample
+from gpuyard.telemetry.sources import GpuCard
 
 CARD = GpuCard("GPU-1", "NVIDIA H200", "00000000:1B:00.0", "580.159")
 SAMPLE = Sample(

@@ -9,11 +9,11 @@ from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import SamplesRequest, sent
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.replica.labels import attempt_of, key_of, node_key, number_of
+from gpuyard.control.replica.labels import attempt_of, key_of, node_key, number_of, numbers_named
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.handed_in import Batch
-from gpuyard.telemetry.exposition import GpuCard
 from gpuyard.telemetry.signals import attempt_told
+from gpuyard.telemetry.sources import GpuCard
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
 
@@ -24,8 +24,10 @@ def handlers(yard: Yard) -> Handlers:
     def node_of(name: str, told: Collection[str]) -> tuple[str, str, set[str]]:
         """The node, the name of its series, and those of the attempts told of that run on other nodes and not on it."""
         with yard.replica.lock:
-            yard.replica.catch_up()
             state = yard.replica.state
+            if not numbers_named(state, name):
+                # Collectors come often, and nodes seldom: the log is read on for a node that is not known.
+                yard.replica.catch_up()
             number = number_of(state, name)
             here = state.nodes.attempts_on[number]
             elsewhere = set()
@@ -46,7 +48,6 @@ def handlers(yard: Yard) -> Handlers:
                 f"An admin makes one for it: yard token create --role collector --user {name}.",
             )
         asked = await sent(SamplesRequest, request, required=True)
-        node, key, elsewhere = await in_thread(node_of, name, {attempt_told(each) for each in asked.series})
         batch = Batch(
             asked.sent_ms,
             asked.steady_ms,
@@ -55,7 +56,12 @@ def handlers(yard: Yard) -> Handlers:
             asked.faults,
             {each.gpu: GpuCard(each.uuid, each.model, each.pci, each.driver) for each in asked.cards},
         )
-        off_ms = await in_thread(yard.watch.take, key, batch, elsewhere)
+
+        def taken() -> tuple[str, int]:
+            node, key, elsewhere = node_of(name, {attempt_told(each) for each in asked.series})
+            return node, yard.watch.take(key, batch, elsewhere)
+
+        node, off_ms = await in_thread(taken)
         return answer({"node": node, "taken": len(asked.at_ms), "clock_off_ms": off_ms})
 
     return {endpoints.SAMPLES: take}

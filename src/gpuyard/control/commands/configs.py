@@ -274,6 +274,8 @@ def fleet_differences(here: Fleet, there: Fleet) -> list[str]:
             found += [f"cluster {one.name}: {text}" for text in _cluster_differences(one, other)]
     if here.sinks != there.sinks:
         found.append("the receivers of logs are others in the file")
+    if here.prometheus != there.prometheus:
+        found.append("the Prometheus to be read is another in the file")
     return [f"{text}: that takes a restart, `yard up --config FILE`" for text in found]
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.telemetry.batches import DROPPED
-from gpuyard.telemetry.exposition import GpuCard
 from gpuyard.telemetry.samples import (
     AHEAD,
     NO_NUMBER,
@@ -24,6 +23,7 @@ from gpuyard.telemetry.samples import (
 )
 from gpuyard.telemetry.series import Series
 from gpuyard.telemetry.signals import attempt_told
+from gpuyard.telemetry.sources import GpuCard
 
 ELSEWHERE = "of an attempt elsewhere"
 _CAUSES = frozenset({AHEAD, DROPPED, NO_NUMBER, NO_SIGNAL, OUT_OF_BOUNDS, TOO_LATE, TOO_MANY})
@@ -40,7 +40,7 @@ class Batch:
     sent_ms: int
     steady_ms: int
     at_ms: Sequence[int]
-    series: Mapping[str, Sequence[int | None]]
+    series: Mapping[str, Sequence[int | float | None]]
     faults: Mapping[str, int] = field(default_factory=dict)
     cards: Mapping[int, GpuCard] = field(default_factory=dict)
 

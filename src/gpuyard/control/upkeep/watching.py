@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
@@ -19,10 +20,9 @@ from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.telemetry.collector import PAUSE_S, Collector
-from gpuyard.telemetry.exposition import GpuCard
 from gpuyard.telemetry.samples import Sample, believed
 from gpuyard.telemetry.series import Curve, Series
-from gpuyard.telemetry.sources import AttemptPlace, GpuLook
+from gpuyard.telemetry.sources import AttemptPlace, GpuCard, GpuLook
 from gpuyard.telemetry.sources.emulated import EmulatedSource
 from gpuyard.telemetry.sources.kernel import Kernel
 from gpuyard.telemetry.sources.nvml import NvmlSource
@@ -37,6 +37,15 @@ ELECTION_MS = 120_000
 FRESH_MS = 60_000
 """A sample that is older says nothing about now."""
 _log = logging.getLogger(__name__)
+
+
+class Asks(Protocol):
+    """What reads another server for what nodes do."""
+
+    trouble: str
+
+    def start(self) -> None:
+        """Begin."""
 
 
 class Watch:
@@ -65,6 +74,8 @@ class Watch:
         self._opening = threading.Lock()
         self.handed_in = HandedIn(now_ms)
         """What collectors on other machines tell."""
+        self.asking: Asks | None = None
+        """What reads a Prometheus in their place."""
         self.trouble = ""
         """Why the last round came to nothing; empty: it did not."""
         self.spent_s = 0.0
@@ -74,6 +85,8 @@ class Watch:
     def start(self) -> None:
         """Begin to look."""
         self._rounds.start(FIRST_S)
+        if self.asking is not None:
+            self.asking.start()
 
     def close(self) -> None:
         """Save what was seen."""

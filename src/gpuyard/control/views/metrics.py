@@ -109,7 +109,9 @@ def _watch(watch: Watch, names: NodeNames) -> list[str]:
         (labels(node=names(node)), off_ms / 1000)
         for node, off_ms in sorted(watch.handed_in.clocks_off_ms().items())
     ]
+    asking: list[Row] = [("", int(not watch.asking.trouble))] if watch.asking is not None else []
     return [
+        *gauge("prometheus_source_up", "Whether the Prometheus that is read answers.", asking),
         *gauge("node_clock_off_seconds", "By how much the clock of a node is behind the yard's.", clocks),
         *counter("watch_cpu_seconds", "CPU time of the collector.", [("", watch.spent_s)]),
         *counter("values_refused", "Values of signals that could not be.", refused),

@@ -1,10 +1,20 @@
 """Where signals come from. A source is asked for what it sees now, and leaves out what it cannot see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gpuyard.telemetry.attribution import FULL
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCard:
+    """What a GPU is, for labels."""
+
+    uuid: str = ""
+    model: str = ""
+    pci: str = ""
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +83,23 @@ class AttemptPlace:
     started_ms: int = 0
     script: str = ""
     """What it does on emulated GPUs (`sources/emulated.py`)."""
+
+
+class MachineSource(Protocol):
+    """Something that sees a machine and its processes: its kernel, or what others have kept of it."""
+
+    def node(self) -> Mapping[str, int | float]:
+        """The machine's own signals."""
+        ...
+
+    def attempt(self, place: AttemptPlace, /) -> Mapping[str, int | float]:
+        """What the processes of an attempt took."""
+        ...
+
+    def attempt_of(self, places: Sequence[AttemptPlace], /) -> Callable[[int], str]:
+        """A function that names the attempt of a process; empty: it is nobody's."""
+        ...
+
+    def name_of(self, pid: int, /) -> str:
+        """The name of a process's program; empty: it is not known."""
+        ...

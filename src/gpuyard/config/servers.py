@@ -1,16 +1,18 @@
-"""The `logs` part of `yard.yaml`: receivers to which the yard sends what jobs write."""
+"""Other servers in `yard.yaml`: receivers of what jobs write (`logs`), and a Prometheus to be read (`telemetry`)."""
 
 import re
+from collections.abc import Collection
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config.fields import Entry, Name, OrNothing, Word, choice, key, required, text, whole
+from gpuyard.config.fields import Entry, Name, OrNothing, PositiveMs, Word, choice, key, required, text, whole
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path
-from gpuyard.errors import quoted
+from gpuyard.config.values import EVERY_MS, MATCH, PrometheusSpec
+from gpuyard.errors import quoted, remedy
 from gpuyard.shipping.contract import ELASTICSEARCH, LINE_BYTES, LOKI, OTLP, SYSLOG, SinkSpec
 from gpuyard.shipping.syslog import FACILITIES
 
@@ -77,14 +79,19 @@ _PASSWORD = "A file with the password of user. Left out: none."
 _CA = "A file with the authorities that are trusted. Left out: those of this machine."
 
 
-class HttpKeys(Entry):
-    """What every receiver has that is reached by HTTP."""
+class HttpPlace(Entry):
+    """What every server has that is reached by HTTP."""
 
     url: Address = required("The address at which it listens.", example="https://logs.example.org")
     token_file: FilePath | None = key(_TOKEN, example="/etc/gpuyard/logs.token")
     user: Word | None = key(_USER, example="gpuyard")
     password_file: FilePath | None = key(_PASSWORD, example="/etc/gpuyard/logs.password")
     ca_file: FilePath | None = key(_CA, example="/etc/gpuyard/ca.pem")
+
+
+class HttpKeys(HttpPlace):
+    """What every receiver has that is reached by HTTP."""
+
     line_bytes: LineBytes | None = key(
         "A longer line is sent in parts.", default=LINE_BYTES[LOKI], example=16_384
     )
@@ -177,7 +184,62 @@ def check_logs(entry: LogsEntry | None, findings: Findings) -> None:
             findings.at((*path, SYSLOG, "line_bytes"), text_)
 
 
-def _check_credentials(path: Path, keys: HttpKeys, findings: Findings) -> None:
+class PrometheusKeys(HttpPlace):
+    """A Prometheus that scrapes dcgm-exporter and node_exporter."""
+
+    clusters: list[Name] | None = key(
+        "Clusters whose nodes it knows. Left out: all but those that are this machine.", example=["slurm"]
+    )
+    every: PositiveMs | None = key(
+        "How often it scrapes; it is asked as often.", default="15s", example="30s"
+    )
+    match: Word | None = key(
+        "Which of its series are meant, as a selector without braces. The yard's own must not be among them.",
+        default=MATCH,
+        example='job=~"dcgm|node"',
+    )
+
+
+class TelemetryEntry(Entry):
+    """What is known of nodes and GPUs besides what collectors hand in."""
+
+    prometheus: PrometheusKeys | None = key(
+        "A Prometheus to be read instead of collectors. Left out: none.",
+        example={"url": "http://127.0.0.1:9090"},
+    )
+
+
+def check_telemetry(entry: TelemetryEntry | None, clusters: Collection[str], findings: Findings) -> None:
+    """Credentials that are complete, clusters that are there, a pause that makes sense."""
+    keys = entry.prometheus if entry else None
+    if keys is None:
+        return
+    path: Path = ("telemetry", "prometheus")
+    _check_credentials(path, keys, findings)
+    for place, name in enumerate(keys.clusters or ()):
+        if name not in clusters:
+            text_ = f"unknown cluster {quoted(name)}; {remedy(name, clusters, 'clusters')}"
+            findings.at((*path, "clusters", place), text_)
+    if keys.every is not None and not 1000 <= keys.every <= 300_000:
+        findings.at((*path, "every"), "'every' must be from 1s to 5m")
+    if keys.match is not None and any([sign in keys.match for sign in "{}[]\n"]):
+        findings.at((*path, "match"), "'match' has conditions alone, without braces, as in job=\"dcgm\"")
+
+
+def build_telemetry(entry: TelemetryEntry | None) -> PrometheusSpec | None:
+    """The value."""
+    keys = entry.prometheus if entry else None
+    if keys is None:
+        return None
+    given = {name: value for name, value in keys.given().items() if value is not None}
+    clusters, every_ms, match = (given.pop(name, None) for name in ("clusters", "every", "match"))
+    place = SinkSpec("prometheus", "prometheus", **given)
+    return PrometheusSpec(
+        place, tuple(clusters or ()), every_ms or EVERY_MS, MATCH if match is None else match
+    )
+
+
+def _check_credentials(path: Path, keys: HttpPlace, findings: Findings) -> None:
     if (keys.user is None) != (keys.password_file is None):
         findings.at_key(path, "'user' and 'password_file' belong together; give both, or neither")
     elif keys.user is not None and keys.token_file is not None:
