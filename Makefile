@@ -6,13 +6,16 @@ PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled lock clean
+.PHONY: help setup console demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv from the lock (again only when something changed)
 	@scripts/setup
+
+console: ## Build the console again, where `make setup` could not
+	@$(BIN)/python scripts/console.py --again
 
 demo: setup ## Show gpuyard at work on this machine
 	@$(BIN)/yard demo
@@ -63,5 +66,5 @@ lock: ## Rewrite requirements/constraints.txt (UPGRADE=1 takes newer releases)
 	    $(if $(UPGRADE),--upgrade) -o requirements/constraints.txt
 
 clean: ## Remove the environment, caches and builds
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist console/node_modules src/gpuyard/console .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from gpuyard.wire.replies.people import (
         AuditReply,
+        BrowserCodeReply,
         LoginReply,
         MeReply,
         NewTokenReply,
@@ -410,6 +411,10 @@ class Client(Caller):
     def log_in(self, id_token: str, nonce: str) -> NewTokenReply:
         """Trade what the identity provider said for a token."""
         return self.ask_for(endpoints.LOGIN_OIDC, {"id_token": id_token, "nonce": nonce})
+
+    def browser_code(self) -> BrowserCodeReply:
+        """A code that signs a browser in as you, once, within a minute."""
+        return self.ask_for(endpoints.BROWSER_CODE)
 
     # -- GPUs: what they do, MIG layouts, defragmentation -------------------------------------------------------
 

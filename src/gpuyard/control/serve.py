@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
+from gpuyard.control.access.browsers import BrowserService
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import person
 from gpuyard.control.access.people_in_force import PeopleInForce
@@ -95,6 +96,12 @@ class Options:
     """Whether to serve others without TLS: something before the server speaks it."""
     look_s: float = PAUSE_S
     """Between two looks at what this machine does."""
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, for a browser on its machine."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
 
     @property
     def shared(self) -> bool:
@@ -176,6 +183,7 @@ class Yard:
             self.replica, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth
         )
         self._undo.append(self.people.close)
+        self.browsers = BrowserService(self.replica, self.committer, self.now_ms, self.people)
         self.configs = Configurations(
             self.replica,
             self.committer,

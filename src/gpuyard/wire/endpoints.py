@@ -317,10 +317,17 @@ LOGIN_WAYS = Endpoint("GET", "/login", Action.ANYBODY, "LoginReply", "How to log
 LOGIN_OIDC = Endpoint("POST", "/login/oidc", Action.ANYBODY, "NewTokenReply",
     "Trade an ID token for a token of the yard", tag="people", status=201, body="OidcLogin",
     problems=(401, 403, 404, 409, 422))
+BROWSER_CODE = Endpoint("POST", "/login/codes", Action.SELF, "BrowserCodeReply",
+    "Make a code that signs a browser in, once, within a minute", tag="people", status=201, problems=(422,))
+LOGIN_BROWSER = Endpoint("POST", "/login/browser", Action.ANYBODY, "BrowserReply", "Trade a code for a cookie",
+    tag="people", status=201, body="BrowserLogin", problems=(401, 422))
+LOGOUT = Endpoint("POST", "/logout", Action.SELF, "SignedOutReply", "Sign this browser out", tag="people")
 
 # -- the server ------------------------------------------------------------------------------------------------------
 
 FRONT = Endpoint("GET", "/", Action.ANYBODY, "FrontReply", "What this address is", tag="health", also=("text/html",))
+ASSET = Endpoint("GET", "/assets/{name}", Action.ANYBODY, "", "A file of the console", tag="health",
+    problems=(404, 422), also=("text/javascript", "text/css", "image/svg+xml"))
 HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the process is there", tag="health")
 READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether it can do its work", tag="health",
     others={503: "ReadyReply"})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuyard import __version__
+from gpuyard.api.handlers import front
 from rigs.teams import Team, team
 
 
@@ -15,13 +16,23 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         yield made
 
 
-def test_a_browser_gets_a_page_that_names_the_commands_and_loads_nothing(yard: Team) -> None:
+def test_without_the_console_a_browser_gets_a_page_that_names_the_commands_and_loads_nothing(
+    yard: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "console_files", dict)
     job_id = yard.submit("erik", "product")
     answer = yard.call("GET", "/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     text = answer.body.decode()
 
     assert (200, "text/html; charset=utf-8") == (answer.status, answer.headers["content-type"])
-    for said in ("yard top", "yard queue", "yard login", "/api/v1/openapi.json", __version__):
+    for said in (
+        "console was not built",
+        "yard top",
+        "yard queue",
+        "yard login",
+        "/api/v1/openapi.json",
+        __version__,
+    ):
         assert said in text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert not re.search(r"<script|<img|<link|\bsrc=|https?://(?!testserver|127\.0\.0\.1|localhost)", text), (

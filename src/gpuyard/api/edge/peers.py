@@ -19,7 +19,7 @@ from gpuyard.control.access.people import Person, person
 from gpuyard.control.access.tokens import TokenService, Unknown
 from gpuyard.control.refusals import Forbidden
 from gpuyard.errors import YardError
-from gpuyard.wire.endpoints import DESCRIPTION, ENDPOINTS, LOGIN_OIDC, Action
+from gpuyard.wire.endpoints import ASSET, DESCRIPTION, ENDPOINTS, LOGIN_BROWSER, LOGIN_OIDC, Action
 
 _HERE = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
@@ -73,7 +73,8 @@ def _shown(text: bytes) -> str:
 
 PEER = "gpuyard.peer"
 PERSON = "gpuyard.person"
-LOGIN_PATH = LOGIN_OIDC.path
+LOGIN_PATHS = frozenset({LOGIN_OIDC.path, LOGIN_BROWSER.path})
+_ASSETS = ASSET.path.partition("{")[0]
 
 OPEN_PATHS = frozenset({DESCRIPTION, *(each.path for each in ENDPOINTS if each.action is Action.ANYBODY)})
 """Paths that any client may ask for that can reach the server."""
@@ -221,7 +222,7 @@ class AuthMiddleware:
                 await self._throttle.stranger(_address(scope), foreign.response(), scope, receive, send)
                 return
         found = self._door.known(scope)
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith(_ASSETS):
             await self._open(scope, found, receive, send)
             return
         if found is None:
@@ -250,7 +251,7 @@ class AuthMiddleware:
     async def _open(self, scope: Any, found: Person | Problem | None, receive: Any, send: Any) -> None:
         if isinstance(found, Person):
             scope[PERSON] = found
-        if self._rates is not None and scope["path"] == LOGIN_PATH:
+        if self._rates is not None and scope["path"] in LOGIN_PATHS:
             refusal = self._rates.login(_address(scope))
             if refusal is not None:
                 await refusal.response()(scope, receive, send)

@@ -1,17 +1,25 @@
-"""The page at `/`: what this address is, and which commands show more.
+"""The page at `/`: the console where it was built, else what this address is and which commands show more.
 
-The page is the same for every visitor and says nothing about jobs, so it needs no login. It loads nothing and runs
-nothing; its content security policy forbids both. A program that asks for JSON gets the same facts as JSON.
+The files of the console are the same for every visitor and say nothing about jobs, so they need no login; what they
+show comes over the API, as the person that is signed in. The content security policy lets them load their own files
+and ask their own server, and nothing else. A program that asks for JSON gets a few facts as JSON.
 """
 
 import base64
 import hashlib
+import mimetypes
+from collections.abc import Mapping
+from functools import cache
 from html import escape
+from pathlib import Path
+from typing import NamedTuple
 
 from fastapi import Request, Response
 
+import gpuyard
 from gpuyard import __version__
 from gpuyard.api.edge.routes import Handler, answer
+from gpuyard.api.messages.problems import Problem
 from gpuyard.control.serve import Yard
 from gpuyard.wire.endpoints import DESCRIPTION
 
@@ -35,11 +43,32 @@ POLICY = (
     f"default-src 'none'; style-src 'sha256-{_HASH}'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = {
-    "Content-Security-Policy": POLICY,
+CONSOLE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
+)
+"""What is shown of jobs never becomes markup: only the templates of the console's own source do."""
+_SAFE = {
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
-    "Vary": "Accept",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_HEADERS = {**_SAFE, "Content-Security-Policy": POLICY, "Vary": "Accept"}
+_CONSOLE_HEADERS = {
+    **_SAFE,
+    "Content-Security-Policy": CONSOLE_POLICY,
+    "Vary": "Accept, Accept-Encoding",
+    # The page names its files by what is in them: it is asked for again each time, they never are.
+    "Cache-Control": "no-cache",
+}
+_ASSET_HEADERS = {
+    **_SAFE,
+    "Content-Security-Policy": "default-src 'none'",
+    "Vary": "Accept-Encoding",
+    "Cache-Control": "public, max-age=31536000, immutable",
 }
 _COMMANDS = {
     "yard top": "GPUs, queue and tenants on one screen, live",
@@ -47,6 +76,44 @@ _COMMANDS = {
     "yard why ID": "everything that keeps one job from starting, and what would help",
     "yard --help": "all commands",
 }
+
+
+class ConsoleFile(NamedTuple):
+    """A file of the console, plain and packed."""
+
+    media_type: str
+    plain: bytes
+    packed: bytes
+
+
+@cache
+def console_files() -> Mapping[str, ConsoleFile]:
+    """The files that the build of the console left in the package, by name; none: it was not built."""
+    folder = Path(gpuyard.__file__).parent / "console"
+    found = {}
+    for path in sorted(folder.glob("**/*")):
+        if path.suffix not in ("", ".gz") and path.is_file():
+            kind = mimetypes.guess_type(path.name, strict=False)[0] or "application/octet-stream"
+            packed = path.with_name(f"{path.name}.gz")
+            found[path.name] = ConsoleFile(
+                kind, path.read_bytes(), packed.read_bytes() if packed.exists() else b""
+            )
+    return found if "index.html" in found else {}
+
+
+def _sent(file: ConsoleFile, request: Request, headers: Mapping[str, str]) -> Response:
+    kind = f"{file.media_type}; charset=utf-8" if file.media_type.startswith("text/") else file.media_type
+    if file.packed and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.packed, 200, {**headers, "Content-Encoding": "gzip"}, kind)
+    return Response(file.plain, 200, dict(headers), kind)
+
+
+async def asset(request: Request, name: str) -> Response:
+    """A file that the page of the console names."""
+    file = console_files().get(name)
+    if file is None or name == "index.html":
+        raise Problem(404, f"the console has no file {name[:100]!r}", "Load its page again.")
+    return _sent(file, request, _ASSET_HEADERS)
 
 
 def front_of(yard: Yard) -> Handler:
@@ -66,6 +133,8 @@ def front_of(yard: Yard) -> Handler:
                 "description": DESCRIPTION,
             }
             return answer(facts, headers=_HEADERS)
+        if console_files():
+            return _sent(console_files()["index.html"], request, _CONSOLE_HEADERS)
         # A proxy may be in front of the server, so the address is the one that the browser used.
         address = f"{request.url.scheme}://{request.url.netloc}"
         text = _page(yard.store.yard, address if auth else "")
@@ -99,6 +168,7 @@ def _page(yard: str, login: str) -> str:
 <dl>
 {commands}
 </dl>
+<p>The console was not built into this installation; <code>yard top</code> shows the same in a terminal.</p>
 <p>Programs use the HTTP API; <a href="{DESCRIPTION}">{DESCRIPTION}</a> describes it.</p>
 <footer>yard {escape(yard)}, gpuyard {escape(__version__)}</footer>
 </body>

@@ -221,8 +221,7 @@ class FollowedJob:
 
 async def still(yard: Yard, person: Person) -> bool:
     """Whether they would still be let in: a revoked token ends what goes on with it."""
-    token_service = yard.token_service
-    return token_service is None or not person.token or await in_thread(token_service.holds, person)
+    return not person.token or await in_thread(yard.browsers.holds, person)
 
 
 def _said_yes(text: str) -> bool:

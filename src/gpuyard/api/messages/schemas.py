@@ -471,6 +471,17 @@ class OidcLogin(BaseModel):
     nonce: Annotated[str, Field(min_length=16, max_length=200)]
 
 
+class BrowserLogin(BaseModel):
+    """A code, and where the console is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    code: Annotated[str, Field(min_length=1, max_length=200)]
+    path: Annotated[str, Field(pattern=r"^/([A-Za-z0-9._~-]+/)*$", max_length=200)] = Field(
+        "/", description="The path of the console, which its cookie is for."
+    )
+
+
 _GPUS_MAX = 1024
 Gpus = Annotated[list[Annotated[int, Field(ge=0, lt=_GPUS_MAX)]], Field(min_length=1, max_length=_GPUS_MAX)]
 

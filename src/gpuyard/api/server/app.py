@@ -16,6 +16,7 @@ from gpuyard.api.edge.routes import Handlers, answer, serve
 from gpuyard.api.edge.throttle import Turns, in_thread
 from gpuyard.api.handlers import (
     access,
+    browsers,
     changes,
     configs,
     foresight,
@@ -28,7 +29,7 @@ from gpuyard.api.handlers import (
     streams,
     terminals,
 )
-from gpuyard.api.handlers.front import front_of
+from gpuyard.api.handlers.front import asset, front_of
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.metrics import Metrics
@@ -75,10 +76,12 @@ def build(yard: Yard) -> FastAPI:
             **configs.handlers(yard),
             **pruning.handlers(yard),
             **access.handlers(yard),
+            **browsers.handlers(yard),
             **reports.handlers(yard),
             **samples.handlers(yard),
             **_health(yard),
             endpoints.FRONT: front_of(yard),
+            endpoints.ASSET: asset,
         },
     )
     for kind in (Problem, YardError, EngineError, Exception):

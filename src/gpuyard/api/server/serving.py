@@ -19,6 +19,7 @@ from typing import Any
 
 import uvicorn
 
+from gpuyard.api.edge.browsers import BrowserAuthenticator
 from gpuyard.api.edge.peers import (
     Authenticator,
     AuthMiddleware,
@@ -172,6 +173,10 @@ def _owner(path: Path) -> tuple[int, int]:
 
 def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
     """The application behind its gate and its limits: with `--auth` for tokens, else for users of this machine."""
+
+    def for_browsers(door: Authenticator) -> Authenticator:
+        return BrowserAuthenticator(door, yard.browsers, yard.store.yard)
+
     if yard.token_service is None:
         door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.people.placed)
         local = None
@@ -180,7 +185,7 @@ def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
             local = Rates(yard.people.access.limits)
             yard.people.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
-        return AuthMiddleware(app, door, quick(yard), local, Origins(yard.options.host))
+        return AuthMiddleware(app, for_browsers(door), quick(yard), local, Origins(yard.options.host))
     by_token = TokenAuthenticator(yard.token_service)
     rates = Rates(yard.people.access.limits)
 
@@ -189,7 +194,7 @@ def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
         rates.renew(access.limits)
 
     yard.people.when_renewed(renewed)
-    return AuthMiddleware(app, by_token, quick(yard), rates)
+    return AuthMiddleware(app, for_browsers(by_token), quick(yard), rates)
 
 
 def _tls(options: Options) -> ssl.SSLContext | None:

@@ -172,6 +172,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         ),
         "login": Entry("commands.people.login", "Log in to a yard on another machine."),
         "logout": Entry("commands.people.login", "Forget the login."),
+        "open": Entry("commands.people.open", "Open the console in a browser, signed in.", "open_console"),
         "whoami": Entry("commands.people.login", "Show who you are to the yard, and your tenant."),
         "audit": Entry("commands.reports", "Show what people did."),
     },

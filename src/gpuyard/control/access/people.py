@@ -123,6 +123,15 @@ def person(uid: int, gid: int) -> Person:
     return Person(uid, gid, _name(uid), uid in (0, os.geteuid()))
 
 
+def person_named(name: str) -> Person | None:
+    """The user of this machine with this name, as `person` calls it."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return person(entry.pw_uid, entry.pw_gid)
+
+
 def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -102,7 +102,7 @@ class TokenService:
         row = self._replica.store.token(match[1]) if match else None
         now_ms = self._now_ms()
         # Compared in any case, and in the same time wherever they differ.
-        same = hmac.compare_digest(_hash(text), row.hash if row is not None else "0" * 64)
+        same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("the token is not one of this yard")
         if row.revoked_ms:
@@ -125,13 +125,6 @@ class TokenService:
             self._known[_digest(text)] = (person, time.monotonic())
         return person
 
-    def holds(self, person: Person) -> bool:
-        """Whether a person's token is still valid: a long stream asks again and again."""
-        if not person.token:
-            return True
-        row = self._replica.store.token(person.token)
-        return row is not None and not row.revoked_ms and row.expires_ms > self._now_ms()
-
     def _touch(self, token_id: str, now_ms: int) -> None:
         try:
             self._replica.store.touch_token(token_id, now_ms)
@@ -153,9 +146,8 @@ class TokenService:
         expires_ms = self._now_ms() + lifetime_ms
         if person.token:
             expires_ms = min(expires_ms, person.expires_ms)
-        token_id = "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
         return self._issue(
-            token_id, asked.user, right, expires_ms, asked.note, person.signature, person.token
+            new_id(), asked.user, right, expires_ms, asked.note, person.signature, person.token
         )
 
     def login(
@@ -164,11 +156,7 @@ class TokenService:
         """A token for someone whose identity provider vouches for them. One proof is good for one token."""
         self._check_user(user, right)
         # The id is made of the proof, and an id can be there only once.
-        number = int.from_bytes(hashlib.sha256(b"login " + proof.encode()).digest()[:8], "big")
-        token_id = ""
-        for _ in range(ID_LENGTH):
-            number, place = divmod(number, len(_LETTERS))
-            token_id += _LETTERS[place]
+        token_id = token_id_of("login", proof)
         expires_ms = self._now_ms() + lifetime_ms
         return self._issue(token_id, user, right, expires_ms, "login", f"{user} (login)", "", subject)
 
@@ -188,14 +176,14 @@ class TokenService:
         def make(draft: Draft) -> tuple[TokenRow, str]:
             if self._replica.store.token(token_id) or any(row.id == token_id for row in draft.tokens):
                 raise Impossible("this login was used already", "Log in again.")
-            if made_with and not self._lives(made_with, draft):
+            if made_with and not lives(self._replica.store, made_with, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
             if subject:
                 self._check_bound(user, subject, draft)
             now_ms = max(self._now_ms(), draft.state.now_ms)
             row = TokenRow(
                 token_id,
-                _hash(text),
+                hash_of(text),
                 user,
                 right.role.word,
                 right.tenant,
@@ -235,11 +223,6 @@ class TokenService:
                     f"Take the name {name} again at the identity provider, or ask an administrator of the yard to "
                     f"unbind it (yard token unbind {name}).",
                 )
-
-    def _lives(self, token_id: str, draft: Draft) -> bool:
-        row = self._replica.store.token(token_id)
-        gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
-        return row is not None and not row.revoked_ms and not gone
 
     def _right(self, person: Person, asked: WantedToken) -> Right:
         """The right that is asked for, if the asker may give it and the token's user may have it."""
@@ -419,7 +402,38 @@ def token_view(row: TokenRow) -> TokenReply:
     }
 
 
-def _hash(text: str) -> str:
+def new_id() -> str:
+    """An id by chance."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
+
+
+def token_id_of(what: str, proof: str) -> str:
+    """The id of what is made with a proof that is good for one of them."""
+    number = int.from_bytes(hashlib.sha256(f"{what} {proof}".encode()).digest()[:8], "big")
+    token_id = ""
+    for _ in range(ID_LENGTH):
+        number, place = divmod(number, len(_LETTERS))
+        token_id += _LETTERS[place]
+    return token_id
+
+
+def lives(store: Store, token_id: str, draft: Draft) -> bool:
+    """Whether a token is there and not revoked, in the store and in a draft."""
+    row = store.token(token_id)
+    gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
+    return row is not None and not row.revoked_ms and not gone
+
+
+def holds(store: Store, person: Person, now_ms: int) -> bool:
+    """Whether a person's token is still valid."""
+    if not person.token:
+        return True
+    row = store.token(person.token)
+    return row is not None and not row.revoked_ms and row.expires_ms > now_ms
+
+
+def hash_of(text: str) -> str:
+    """What is kept of a secret."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 

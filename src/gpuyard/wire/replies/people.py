@@ -80,6 +80,31 @@ class LoginReply(TypedDict):
     oidc: OidcReply | None
 
 
+class BrowserCodeReply(TypedDict):
+    """A code that signs a browser in as the person that asked, once."""
+
+    code: str
+    expires_ms: int
+    url: str
+    """Where this server listens, as seen on its own machine."""
+    console: bool
+    """Whether this server has the console."""
+
+
+class BrowserReply(TypedDict):
+    """A browser that is signed in: the other half of its cookie, which its page keeps and sends as `Yard-Page`."""
+
+    user: str
+    key: str
+    expires_ms: int
+
+
+class SignedOutReply(TypedDict):
+    """The person that is signed out in this browser."""
+
+    user: str
+
+
 class AuditLine(TypedDict):
     """One thing that a person did."""
 

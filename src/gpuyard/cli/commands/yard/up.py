@@ -170,7 +170,7 @@ def _until_ready(client: "Client") -> "ReadyReply":
 
 
 def _words(options: "Options", port: int, pid: int | None = None) -> str:
+    from dataclasses import replace
+
     by = f" (pid {pid})" if pid else ""
-    scheme = "https" if options.tls_cert else "http"
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    return f"the yard is up{by}: {scheme}://{host}:{port}, data in {options.data}"
+    return f"the yard is up{by}: {replace(options, port=port).url}, data in {options.data}"

@@ -1,0 +1,104 @@
+// The yard over HTTP, as the person that is signed in: one half of the session is a cookie, the other is kept here.
+
+const KEY = "yard-page:" + location.pathname;
+
+/** An answer that is not what was asked for: what is wrong, and what to do. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly hint = "",
+  ) {
+    super(message);
+  }
+}
+
+/** The folder that the page is in: everything is asked for below it. */
+export const base = location.pathname.replace(/[^/]*$/, "");
+
+function storedKey(): string {
+  return localStorage.getItem(KEY) ?? "";
+}
+
+export function hasKey(): boolean {
+  return storedKey() !== "";
+}
+
+export function forgetKey(): void {
+  localStorage.removeItem(KEY);
+}
+
+async function send(path: string, init: RequestInit = {}, token = ""): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (token) headers.set("Authorization", `Bearer ${token}`);
+  else if (hasKey()) headers.set("Yard-Page", storedKey());
+  let answer: Response;
+  try {
+    answer = await fetch(base + path, { ...init, headers, cache: "no-store", redirect: "error" });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Refused(0, "the yard does not answer", "It is asked again by itself; jobs go on without it.");
+  }
+  if (answer.ok) return answer;
+  let told: { detail?: string; hint?: string } = {};
+  try {
+    told = await answer.json();
+  } catch {
+    // A proxy's answer has another form; its status says enough.
+  }
+  throw new Refused(answer.status, told.detail ?? `the yard answered ${answer.status}`, told.hint);
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await send("api/v1" + path, { signal })).json();
+}
+
+export async function text(path: string): Promise<{ text: string; next: number }> {
+  const answer = await send("api/v1" + path);
+  return { text: await answer.text(), next: Number(answer.headers.get("x-next-offset") ?? -1) };
+}
+
+export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  const init: RequestInit = { method: "POST", headers };
+  if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers = { ...headers, "Content-Type": "application/json" };
+  }
+  return (await send("api/v1" + path, init)).json();
+}
+
+/** Trade a code for a session of this browser. */
+export async function signIn(code: string): Promise<void> {
+  const made = await post<{ key: string }>("/login/browser", { code, path: base });
+  localStorage.setItem(KEY, made.key);
+}
+
+/** The same with a token, which is not kept. */
+export async function signInWithToken(token: string): Promise<void> {
+  const answer = await send("api/v1/login/codes", { method: "POST" }, token);
+  await signIn((await answer.json()).code);
+}
+
+export type Told = { event: string; data: any; id: string };
+
+/** Follow a stream of events until it ends; throws when it breaks. */
+export async function follow(path: string, tell: (told: Told) => void, signal: AbortSignal): Promise<void> {
+  const answer = await send("api/v1" + path, { signal, headers: { Accept: "text/event-stream" } });
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+      const told: Told = { event: "message", data: null, id: "" };
+      for (const line of rest.slice(0, end).split("\n")) {
+        if (line.startsWith("event: ")) told.event = line.slice(7);
+        else if (line.startsWith("data: ")) told.data = JSON.parse(line.slice(6));
+        else if (line.startsWith("id: ")) told.id = line.slice(4);
+      }
+      rest = rest.slice(end + 2);
+      if (told.data !== null) tell(told);
+    }
+  }
+}

@@ -1,0 +1,36 @@
+// Times, spans and amounts as people read them, in the viewer's own zone.
+
+const DAY_MS = 86_400_000;
+
+export function span(ms: number): string {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86_400) return `${Math.floor(s / 3600)} h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")} min`;
+  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
+}
+
+export function clock(ms: number | null | undefined, now = Date.now()): string {
+  if (!ms) return "";
+  const at = new Date(ms);
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  if (Math.abs(now - ms) < DAY_MS / 2 || at.toDateString() === new Date(now).toDateString()) return time;
+  return `${at.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
+}
+
+export function gpus(number: number): string {
+  return Number.isInteger(number) ? String(number) : number.toFixed(2);
+}
+
+export function dollars(amount: number | null | undefined): string {
+  if (amount === null || amount === undefined) return "price not known";
+  return new Intl.NumberFormat(undefined, { style: "currency", currency: "USD" }).format(amount);
+}
+
+/** A text without characters that turn the direction of those around it, or that cannot be seen. */
+export function plain(value: unknown): string {
+  return String(value ?? "").replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
+    "\ufffd",
+  );
+}

@@ -1,0 +1,37 @@
+"""`yard open`: the console in a browser, signed in."""
+
+from typing import Annotated
+
+from gpuyard.cli.line.options import Option
+from gpuyard.errors import YardError
+
+
+def open_console(
+    browser: Annotated[
+        bool, Option("--browser/--no-browser", help="Open the page, or only print its address.")
+    ] = True,
+) -> None:
+    """Open the yard's console in a browser, signed in as you.
+
+    The address that is printed holds a code that works once, for 60 seconds. It signs in the browser that loads it
+    first, so show it to nobody. The browser stays signed in for up to seven days, at most as long as your token.
+    """
+    from gpuyard.cli.connection.places import client
+    from gpuyard.cli.terminal.streams import notice
+
+    with client() as yard:
+        made = yard.browser_code()
+        where = yard.server
+    if not made["console"]:
+        raise YardError(
+            f"the yard at {made['url']} has no console: it was not built into its installation",
+            "Install gpuyard from a wheel that has it, or run `make setup` where packages of npm can be had.",
+        )
+    base = where if where.startswith(("http://", "https://")) else made["url"]
+    address = f"{base.rstrip('/')}/#/open/{made['code']}"
+    print(address)
+    if browser:
+        import webbrowser
+
+        if not webbrowser.open(address):
+            notice("no browser could be started here: open the address yourself, within 60 seconds")

@@ -1,0 +1,182 @@
+"""Browsers: signed in with a code that works once, known again by two halves of a secret.
+
+`yard open` asks for a code in the name of its user. The browser trades the code for a session: one half of its
+secret is a cookie that no script can read, the other half is kept by the page and sent as a header. Cookies do not
+tell the ports of a machine apart, so a cookie alone may reach a server of somebody else; what a page keeps is for its
+own origin alone. Neither half opens anything by itself.
+
+Codes and sessions are rows of the table of tokens, so every process on the store knows them, they end with the token
+with which they were made, and the audit shows them. Their texts have other beginnings than a token's, and the hash is
+made of the whole text: none of them passes for another.
+"""
+
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import NamedTuple
+
+from gpuyard.control.access.people import Person, person_named
+from gpuyard.control.access.people_in_force import PeopleInForce
+from gpuyard.control.access.rights import ROLES, Right, Role
+from gpuyard.control.access.tokens import Unknown, hash_of, holds, lives, new_id, token_id_of
+from gpuyard.control.refusals import Forbidden, Unacceptable
+from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.replica import Draft, Replica
+from gpuyard.model import TokenMade, TokenRevoked
+from gpuyard.model.units import DAY_MS, SECOND_MS
+from gpuyard.store import TokenRow
+
+CODE_MS = 60 * SECOND_MS
+"""How long a code works."""
+SESSION_MS = 7 * DAY_MS
+"""How long a browser stays signed in, at most."""
+_CODE = re.compile(r"yardcode_([a-z0-9]{10})_[0-9a-f]{64}")
+_COOKIE = re.compile(r"([a-z0-9]{10})\.([0-9a-f]{64})")
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class Session(NamedTuple):
+    """A browser that was signed in, with both halves of its secret, which are nowhere else."""
+
+    row: TokenRow
+    cookie: str
+    key: str
+
+
+class BrowserService:
+    """Where codes and sessions are made and looked at. Any thread may use it."""
+
+    def __init__(
+        self, replica: Replica, committer: Committer, now_ms: Callable[[], int], people: PeopleInForce
+    ) -> None:
+        self._replica = replica
+        self._committer = committer
+        self._now_ms = now_ms
+        self._people = people
+
+    @property
+    def _kind(self) -> str:
+        """What a session's text begins with: one of a yard without `--auth` is none with it, and the other way."""
+        return "yardhere" if self._people.token_service is None else "yardpage"
+
+    def code(self, person: Person) -> "Future[tuple[TokenRow, str]]":
+        """A code that signs a browser in as this person, once."""
+        right = person.rights[0]
+        if self._people.token_service is None:
+            right = Right(Role.ADMIN if person.admin else Role.USER)
+        else:
+            try:
+                self._people.directory.check(person.name, right)
+            except Forbidden as error:
+                raise Unacceptable(error.message, error.hint) from None
+        code_id = new_id()
+        text = f"yardcode_{code_id}_{secrets.token_hex(32)}"
+
+        def make(draft: Draft) -> tuple[TokenRow, str]:
+            if person.token and not lives(self._replica.store, person.token, draft):
+                raise Forbidden("the token was revoked", "Log in again.")
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            row = TokenRow(
+                code_id,
+                hash_of(text),
+                person.name,
+                right.role.word,
+                right.tenant,
+                "code for a browser",
+                person.signature,
+                person.token,
+                now_ms,
+                min(now_ms + CODE_MS, person.expires_ms or now_ms + CODE_MS),
+            )
+            _add(draft, row)
+            return row, text
+
+        return self._committer.write(make)
+
+    def redeem(self, code: str) -> "Future[Session]":
+        """Trade a code for a session. Raises `Unknown` for a code that is not valid, or no longer."""
+        store, match = self._replica.store, _CODE.fullmatch(code)
+        row = store.token(match[1]) if match else None
+        same = hmac.compare_digest(hash_of(code), row.hash if row is not None else "0" * 64)
+        if row is None or not same:
+            raise Unknown("the code is not one of this yard", _ANOTHER)
+        secret, key = secrets.token_hex(32), secrets.token_hex(32)
+        # The id is made of the code, and an id can be there only once: two processes cannot both take one code.
+        session_id = token_id_of("browser", code)
+
+        def make(draft: Draft) -> Session:
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            if not lives(store, row.id, draft) or store.token(session_id) is not None:
+                raise Unknown("the code was used already", _ANOTHER)
+            if row.expires_ms <= now_ms:
+                raise Unknown(f"the code has ended: it works for {CODE_MS // SECOND_MS} s", _ANOTHER)
+            ends_ms = now_ms + SESSION_MS
+            if row.made_with:
+                if not lives(store, row.made_with, draft):
+                    raise Unknown("the token that the code was made with was revoked", _ANOTHER)
+                made_with = store.token(row.made_with)
+                ends_ms = min(ends_ms, made_with.expires_ms if made_with is not None else now_ms)
+            made = replace(
+                row,
+                id=session_id,
+                hash=hash_of(f"{self._kind}_{session_id}_{secret}_{key}"),
+                note="browser",
+                created_ms=now_ms,
+                expires_ms=ends_ms,
+            )
+            draft.add(TokenRevoked(now_ms, row.id, row.user, f"{row.user} (used)"))
+            draft.tokens.append(replace(row, revoked_ms=now_ms))
+            _add(draft, made)
+            return Session(made, f"{session_id}.{secret}", key)
+
+        return self._committer.write(make)
+
+    def person(self, cookie: str, key: str) -> Person:
+        """The person in a signed-in browser, as the store has it now. Raises `Unknown` for one that is not."""
+        match, half = _COOKIE.fullmatch(cookie), _KEY.fullmatch(key)
+        row = self._replica.store.token(match[1]) if match and half else None
+        text = f"{self._kind}_{match[1]}_{match[2]}_{key}" if match else ""
+        same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
+        if row is None or not same:
+            raise Unknown("this browser is not signed in", _ANOTHER)
+        if row.revoked_ms or row.expires_ms <= self._now_ms():
+            raise Unknown("this browser was signed out", _ANOTHER)
+        if self._people.token_service is not None:
+            right = Right(ROLES[row.role], row.tenant)
+            return self._people.directory.bearer(row.user, right, row.id, row.expires_ms)
+        found = person_named(row.user)
+        if found is None:
+            raise Unknown(f"{row.user} is no longer a user of this machine")
+        return self._people.placed(replace(found, token=row.id, expires_ms=row.expires_ms))
+
+    def holds(self, person: Person) -> bool:
+        """Whether what a person came with is still valid: a long stream asks again and again."""
+        return holds(self._replica.store, person, self._now_ms())
+
+    def sign_out(self, person: Person) -> "Future[None]":
+        """End the session with which this person came; with another kind of token there is nothing to end."""
+
+        def make(draft: Draft) -> None:
+            row = self._replica.store.token(person.token) if person.token else None
+            if row is None or row.note != "browser" or not lives(self._replica.store, row.id, draft):
+                return
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            made = [each for each in self._replica.store.tokens_made_with(row.id) if not each.revoked_ms]
+            for each in (row, *made):
+                draft.add(TokenRevoked(now_ms, each.id, each.user, person.signature))
+                draft.tokens.append(replace(each, revoked_ms=now_ms))
+
+        return self._committer.write(make)
+
+
+_ANOTHER = "In a terminal, `yard open` signs a browser in."
+
+
+def _add(draft: Draft, row: TokenRow) -> None:
+    draft.add(
+        TokenMade(row.created_ms, row.id, row.user, row.role, row.tenant, row.expires_ms, row.made_by, "")
+    )
+    draft.tokens.append(row)
