@@ -17,6 +17,7 @@ OURS = {
     "efficiency": "gpuyard.reports.efficiency:REPORT",
     "gpus": "gpuyard.reports.gpus:REPORT",
     "nodes": "gpuyard.reports.nodes:REPORT",
+    "savings": "gpuyard.reports.savings:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",
     "topology": "gpuyard.reports.topology:REPORT",
     "waits": "gpuyard.reports.waits:REPORT",

@@ -129,7 +129,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "efficiency": Entry(
             "commands.reports", "Show what jobs used of what they asked for, and the smaller ask."
         ),
-        "cost": Entry("commands.reports", "Show where GPU time went, in GPU-hours, and what it cost."),
+        "cost": Entry(
+            "commands.reports",
+            "Show where GPU time went, in GPU-hours, and what it cost.",
+            below={"savings": Entry("commands.reports", "Show what a month has saved against another.")},
+        ),
         "waits": Entry("commands.reports", "Show what jobs waited for, in GPU-hours."),
         "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
         "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
