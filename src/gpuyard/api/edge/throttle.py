@@ -1,11 +1,10 @@
 """The throttle: after taking much of the server's time, a user waits before each request while others ask.
 
 No request is refused. While other users ask, a user has few requests under way at once, and a fifth of the time: the
-sum of how long their requests kept the event loop, the CPU time that they took in threads, and the cost of writing
-their jobs. While no other user asks, a user has all the time, with only a few more under way: requests that pile up
-wait here, and not in front of another user's. A user with an unanswered request counts as asking. Requests without a
-known user have a tenth, by address, at any time. Root and the owner of the server are not held back, and each process
-counts for itself.
+sum of the CPU time that their requests took in the event loop and in threads, and of the cost of writing their jobs.
+While no other user asks, a user has all the time, with only a few more under way: requests that pile up wait here, and
+not in front of another user's. A user with an unanswered request counts as asking. Requests without a known user have a
+tenth, by address, at any time. Root and the owner of the server are not held back, and each process counts for itself.
 """
 
 import asyncio
@@ -268,13 +267,14 @@ class _Meter:
         send: Callable[[Any], Any] = steps.send
         value: Any = None
         while True:
-            began_s = time.perf_counter()
+            # Of the processor, not by the clock: a user must not pay for the time in which another user's threads ran.
+            began_s = time.thread_time()
             try:
                 waits_for = send(value)
             except StopIteration:
                 return
             finally:
-                self._account.charge(time.perf_counter() - began_s)
+                self._account.charge(time.thread_time() - began_s)
             try:
                 value = yield waits_for
                 send = steps.send

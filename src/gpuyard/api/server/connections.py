@@ -39,8 +39,11 @@ ALONE_MAX = 512
 BACKLOG = 256
 """Connections that wait to be taken. Beyond them the kernel lets a user of this machine wait: a longer line would be a
 longer wait for everybody behind a user that floods it."""
-TAKEN_AT_ONCE = 256
-"""Connections that are taken before the loop does something else."""
+TAKE_S = 0.002
+"""How long connections are taken before the loop does something else."""
+WORDS_AT_ONCE = 4
+"""Connections that are told why they are turned away, of those taken at once. Whatever asks the kernel something lets
+other threads go first for a moment, and in a flood those moments add up."""
 BEAT_S = 0.004
 SERVED_A_BEAT = 2
 """New connections of one user or address that are served in a beat: 500 in a second; the others wait in their line."""
@@ -251,7 +254,9 @@ class Acceptor:
             self._loop.add_reader(self._listener, self._take)
 
     def _take(self) -> None:
-        for _ in range(TAKEN_AT_ONCE):
+        until_s = self._loop.time() + TAKE_S
+        words = WORDS_AT_ONCE
+        while self._loop.time() < until_s:
             try:
                 connection, address = self._listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -261,7 +266,6 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(FULL_S, self._open)
                 return
-            connection.setblocking(False)
             peer = peer_of(connection)
             if peer is None:
                 whence, bound = address[0], True
@@ -269,8 +273,10 @@ class Acceptor:
                 whence, bound = f"user {peer[0]}", peer[0] not in (0, os.geteuid())
             refusal = self._crowd.enter(whence, local=peer is not None, bound=bound)
             if refusal:
-                _turn_away(connection, refusal if self._tls is None else "")
+                _turn_away(connection, refusal if self._tls is None and words > 0 else "")
+                words -= 1
                 continue
+            connection.setblocking(False)
             guest = CountedConnection(self._crowd, whence, peer)
             line = self._lines.get(whence)
             if line is not None:
@@ -318,7 +324,7 @@ def _turn_away(connection: socket.socket, why: str) -> None:
     """Say why, if it fits, and hang up."""
     with suppress(OSError), connection:
         if why:
-            connection.send(_refusal("503 Service Unavailable", why))
+            connection.send(_refusal("503 Service Unavailable", why), socket.MSG_DONTWAIT)
 
 
 class _TakenOver(asyncio.StreamReaderProtocol):

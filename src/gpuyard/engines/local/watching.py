@@ -25,6 +25,10 @@ _LOST_MAX = 3
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
+_WHOLE_LOOK_S = 0.5
+"""How often an attempt is looked at as a whole while nothing changes in its folder."""
+_SETTLED_NS = 50_000_000
+"""A folder that changed less than this before a look may change once more without another time of its last change."""
 
 
 Judge = Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]]
@@ -41,6 +45,10 @@ class _Seen:
     job_id: int
     mark: tuple[int, int] = (0, 0)
     news: dict[str, Any] | None = None
+    report: Report | None = None
+    """What the last look as a whole found; it holds until `report_s`, while the folder has this mark."""
+    report_s: float = 0.0
+    folder_mark: tuple[int, int] = (0, 0)
 
 
 class AttemptMonitor:
@@ -60,16 +68,31 @@ class AttemptMonitor:
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
-        if flaw_of_key(key) or not os.path.isdir(folder):
+        mark = (0, 0) if flaw_of_key(key) else _mark(f"{folder}/.")
+        if mark == (0, 0):
             return Report(key, Phase.UNKNOWN)
+        seen = self._seen.get(key)
+        now_s = time.monotonic()
+        if (
+            seen is not None
+            and seen.report is not None
+            and mark == seen.folder_mark
+            and now_s < seen.report_s
+        ):
+            return seen.report
+        settled = mark[1] < time.time_ns() - _SETTLED_NS
         if report := self._read_end(key, folder):
             return report
-        seen = self._seen.get(key) or self._read_claim(key, folder)
+        seen = seen or self._read_claim(key, folder)
         if seen is None:
             return self._unclaimed(key, folder)
         if not processes.lives(seen.identity, self._boot):
             return self._lost(key, folder, seen)
-        return self._alive(key, folder, seen)
+        report = self._alive(key, folder, seen)
+        if settled:
+            # One question to the file system for each look, not six: what a supervisor tells appears in its folder.
+            seen.report, seen.report_s, seen.folder_mark = report, now_s + _WHOLE_LOOK_S, mark
+        return report
 
     def tell(self, key: str) -> None:
         """Make a supervisor look at the wishes in its folder. If it is gone, `look` finds out."""
@@ -198,14 +221,21 @@ class AttemptMonitor:
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:
         path = f"{folder}/{files.RUNNING}"
-        try:
-            stat = os.stat(path)
-        except FileNotFoundError:
+        mark = _mark(path)
+        if mark == (0, 0):
             return None
-        mark = (stat.st_ino, stat.st_mtime_ns)
         if mark != seen.mark:
             seen.news, seen.mark = files.read(path), mark
         return seen.news
+
+
+def _mark(path: str) -> tuple[int, int]:
+    """What changes when a file is replaced, or when something appears in a folder; zeros if nothing can be found."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)
 
 
 def _identity(claim: dict[str, Any]) -> Identity:
