@@ -155,8 +155,7 @@ class Yard:
             self.data.forget()
         self.token = self.data.token()
         self.store = open_store(self.options.store or self.data.database)
-        self._undo.append(self.store.close)
-        self._undo.append(self.reserve.close)
+        self._undo += [self.store.close, self.reserve.close]
         self.reserve.start(self.store)
         self.replica = Replica(self.store)
         self.replica.catch_up()
