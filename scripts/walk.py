@@ -32,7 +32,8 @@ def _watch():
             return
         code = frame.f_code
         file = code.co_filename
-        if not file.startswith(package) or code.co_name == "<module>":
+        if not file.startswith(package) or not code.co_flags & 1:
+            # The body of a module or of a class, which an import runs: only functions have fast locals.
             return
         at, pid = now(), pid_of()
         if state[0] != pid:
