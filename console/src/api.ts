@@ -58,8 +58,13 @@ export async function text(path: string): Promise<{ text: string; next: number }
   return { text: await answer.text(), next: Number(answer.headers.get("x-next-offset") ?? -1) };
 }
 
-export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-  const init: RequestInit = { method: "POST", headers };
+export async function post<T>(
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+  signal?: AbortSignal,
+): Promise<T> {
+  const init: RequestInit = { method: "POST", headers, signal };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, "Content-Type": "application/json" };
