@@ -450,6 +450,20 @@ FAULTS = [
         "tests/unit/engines/test_fence.py",
     ),
     Planted(
+        "a budget forgets what running jobs may still spend",
+        "core/quota/budgets.py",
+        "        return self.amount - self.spent - self.committed\n",
+        "        return self.amount - self.spent\n",
+        "tests/unit/core/test_budgets.py",
+    ),
+    Planted(
+        "a day that a budget dropped is counted on",
+        "core/quota/budgets.py",
+        "for key, part in self.parts.items() if key[0] >= first}",
+        "for key, part in self.parts.items()}",
+        "tests/unit/core/test_budgets.py",
+    ),
+    Planted(
         "the trail does not say who came into a job",
         "control/views/audit.py",
         "NameUnbound, MonthClosed, JobEntered,\n",

@@ -46,6 +46,7 @@ def build(
     findings.raise_if_any()
     paths = [tenant.path for tenant in tenants.build_tenants(file)]
     _check_whose(file, paths, findings)
+    tenants.check_budgets(file, paths, set(file.classes or [_DEFAULTS.default_class]), findings)
     access.check_access(file.auth, paths, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
@@ -208,6 +209,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
     if file.retention is not None:
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
     given |= fleet.paid(file)
+    if file.budgets:
+        given["budgets"] = tenants.build_budgets(file)
     if observed := fleet.observed(file):
         given["observed"] = observed
     if file.fairness is not None:

@@ -14,7 +14,7 @@ from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.durations import duration_text
 from gpuyard.ledger.prices import told
 from gpuyard.ledger.units import day_text
-from gpuyard.model import Budget, JobClass, PolicySpec, Settings, Tenant
+from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
 
@@ -59,6 +59,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
             "share weight", before.share_weights, after.share_weights,
             lambda milli: {"": f"{decimal(Fraction(milli, MILLI))} USD/h"},
         ),
+        *_entries("budget", _by(before.budgets, "name"), _by(after.budgets, "name"), _named_budget),
         *_entries("partition", before.partitions, after.partitions, lambda pools: {"": ", ".join(pools)}),
         *_entries("account", before.accounts, after.accounts, lambda tenant: {"": tenant}),
         *_entries("QOS", before.qos, after.qos, lambda klass: {"": klass}),
@@ -189,6 +190,20 @@ def _gpus(milli: int) -> str:
 def _budget(budget: Budget) -> str:
     hours = decimal(Fraction(budget.gpu_ms, HOUR_MS))
     return f"{hours} GPU-hour{'' if hours == '1' else 's'} in {duration_text(budget.window_ms)}"
+
+
+def _named_budget(budget: NamedBudget) -> dict[str, str]:
+    hours, usd = Fraction(budget.gpu_ms, HOUR_MS), Fraction(budget.micro_usd, MICRO_USD)
+    rolls = f"{budget.days}d, rolling" if budget.days else budget.window.value
+    return {
+        "amount": f"{decimal(usd)} USD" if budget.micro_usd else f"{decimal(hours)} GPU-hours",
+        "window": rolls,
+        "tenant": budget.tenant or "none",
+        "class": budget.klass or "none",
+        "labels": ", ".join([f"{key}={value}" for key, value in budget.labels]) or "none",
+        "action": budget.action.value,
+        "warn_at": ", ".join([f"{part} %" for part in budget.warn_at]) or "none",
+    }
 
 
 def _klass(klass: JobClass) -> dict[str, str]:

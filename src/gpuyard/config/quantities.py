@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from gpuyard.durations import duration_positive_ms, duration_text
 from gpuyard.errors import quoted
+from gpuyard.model.settings import Window
 from gpuyard.model.units import GIB_MIB, HOUR_MS, MICRO_USD, MILLI
 
 NODES_MAX = 1_000_000
@@ -17,6 +18,10 @@ GPUS_PER_NODE_MAX = 64
 GPUS_MAX = NODES_MAX * GPUS_PER_NODE_MAX
 CPUS_PER_NODE_MAX = 100_000
 PRICE_USD_MAX = 1_000_000
+BUDGET_USD_MAX = 1_000_000_000
+WINDOW_DAYS_MAX = 366
+PERCENT_MAX = 1000
+_WINDOWS = ("week", "month", "quarter")
 GPU_HOURS_MAX = 1_000_000_000
 
 FOREVER = "forever"
@@ -117,6 +122,29 @@ def gpu_hours_ms(text: str) -> int:
     if spent.denominator != 1:
         raise ValueError(f"is finer than a millisecond of a GPU, the smallest part that is counted: {text}")
     return int(spent)
+
+
+def budget_usd(text: str) -> int:
+    """Dollars that a budget has, in micro-dollars; above zero."""
+    what, least = "an amount in USD", Fraction(1, 100)
+    return scaled(text, what, scale=MICRO_USD, grain="0.000001 USD", least=least, most=BUDGET_USD_MAX)
+
+
+def budget_window(text: str) -> tuple[Window, int]:
+    """`week`, `month`, `quarter`, or a number of days, which roll."""
+    if text in _WINDOWS:
+        return Window(text), 0
+    if text.endswith("d") and text[:-1].isdecimal() and 1 <= int(text[:-1]) <= WINDOW_DAYS_MAX:
+        return Window.ROLLING, int(text[:-1])
+    known = f"{', '.join(_WINDOWS)}, or 1d to {WINDOW_DAYS_MAX}d for a window that rolls"
+    raise ValueError(f"must be one of: {known}; not {quoted(text)}")
+
+
+def percent(text: str) -> int:
+    """A part of a budget of which people are told."""
+    if not (text.isdecimal() and 1 <= int(text) <= PERCENT_MAX):
+        raise ValueError(f"must be a whole number from 1 to {PERCENT_MAX}, in percent, not {quoted(text)}")
+    return int(text)
 
 
 def kept_ms(text: str) -> int:

@@ -33,7 +33,7 @@ from gpuyard.engines.local.keys import Fence
 from gpuyard.engines.registry import OWN, kind_of, kinds
 from gpuyard.errors import quoted, remedy
 from gpuyard.ledger.prices import CURRENCY
-from gpuyard.model import JobClass, Market, PolicySpec, Settings
+from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
 from gpuyard.model.settings import TOTAL
 
 _CLASS = JobClass("")
@@ -79,6 +79,15 @@ MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
 ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
 GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
 GpuHoursMs = Annotated[int, Plain(_text(q.gpu_hours_ms)), _positive(q.GPU_HOURS_MAX)]
+BudgetUsd = Annotated[int, Plain(_text(q.budget_usd)), _positive(q.BUDGET_USD_MAX)]
+BudgetWindow = Annotated[
+    tuple[Window, int],
+    Plain(_text(q.budget_window)),
+    Shown({"type": "string", "pattern": r"^(week|month|quarter|[1-9][0-9]{0,2}d)$"}),
+]
+Percent = Annotated[
+    int, Plain(_text(q.percent)), Shown({"type": "integer", "minimum": 1, "maximum": q.PERCENT_MAX})
+]
 KeptMs = Annotated[int, Plain(_text(q.kept_ms)), _KEPT]
 QuotaPart = Annotated[int, Plain(_text(q.gpu_milli)), Shown(_NUMBER_OF_GPUS)]
 
@@ -100,6 +109,7 @@ EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enu
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 CardSettingsName = Annotated[str, *_choice(["change", "leave"], "value", "values")]
 FenceName = Annotated[str, *_choice([each.value for each in Fence], "value", "values")]
+ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "action", "actions")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
@@ -212,6 +222,40 @@ class BudgetEntry(_Entry):
 
     gpu_hours: GpuHoursMs = _required("GPU-hours that may be spent in each window.", example=5000)
     window: PositiveMs = _required("Length of the windows, which are aligned to the epoch.", example="30d")
+
+
+class NamedBudgetEntry(_Entry):
+    """What jobs of a kind may spend in each window."""
+
+    gpu_hours: GpuHoursMs | None = _key(
+        "GPU-hours in each window. Left out: usd says how much.", example=5000
+    )
+    usd: BudgetUsd | None = _key(
+        "USD in each window, by the prices of the pools. Left out: gpu_hours says how much.", example=20000
+    )
+    tenant: Word | None = _key(
+        "The tenant whose jobs count, with all below it, as a path. Left out: those of all.",
+        example="research",
+    )
+    klass: Word | None = _key(
+        "The class whose jobs count. Left out: those of all.", alias="class", example="batch"
+    )
+    project: Word | None = _key("The project whose jobs count. Left out: those of all.", example="llama")
+    labels: Annotated[dict[str, Word], _OrNothing()] | None = _key(
+        "Labels of the jobs that count (--label). Left out: those of all.", example={"team": "vision"}
+    )
+    window: BudgetWindow | None = _key(
+        "week, month or quarter, in UTC; or a number of days such as 30d, which roll day by day.",
+        default="month",
+    )
+    action: ActionName | None = _key(
+        "What happens once it is spent or set aside: warn; soft, its jobs go behind all others; hard, none starts.",
+        default=BudgetAction.HARD.value,
+    )
+    warn_at: list[Percent] | None = _key(
+        "The parts of it, in percent, of which people are told when they are spent.",
+        default=list(NamedBudget("").warn_at),
+    )
 
 
 class TenantEntry(_Entry):
@@ -350,6 +394,9 @@ class YardFile(_Entry):
         "Prices with a history, by model, pool, market and region: what `yard cost` goes by. The most exact one that "
         "fits a day goes before prices. Left out: none.",
         example=[{"model": "H100", "market": "spot", "from": "2026-11-01", "price": 1.2}],
+    )
+    budgets: Annotated[dict[Name, NamedBudgetEntry], _OrNothing()] | None = _key(
+        "What jobs of tenants or classes may spend, by the budget's name. Left out: no budgets but those of tenants."
     )
     fairness: Annotated[FairnessEntry, _OrNothing()] | None = _key("How past usage counts in the fair share.")
     earmark: PositiveMs | None = _key(

@@ -13,6 +13,7 @@ from gpuyard.config.schema import (
     ClusterEntry,
     FairnessEntry,
     GpuModelEntry,
+    NamedBudgetEntry,
     PolicyEntry,
     PoolEntry,
     RetentionEntry,
@@ -88,6 +89,8 @@ def _model_at(path: Path) -> type[BaseModel]:
             return TenantEntry
         case ("tenants", _, "budget"):
             return BudgetEntry
+        case ("budgets", _):
+            return NamedBudgetEntry
         case ("classes", _):
             return ClassEntry
         case ("policies", _):
@@ -122,7 +125,8 @@ def _model_at(path: Path) -> type[BaseModel]:
 def _unknown_key(document: Document, path: Path) -> Problem:
     *above, key = path
     model = _model_at(tuple(above))
-    known = [*model.model_fields, *(SlurmKeys.model_fields if model is ClusterEntry else ())]
+    own = [field.alias or name for name, field in model.model_fields.items()]
+    known = [*own, *(SlurmKeys.model_fields if model is ClusterEntry else ())]
     text = f"unknown key {quoted(str(key))} {inside(tuple(above))}; {remedy(str(key), known, 'keys')}"
     return Problem(document.place(path, key=True), text)
 

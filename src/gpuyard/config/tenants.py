@@ -6,15 +6,17 @@ model by model and in sum, and those at the top must fit in the fleet.
 
 from collections.abc import Iterator, Set
 from fractions import Fraction
+from typing import Any
 
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path
 from gpuyard.config.quantities import decimal
-from gpuyard.config.schema import TenantEntry, YardFile
+from gpuyard.config.schema import NamedBudgetEntry, TenantEntry, YardFile
 from gpuyard.errors import listed, quoted, remedy
-from gpuyard.model import Budget, Quota, Tenant
+from gpuyard.model import Budget, BudgetAction, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
+from gpuyard.wire.job_fields import PROJECT
 
 DEPTH_MAX = 16
 """Levels of the tree. Every decision walks up from a leaf, and paths name every level."""
@@ -205,4 +207,55 @@ def _quota(entry: TenantEntry) -> Quota:
 def _budget(entry: TenantEntry) -> Budget | None:
     return (
         None if entry.budget is None else Budget(gpu_ms=entry.budget.gpu_hours, window_ms=entry.budget.window)
+    )
+
+
+def check_budgets(file: YardFile, paths: list[str], classes: Set[str], findings: Findings) -> None:
+    """Refuse budgets of no amount or of two, of unknown jobs, and two of the same kind for the same jobs."""
+    seen: dict[tuple[object, ...], str] = {}
+    for name, entry in (file.budgets or {}).items():
+        path: Path = ("budgets", name)
+        owner = f"budget {quoted(name)}"
+        if (entry.gpu_hours is None) == (entry.usd is None):
+            has = (
+                "has neither 'gpu_hours' nor 'usd'" if entry.usd is None else "has both 'gpu_hours' and 'usd'"
+            )
+            findings.at_key(path, f"{owner} {has}; give one of them")
+        if entry.tenant is not None and entry.tenant not in paths:
+            known = remedy(entry.tenant, paths, "tenants") if paths else "the file has no tenants"
+            findings.at((*path, "tenant"), f"unknown tenant {quoted(entry.tenant)} of {owner}; {known}")
+        if entry.klass is not None and entry.klass not in classes:
+            known = remedy(entry.klass, sorted(classes), "classes")
+            findings.at((*path, "class"), f"unknown class {quoted(entry.klass)} of {owner}; {known}")
+        rule = _named(name, entry)
+        what = (rule.tenant, rule.klass, rule.labels, rule.micro_usd > 0, rule.window, rule.days)
+        if what in seen:
+            text = f"{owner} counts the same jobs over the same window as {quoted(seen[what])}; remove one of them"
+            findings.at_key(path, text)
+        seen[what] = name
+
+
+def build_budgets(file: YardFile) -> tuple[NamedBudget, ...]:
+    """The named budgets, sorted by name."""
+    return tuple([_named(name, entry) for name, entry in sorted((file.budgets or {}).items())])
+
+
+def _named(name: str, entry: NamedBudgetEntry) -> NamedBudget:
+    given: dict[str, Any] = {}
+    if entry.window is not None:
+        given["window"], given["days"] = entry.window
+    if entry.action is not None:
+        given["action"] = BudgetAction(entry.action)
+    if entry.warn_at is not None:
+        given["warn_at"] = tuple(sorted(set(entry.warn_at)))
+    return NamedBudget(
+        name,
+        gpu_ms=entry.gpu_hours or 0,
+        micro_usd=entry.usd or 0,
+        tenant=entry.tenant or "",
+        klass=entry.klass or "",
+        labels=tuple(
+            sorted({**(entry.labels or {}), **({PROJECT: entry.project} if entry.project else {})}.items())
+        ),
+        **given,
     )

@@ -81,6 +81,8 @@ def _remedy(remedy: Remedy) -> str:
             return f"{_jobs(names)} ending ({'no time limit' if ms >= NO_LIMIT_MS // 2 else left})"
         case Cure.COMES_FREE:
             return f"{''.join(names) or 'room'} coming free when something that runs ends"
+        case Cure.HIGHER_BUDGET if names:
+            return f"a higher budget (an admin: budgets.{names[0]} in yard.yaml, then yard apply)"
         case Cure.HIGHER_LIMIT if names:
             return f"a higher limit for {names[0]}"
         case Cure.MORE_PER_USER if names:

@@ -14,6 +14,7 @@ from gpuyard.model.events import (
     AttemptStopping,
     AttemptUnknown,
     BookEvent,
+    BudgetReached,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
@@ -88,6 +89,7 @@ from gpuyard.model.lifts import (
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
+    RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
     RaiseRunningJobs,
@@ -100,14 +102,17 @@ from gpuyard.model.reasons import Reason, ReasonCode, WaitCause
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.model.settings import (
     Budget,
+    BudgetAction,
     ClusterPreference,
     JobClass,
+    NamedBudget,
     PolicySpec,
     Price,
     Quota,
     Retention,
     Settings,
     Tenant,
+    Window,
 )
 
 __all__ = [
@@ -128,6 +133,8 @@ __all__ = [
     "BeginNow",
     "BookEvent",
     "Budget",
+    "BudgetAction",
+    "BudgetReached",
     "Capability",
     "CheckpointSeen",
     "ClusterPreference",
@@ -173,6 +180,7 @@ __all__ = [
     "Milli",
     "MonthClosed",
     "NameUnbound",
+    "NamedBudget",
     "Node",
     "NodeAdded",
     "NodeChanged",
@@ -192,6 +200,7 @@ __all__ = [
     "RaiseBorrow",
     "RaiseBudget",
     "RaiseLimit",
+    "RaiseNamedBudget",
     "RaisePerJob",
     "RaisePerUser",
     "RaiseRunningJobs",
@@ -218,6 +227,7 @@ __all__ = [
     "WaitLine",
     "WaitsSeen",
     "Whole",
+    "Window",
     "WithoutAfter",
     "Work",
 ]

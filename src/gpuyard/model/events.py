@@ -462,6 +462,15 @@ class JobEntered:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetReached:
+    """So much of a named budget, in percent, is spent in its window. Told once for each threshold of a window."""
+
+    at_ms: int
+    budget: str
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods and budget windows close, waiting jobs reach their begin time, earmarks expire."""
 
@@ -498,6 +507,7 @@ SchedulingEvent = (
     | EarmarkSet
     | EarmarkDropped
     | DemandLearned
+    | BudgetReached
     | Ticked
 )
 """What the core folds: jobs, nodes, settings, time."""

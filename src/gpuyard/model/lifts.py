@@ -107,6 +107,14 @@ class RaiseBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseNamedBudget:
+    """A named budget is `to` in each window: milliseconds of a GPU, or micro-dollars."""
+
+    budget: str
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class LendMore:
     """These tenants lend their whole guarantee for a GPU model, or under `total`, while it is idle."""
 
@@ -171,6 +179,7 @@ QuotaLift = (
     | RaiseRunningJobs
     | RaiseBorrow
     | RaiseBudget
+    | RaiseNamedBudget
     | LendMore
 )
 """Lifts that change a setting."""

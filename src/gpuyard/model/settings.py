@@ -5,6 +5,7 @@ were in force.
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from gpuyard.model.catalogue import GpuModel
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
@@ -38,6 +39,49 @@ class Budget:
     gpu_ms: int
     """Milliseconds of a whole GPU."""
     window_ms: int
+
+
+class Window(StrEnum):
+    """The windows of named budgets: whole UTC days."""
+
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    ROLLING = "rolling"
+    """Today and the days before it."""
+
+
+class BudgetAction(StrEnum):
+    """What happens once everything of a budget is spent or set aside."""
+
+    WARN = "warn"
+    """Nothing: the thresholds are told."""
+    SOFT = "soft"
+    """New jobs go behind all jobs that are within their budgets."""
+    HARD = "hard"
+    """No job starts that could overspend it. Running jobs go on: what they may spend was set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBudget:
+    """GPU time or money that jobs of a kind may spend in each window. What is left empty fits any job."""
+
+    name: str
+    gpu_ms: int = 0
+    """Milliseconds of a whole GPU; 0: the budget is of money."""
+    micro_usd: int = 0
+    """Micro-dollars, by the prices of the days on which attempts start; 0: the budget is of GPU time."""
+    tenant: str = ""
+    """With all tenants below it."""
+    klass: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels that a job must have, the project among them."""
+    window: Window = Window.MONTH
+    days: int = 0
+    """How long a rolling window is."""
+    action: BudgetAction = BudgetAction.HARD
+    warn_at: tuple[int, ...] = (50, 80, 100)
+    """The parts of it, in percent, of which people are told when they are spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +220,5 @@ class Settings:
     """Clusters that schedule themselves beside those that the yard drives, and whether their jobs count against quotas,
     budgets and shares. Empty where the yard drives none: it then shows what its own policy would make of their jobs."""
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))
+    budgets: tuple[NamedBudget, ...] = ()
+    """Budgets beside those of tenants, by name."""

@@ -12,6 +12,7 @@ from gpuyard.reports.report import Report
 
 OURS = {
     "audit": "gpuyard.reports.audit:REPORT",
+    "budget": "gpuyard.reports.budget:REPORT",
     "cost": "gpuyard.reports.cost:REPORT",
     "doctor": "gpuyard.reports.doctor:REPORT",
     "efficiency": "gpuyard.reports.efficiency:REPORT",

@@ -243,7 +243,7 @@ def _notes(
         notes.append(f"the present configuration is {span} old; it is simulated for the whole time")
     if away:
         notes.append(f"without nodes that are down or drained: {', '.join(away[:5])}")
-    if any(tenant.budget for tenant in (*before.tenants, *asked.settings.tenants)):
+    if any(tenant.budget for tenant in (*before.tenants, *asked.settings.tenants)) or asked.settings.budgets:
         notes.append("budgets begin unspent")
     check = found["check"]
     if check["jobs"]:

@@ -235,7 +235,7 @@ class Simulation:
         # Nothing runs and jobs wait: only a node that comes back or a budget's next window can help.
         if self._ends or self._changes:
             return True
-        windows = [spend.window_ms for spend in state.tenants.spend if spend is not None]
+        windows = [spend.longest_ms for spend in state.tenants.spend if spend is not None]
         if not windows or self._tick_ms == NEVER_MS:
             return False
         self._quiet_ms = min(self._quiet_ms, now_ms)

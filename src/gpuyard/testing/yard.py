@@ -75,12 +75,19 @@ class Yard:
         klass: str = "",
         checkpoint_ms: int = 0,
         restart_cost_ms: int = 0,
+        labels: tuple[tuple[str, str], ...] = (),
         **fields: int,
     ) -> int:
         """Submit a job now; returns its id."""
         request = ask(wanted) if isinstance(wanted, int) else wanted
         spec = JobSpec(
-            tenant, request, klass, checkpoint_ms=checkpoint_ms, restart_cost_ms=restart_cost_ms, user=user
+            tenant,
+            request,
+            klass,
+            checkpoint_ms=checkpoint_ms,
+            restart_cost_ms=restart_cost_ms,
+            user=user,
+            labels=labels,
         )
         self._last_id += 1
         self.apply(JobSubmitted(self.now_ms, Job(self._last_id, spec, self.now_ms, **fields)))

@@ -16,6 +16,7 @@ from gpuyard.model import (
     AttemptStarted,
     AttemptState,
     AttemptStopping,
+    BudgetReached,
     Capability,
     CheckpointSeen,
     ConfigSet,
@@ -42,6 +43,7 @@ from gpuyard.model import (
     Mig,
     Milli,
     MonthClosed,
+    NamedBudget,
     NameUnbound,
     Node,
     NodeAdded,
@@ -97,6 +99,15 @@ def chain(path: str) -> list[str]:
     return found
 
 
+def counted(rule: NamedBudget, leaf: str, klass: str, labels: tuple[tuple[str, str], ...] = ()) -> bool:
+    """Whether a named budget counts the jobs of a leaf and a class."""
+    return (
+        (not rule.tenant or rule.tenant in chain(leaf))
+        and rule.klass in ("", klass)
+        and set(rule.labels) <= set(labels)
+    )
+
+
 @dataclass
 class Charge:
     """GPU time of an attempt, for budgets and the fair share."""
@@ -109,6 +120,12 @@ class Charge:
     ended_ms: int | None = None
     ended_seq: int = 0
     """Which event of the log ended it."""
+    klass: str = ""
+    """Its class when it ended."""
+
+    def counts_for(self, rule: NamedBudget) -> bool:
+        """Whether a named budget counts it."""
+        return counted(rule, self.leaf, self.klass)
 
     def overlap_ms(self, from_ms: int, to_ms: int) -> int:
         """How much of a stretch of time it ran."""
@@ -185,6 +202,8 @@ class Books:
     charges: list[Charge] = field(default_factory=list)
     budget_since: dict[str, int] = field(default_factory=dict)
     """Which event of the log set a tenant's budget."""
+    named_since: dict[str, int] = field(default_factory=dict)
+    """The same for named budgets."""
     lacks: dict[str, tuple[Capability, ...]] = field(default_factory=dict)
     """What engines cannot do, by cluster."""
     pins: dict[tuple[int, int], Pieces] = field(default_factory=dict)
@@ -279,6 +298,14 @@ class Books:
             if charge.ended_seq > self.budget_since[path] and path in chain(charge.leaf)
         )
 
+    def spent_of(self, rule: NamedBudget) -> int:
+        """The same of a named budget, in a window that began before everything."""
+        return sum(
+            charge.milli * charge.overlap_ms(0, self.now_ms)
+            for charge in self.charges
+            if charge.ended_seq > self.named_since[rule.name] and charge.counts_for(rule)
+        )
+
     def committed(self, path: str) -> int:
         """Milli-GPU x ms that running attempts may come to spend."""
         return sum(live.milli * live.limit_ms for live in self.running() if path in chain(live.leaf))
@@ -343,6 +370,7 @@ class Books:
                 | TokenRevoked()
                 | NameUnbound()
                 | MonthClosed()
+                | BudgetReached()
                 | JobEntered()
                 | AttemptMeasured()
                 | WaitsSeen()
@@ -371,11 +399,15 @@ class Books:
 
     def _configure(self, settings: Settings) -> None:
         budgets = {t.path: t.budget.window_ms for t in self.settings.tenants if t.budget}
-        self.settings = settings
+        before, self.settings = self.settings, settings
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             self._see(tenant.path)
             if tenant.budget and budgets.get(tenant.path) != tenant.budget.window_ms:
                 self.budget_since[tenant.path] = self.seq
+        known = {rule.name for rule in before.budgets}
+        for rule in settings.budgets:
+            if rule.name not in known:
+                self.named_since[rule.name] = self.seq
         self._assign()
 
     def _assign(self) -> None:
@@ -484,6 +516,7 @@ class Books:
     def _end(self, live: Live, attempt: Attempt, event: AttemptEnded) -> None:
         assert event.attempt == attempt.number, f"{event}: attempt {attempt.number} runs"
         attempt.charge.ended_ms, attempt.charge.ended_seq = event.at_ms, self.seq
+        attempt.charge.klass = self.klass(live).name
         live.attempt = None
         if event.outcome not in _REQUEUED:
             self._over(live, JobState(event.outcome.value))

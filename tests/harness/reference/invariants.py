@@ -7,7 +7,17 @@ The numbers are those of the list in the style guide: 1 capacity, 2 gangs, 3 att
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.model import AttemptState, Grant, Plan, PolicySpec, ReasonCode, Start, Stop, StopCause
+from gpuyard.model import (
+    AttemptState,
+    BudgetAction,
+    Grant,
+    Plan,
+    PolicySpec,
+    ReasonCode,
+    Start,
+    Stop,
+    StopCause,
+)
 from gpuyard.model.units import MILLI
 from harness.reference.books import Books, Live, chain, model_of
 from harness.reference.judge import (
@@ -133,6 +143,9 @@ class PlanCheck:
         """Jobs are looked at in the order's own keys, then by age, then by id; with fair share, in each tenant."""
         jobs = [self.books.jobs[job_id] for job_id in self.plan.examined]
         names = self.spec.order
+        if any(rule.action is BudgetAction.SOFT for rule in self.books.settings.budgets):
+            # Jobs over such a budget come last, and a start of this very pass may have spent it.
+            return
         if "fair" not in names:
             keys = [self.order_key(live, names) for live in jobs]
             assert keys == sorted(keys), f"{self.plan.examined} are out of order: {keys}"
@@ -233,13 +246,26 @@ class PlanCheck:
             assert self.quota_kept & set(chain(live.leaf)), f"{name}: nobody ahead waits for quota"
         else:
             assert code in _QUOTA_CODES, f"{name} is no reason to wait"
-            by_model = {layout.model: self.quotas().blockers(live, layout.model) for layout in could}
+            quotas = self.quotas()
+            if code in (ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT):
+                quotas = Quotas(self.books, quotas.held, self.promised())
+            by_model = {layout.model: quotas.blockers(live, layout.model) for layout in could}
             assert any(code in blockers for blockers in by_model.values()), f"{name}: {by_model}"
             passable = [layout for layout in now if not by_model[layout.model]]
             assert not passable or self.quota_kept & set(chain(live.leaf)), f"{name}: {passable} would do"
             assert code is not ReasonCode.HELD_BACK or now, f"{name}: nothing is free that is held back"
             if code in _KEEPS_QUOTA:
                 self.quota_kept |= set(chain(live.leaf))
+
+    def promised(self) -> list[Holder]:
+        """Jobs for which the plan, or an earlier one, has promised or kept room, and that do not start in it."""
+        ids = {each.job_id for each in (*self.plan.reservations, *self.plan.earmarks)}
+        ids |= {job_id for job_id, live in self.books.jobs.items() if live.earmark is not None}
+        return [
+            Holder(job_id, live.leaf, "", live.milli, live.limit_ms, klass=self.books.klass(live).name)
+            for job_id in sorted(ids - set(self.starts))
+            for live in [self.books.jobs[job_id]]
+        ]
 
     # -- 6: victims ----------------------------------------------------------------------------------------------
 
@@ -348,7 +374,10 @@ class PlanCheck:
     def holder(self, live: Live, grants: Sequence[Grant]) -> Holder:
         """A job as quotas see it."""
         model = model_of(self.books.nodes[grants[0].node])
-        return Holder(live.job.id, live.leaf, model, live.milli, live.limit_ms, live.job.spec.user)
+        klass = self.books.klass(live).name
+        return Holder(
+            live.job.id, live.leaf, model, live.milli, live.limit_ms, live.job.spec.user, klass=klass
+        )
 
     def quotas(self) -> Quotas:
         """Quotas beside those who hold GPUs and those started so far in this plan."""
@@ -475,6 +504,11 @@ def check_usage(books: Books, dump: dict[str, Any]) -> None:
             assert spent == row["spent_milli_ms"], (
                 f"{path} spent {spent}, the core says {row['spent_milli_ms']}"
             )
+    spent_of = {row["name"]: row["spent"] for row in dump.get("budgets", ())}
+    for rule in books.settings.budgets:
+        assert books.spent_of(rule) == spent_of[rule.name], (
+            f"{rule.name} spent {books.spent_of(rule)}: {spent_of}"
+        )
 
 
 def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str, Any]) -> None:
@@ -482,6 +516,8 @@ def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str,
 
     Usage is that of the closed periods, and a whole period of what runs.
     """
+    if any(rule.action is BudgetAction.SOFT for rule in books.settings.budgets):
+        return
     kept = [live for live in books.jobs.values() if live.earmark]
     if "fair" not in spec.order or not plan.examined or kept:
         # Jobs for which something is kept start before anyone is looked at, and count as served then.

@@ -9,11 +9,23 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gpuyard.model import Ask, Grant, Memory, Mig, Milli, Node, Quota, ReasonCode, Tenant
+from gpuyard.model import (
+    Ask,
+    BudgetAction,
+    Grant,
+    Memory,
+    Mig,
+    Milli,
+    NamedBudget,
+    Node,
+    Quota,
+    ReasonCode,
+    Tenant,
+)
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
-from harness.reference.books import Books, Live, ask_milli, chain, model_of, wanted_of
+from harness.reference.books import Books, Live, ask_milli, chain, counted, model_of, wanted_of
 from harness.reference.cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 
 UNLIMITED = 1 << 62
@@ -441,6 +453,7 @@ class Holder:
     user: str = ""
     down_milli: int = 0
     """The part of it that is on nodes that are down."""
+    klass: str = ""
 
     def within(self, path: str, model: str | None) -> bool:
         """Whether it counts against a tenant, in one model or in total."""
@@ -465,6 +478,7 @@ def holders(books: Books) -> dict[int, Holder]:
             live.limit_ms,
             live.job.spec.user,
             sum(granted_milli(grant) for grant in live.attempt.grants if grant.node in books.down),
+            books.klass(live).name,
         )
         for live in books.running()
         if live.attempt is not None
@@ -474,9 +488,11 @@ def holders(books: Books) -> dict[int, Holder]:
 class Quotas:
     """Whether a job may start beside those who hold GPUs."""
 
-    def __init__(self, books: Books, held: Collection[Holder]) -> None:
+    def __init__(self, books: Books, held: Collection[Holder], promised: Collection[Holder] = ()) -> None:
         self.books = books
         self.held = held
+        self.promised = promised
+        """Jobs with promised room: what they may cost is set aside."""
         self.tenants = {tenant.path: tenant for tenant in books.settings.tenants}
 
     def used(self, path: str, model: str | None) -> int:
@@ -517,6 +533,9 @@ class Quotas:
                     found.add(ReasonCode.BORROW)
             if self._over_budget(path, live):
                 found.add(ReasonCode.NO_TIME_LIMIT if live.limit_ms >= NO_LIMIT_MS else ReasonCode.BUDGET)
+        for rule in self.books.settings.budgets:
+            if rule.action is BudgetAction.HARD and self._over_named(rule, live):
+                found.add(ReasonCode.NO_TIME_LIMIT if live.limit_ms >= NO_LIMIT_MS else ReasonCode.BUDGET)
         user = live.job.spec.user
         for path in chain(live.leaf) if user else chain(live.leaf)[1:]:
             per_user, theirs = self.quota(path).max_gpus_per_user, self.of_person(path, user, live.leaf)
@@ -529,11 +548,19 @@ class Quotas:
             found.add(ReasonCode.HELD_BACK)
         return found
 
+    def _over_named(self, rule: NamedBudget, live: Live) -> bool:
+        if not counted(rule, live.leaf, self.books.klass(live).name, live.job.spec.labels) or not live.milli:
+            return False
+        holders = [h for h in (*self.held, *self.promised) if h.job_id != live.job.id]
+        aside = sum(h.milli * h.limit_ms for h in holders if counted(rule, h.leaf, h.klass))
+        return self.books.spent_of(rule) + aside + live.milli * live.limit_ms > rule.gpu_ms * MILLI
+
     def _over_budget(self, path: str, live: Live) -> bool:
         tenant = self.tenants.get(path)
         if tenant is None or tenant.budget is None:
             return False
-        committed = sum(h.milli * h.limit_ms for h in self.held if h.within(path, None))
+        holders = (*self.held, *[h for h in self.promised if h.job_id != live.job.id])
+        committed = sum(h.milli * h.limit_ms for h in holders if h.within(path, None))
         after = self.books.spent(path, tenant.budget.window_ms) + committed + live.milli * live.limit_ms
         return after > tenant.budget.gpu_ms * MILLI
 

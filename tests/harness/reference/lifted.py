@@ -39,6 +39,7 @@ from gpuyard.model import (
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
+    RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
     RaiseRunningJobs,
@@ -61,6 +62,7 @@ SETTINGS = (
     RaiseAttempts,
     RaisePerJob,
     RaiseRunningJobs,
+    RaiseNamedBudget,
     RaiseBudget,
     LendMore,
 )
@@ -163,6 +165,11 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
     """Settings with one thing changed."""
     if isinstance(lift, RaiseAttempts):
         return replace(settings, attempts_per_user=lift.to)
+    if isinstance(lift, RaiseNamedBudget):
+        budgets = [
+            replace(rule, gpu_ms=lift.to) if rule.name == lift.budget else rule for rule in settings.budgets
+        ]
+        return replace(settings, budgets=tuple(budgets))
     tenants = {tenant.path: tenant for tenant in settings.tenants}
     paths = lift.tenants if isinstance(lift, LendMore) else (lift.tenant,)  # type: ignore[union-attr]
     for path in paths:

@@ -86,6 +86,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     bare = yaml.safe_load(fleet)
     bare |= {"tenants": {"a": {}}, "classes": {"batch": {}}, "fairness": {}, "policies": {"mine": {}}}
     bare["retention"] = {}
+    bare["budgets"] = {"lab": {"gpu_hours": 1}}
     bare["gpu_models"] = {"P40": {"memory": "24G", "price": 1}}
     oidc = {"issuer": "https://id.example.org", "client_id": "yard", "groups": {"ml": {}}}
     bare["auth"] = {"users": {"ana": {}}, "oidc": oidc, "limits": {}}
@@ -109,6 +110,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "OwnedEntry": full["price_book"][1]["owned"],
         "TenantEntry": full["tenants"]["a"],
         "ClassEntry": full["classes"]["batch"],
+        "NamedBudgetEntry": full["budgets"]["lab"],
         "FairnessEntry": full["fairness"],
         "RetentionEntry": full["retention"],
         "PolicyEntry": full["policies"]["mine"],
@@ -129,7 +131,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 70 == written
+    assert 73 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 

@@ -24,7 +24,7 @@ def test_the_only_waiting_job_starts_without_a_pass() -> None:
     job = here.submit(2)
     plan = here.decide()
     assert [job] == here.started(plan)
-    assert module._alone(here.state, here.policy, here.state.jobs[job]) == plan
+    assert module._alone(here.state, here.policy, here.state.jobs[job], here.now_ms) == plan
 
 
 def test_the_only_waiting_job_without_room_gets_a_pass() -> None:
@@ -32,7 +32,7 @@ def test_the_only_waiting_job_without_room_gets_a_pass() -> None:
     here.submit(8, limit_ms=10 * S)
     here.step()
     job = here.submit(1)
-    assert module._alone(here.state, here.policy, here.state.jobs[job]) is None
+    assert module._alone(here.state, here.policy, here.state.jobs[job], here.now_ms) is None
     plan = here.step()
     assert ReasonCode.ROOM is here.code(plan, job)
     assert here.state.idle_plan is not None

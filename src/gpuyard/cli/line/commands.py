@@ -135,6 +135,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             below={"savings": Entry("commands.reports", "Show what a month has saved against another.")},
         ),
         "waits": Entry("commands.reports", "Show what jobs waited for, in GPU-hours."),
+        "budget": Entry("commands.reports", "Show what is spent of each budget, and when it will be spent."),
         "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
         "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
         "logs": Entry("commands.jobs.logs", "Show what a job wrote."),

@@ -21,9 +21,11 @@ from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
-from gpuyard.core.explain.admission import gpus_text
+from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_text
+from gpuyard.core.explain.budget_use import NamedUse, named_uses
 from gpuyard.core.explain.caps import caps
-from gpuyard.model import ConfigSet, Settings
+from gpuyard.core.quota.budgets import spend_of
+from gpuyard.model import BudgetAction, ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, text_hash
 from gpuyard.wire.endpoints import Action
@@ -250,6 +252,16 @@ class Configurations:
             now_ms = max(self._now_ms(), replica.state.now_ms)
             return [row for row in _tree(replica.state, now_ms) if sight.knows(row["tenant"])]
 
+    def budgets(self) -> list[tuple[NamedUse, int]]:
+        """Every named budget with its use, and the highest threshold that was told."""
+        replica = self._replica
+        with replica.lock:
+            replica.catch_up()
+            state = replica.state
+            found = named_uses(state, max(self._now_ms(), state.now_ms))
+            spends = [state.tenants.spend[state.tenants.budget_row[use.rule.name]] for use in found]
+            return [(use, spend.told if spend else 0) for use, spend in zip(found, spends, strict=True)]
+
 
 def version_view(version: ConfigVersion) -> dict[str, Any]:
     """A version as it is shown."""
@@ -338,7 +350,28 @@ def _notes(state: State, settings: Settings) -> list[str]:
         found.append(
             f"guarantees come to {gpus_text(promised)} GPUs and the fleet has {gpus_text(there)}: not all can be kept"
         )
-    return [*found, *kept_classes(state, settings)]
+    return [*found, *_overspent(state, settings), *kept_classes(state, settings)]
+
+
+def _overspent(state: State, settings: Settings) -> list[str]:
+    """Budgets that are below what is spent and set aside already."""
+    uses, found = {use.rule.name: use for use in named_uses(state, state.now_ms)}, []
+    for rule in settings.budgets:
+        use = uses.get(rule.name)
+        if use is None or (rule.micro_usd > 0) != (use.rule.micro_usd > 0):
+            continue
+        fresh = spend_of(rule)
+        if use.spent + use.aside <= fresh.amount:
+            continue
+        what = f"{amount_text(fresh, use.spent)} spent and {amount_text(fresh, use.aside)} set aside for what runs"
+        then = {
+            BudgetAction.HARD: "what runs goes on, no job that it counts starts until it renews",
+            BudgetAction.SOFT: "jobs that it counts go behind all others until it renews",
+        }.get(rule.action, "it only warns")
+        found.append(
+            f"budget {rule.name} is {amount_counted(fresh, fresh.amount)}, below what this window has: {what}; {then}"
+        )
+    return found
 
 
 def _tree(state: State, now_ms: int) -> list[TenantReply]:

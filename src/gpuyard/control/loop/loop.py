@@ -23,6 +23,7 @@ from gpuyard.control.loop.observe import (
     withdrawn,
 )
 from gpuyard.control.replica.replica import Draft, Judged, Replica
+from gpuyard.core.explain.budget_use import reached
 from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import Engine, Phase
 from gpuyard.model import (
@@ -244,6 +245,8 @@ class Controller:
         if not self._has_room():
             # What is left is for cancels and ends, and nothing is stopped for a job that could not start.
             return
+        for told in reached(state, now_ms):
+            draft.add(told)
         asks = self._learner.look(state) if state.arrivals >= self._learner.due else None
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))

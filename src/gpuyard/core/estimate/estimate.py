@@ -63,17 +63,20 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
     if not policy.spec.quotas:
         return None
     tenants, milli = state.tenants, record.shape.gpu_milli
-    refusal = tenants.lasting_refusal(record.party, milli, record.limit_ms)
+    micro = state.micro_least(record.shape, state.now_ms)
+    refusal = tenants.lasting_refusal(record.party, milli, record.limit_ms, micro)
     if refusal is not None:
         name = tenants.path[refusal[1]] or "everyone"
         spend = tenants.spend[refusal[1]]
         if refusal[0] is not ReasonCode.BUDGET or spend is None:
             return f"never: {name} does not allow jobs of this size"
         if record.limit_ms >= NO_LIMIT_MS:
-            return f"never: {name} has a budget, and the job has no time limit"
-        if milli * record.limit_ms > spend.budget_milli_ms:
-            return f"never: the job may take more than the whole budget of {name}"
-        return f"it waits for the budget of {name}"
+            has = "has a budget" if spend.rule is None else "is a budget"
+            return f"never: {name} {has}, and the job has no time limit"
+        whose = f"of {name}" if spend.rule is None else name
+        if spend.rate(milli, micro) * record.limit_ms > spend.amount:
+            return f"never: the job may take more than the whole budget {whose}"
+        return f"it waits for the budget {whose}"
     found = ""
     for way in record.shape.ways:
         if tenants.held_back_for_good(record.party, way.model, milli, state.nodes.up_milli):

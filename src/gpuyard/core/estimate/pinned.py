@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.state import State
 from gpuyard.model.mig import Slice
@@ -55,7 +56,7 @@ def _free_from(state: State, now_ms: int, record: JobRecord) -> list[Handed]:
     found: list[Handed] = []
     for way in shape.ways:
         for number in each(nodes.kinds[way.kind].members & way.pools):
-            if nodes.closed[number] or number not in nodes.pins or _lacks_quota(state, record, way.model):
+            if nodes.closed[number] or number not in nodes.pins or _lacks_quota(state, record, way, now_ms):
                 continue
             holders = {
                 piece: (end_ms, job_id, grant)
@@ -83,6 +84,7 @@ def _has_room(state: State, record: JobRecord, number: int, gone: Grant | None) 
     return record.shape.cpu_milli <= cpu_milli and record.shape.memory_mib <= memory_mib
 
 
-def _lacks_quota(state: State, record: JobRecord, model: int) -> bool:
+def _lacks_quota(state: State, record: JobRecord, way: Way, now_ms: int) -> bool:
     """Whether the job also waits for quota."""
-    return state.tenants.refusal(record.party, model, record.shape.gpu_milli, record.limit_ms) is not None
+    shape, limit_ms, micro = record.shape, record.limit_ms, state.micro_by(record.shape, way, now_ms)
+    return state.tenants.refusal(record.party, way.model, shape.gpu_milli, limit_ms, micro) is not None

@@ -7,6 +7,7 @@ from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text, memory_text
+from gpuyard.core.quota.budgets import MONEY, Spend, is_about
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
 from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy
@@ -114,29 +115,58 @@ def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
     tenants = state.tenants
     if not (tenants.budgeted and state.settings.policy.quotas):
         return None
-    gpu_milli = state.shape_of(spec.ask).gpu_milli
-    for number in tenants.chain[tenants.nearest(spec.tenant)]:
+    shape, klass = state.shape_of(spec.ask), state.klass_of(spec.klass).name
+    micro = state.micro_least(shape, state.now_ms)
+    named = [
+        tenants.budget_row[rule.name]
+        for rule in state.settings.budgets
+        if is_about(rule, spec.tenant, klass, spec.labels)
+    ]
+    for number in (*named, *tenants.chain[tenants.nearest(spec.tenant)]):
         spend = tenants.spend[number]
         name = tenants.path[number] or "the whole yard"
-        if spend is not None and (reason := beyond(name, spend.budget_milli_ms, gpu_milli, limit_ms)):
+        if spend is not None and (reason := beyond(name, spend, shape.gpu_milli, micro, limit_ms)):
             return reason
     return None
 
 
-def beyond(name: str, budget_milli_ms: int, gpu_milli: int, limit_ms: int) -> Reason | None:
-    """The reason if a single job may take more than the whole budget of a tenant."""
-    asked = gpu_milli * limit_ms
-    if asked <= budget_milli_ms:
+def beyond(name: str, spend: Spend, gpu_milli: int, micro: int, limit_ms: int) -> Reason | None:
+    """The reason if a single job may take more than the whole budget of a tenant, or than a named one."""
+    rate = spend.rate(gpu_milli, micro)
+    asked = rate * limit_ms
+    if asked <= spend.amount or spend.soft:
         return None
+    owner = f"{name} has a budget" if spend.rule is None else f"the budget {name}"
     if limit_ms >= NO_LIMIT_MS:
-        text = f"{name} has a budget, and a job without a time limit cannot be counted against it"
+        counts = f"{owner}, and" if spend.rule is None else f"{owner} counts this job, and"
+        text = f"{counts} a job without a time limit cannot be counted against it"
         return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, (Remedy(Cure.TIME_LIMIT),))
-    takes = hours_text(asked + MILLI * HOUR_MS // 100 - 1)
-    text = f"{name} has a budget of {hours_counted(budget_milli_ms)}, and this job may take {takes}"
-    longest_ms = budget_milli_ms // gpu_milli
+    is_of = "of" if spend.rule is None else "is"
+    takes = amount_text(spend, asked, up=True)
+    text = f"{owner} {is_of} {amount_counted(spend, spend.amount)}, and this job may take {takes}"
+    longest_ms = spend.amount // rate
     shorter = (Remedy(Cure.LESS_TIME, (), longest_ms),) if longest_ms >= SECOND_MS else ()
-    lifted_by = (*shorter, Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_BUDGET))
+    lifted_by = (*shorter, Remedy(Cure.FEWER_GPUS), higher(spend))
     return Reason(ReasonCode.BUDGET, name, text, False, lifted_by)
+
+
+def higher(spend: Spend) -> Remedy:
+    """A budget that is raised."""
+    return Remedy(Cure.HIGHER_BUDGET, () if spend.rule is None else (spend.rule.name,))
+
+
+def amount_text(spend: Spend, amount: int, *, up: bool = False) -> str:
+    """An amount of a budget: `12.5` GPU-hours, `$12.50`; rounded down, or `up`."""
+    if spend.of_money:
+        cents, rest = divmod(amount, MONEY * 10_000)
+        cents += up and rest > 0
+        return f"${cents // 100}.{cents % 100:02d}"
+    return hours_text(amount + (MILLI * HOUR_MS // 100 - 1) * up)
+
+
+def amount_counted(spend: Spend, amount: int) -> str:
+    """The same with its unit: `12.5 GPU-hours`, `$12.50`."""
+    return amount_text(spend, amount) if spend.of_money else hours_counted(amount)
 
 
 def _instead(state: State, shape: Shape) -> Remedy:

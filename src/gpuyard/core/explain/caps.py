@@ -59,10 +59,10 @@ def _budget(state: State, number: int, now_ms: int) -> BudgetUse | None:
     spend = tenants.spend[number]
     if spend is None:
         return None
-    start_ms, spent = spend.window_start_ms, spend.spent_milli_ms
-    if now_ms >= start_ms + spend.window_ms:
+    start_ms, spent = spend.window_start_ms, spend.spent
+    if now_ms >= spend.window_end_ms:
         # The window has ended, and no event has closed it yet.
-        start_ms, spent = now_ms // spend.window_ms * spend.window_ms, 0
+        start_ms, spent = spend.window_of(now_ms)[0], 0
     running = [
         record.shape.gpu_milli * max(0, now_ms - max(record.started_ms, start_ms))
         for record in state.running.values()
@@ -70,9 +70,9 @@ def _budget(state: State, number: int, now_ms: int) -> BudgetUse | None:
     ]
     used = sum(running)
     return BudgetUse(
-        spend.budget_milli_ms,
+        spend.amount,
         spent + used,
-        max(0, spend.committed_milli_ms - used),
+        max(0, spend.committed - used),
         spend.window_ms,
         start_ms + spend.window_ms,
     )

@@ -6,11 +6,19 @@ columns.
 
 from dataclasses import replace
 
-from gpuyard.core.explain.admission import beyond, gpus_counted, gpus_text
+from gpuyard.core.explain.admission import (
+    amount_counted,
+    amount_text,
+    beyond,
+    gpus_counted,
+    gpus_text,
+    higher,
+)
 from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, hours_counted, hours_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.quota.budgets import MONEY
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
@@ -25,6 +33,7 @@ from gpuyard.model import (
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
+    RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
     RaiseRunningJobs,
@@ -58,6 +67,7 @@ def tenant_reasons(
     for number in state.tenants.chain[record.leaf]:
         reasons += _amounts(state, record, number, models, may_force)
         reasons += _counts(state, record, number)
+    for number in state.tenants.chain[record.party]:
         reasons += _budget(state, record, number, now_ms)
     reasons += _per_user(state, record, may_force)
     for model in models:
@@ -172,25 +182,37 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
     if spend is None:
         return []
     name = tenant_name(state, number)
-    asked = record.shape.gpu_milli * record.limit_ms
-    after = spend.spent_milli_ms + spend.committed_milli_ms + asked
-    if after <= spend.budget_milli_ms:
+    gpu_milli, micro = record.shape.gpu_milli, state.micro_least(record.shape, now_ms)
+    rate = spend.rate(gpu_milli, micro)
+    asked = rate * record.limit_ms
+    if asked <= spend.left or spend.soft:
         return []
-    raised = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
-    alone = beyond(name, spend.budget_milli_ms, record.shape.gpu_milli, record.limit_ms)
+    after = spend.amount - spend.left + asked
+    raised: Lift = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
+    if spend.rule is not None:
+        raised = RaiseNamedBudget(name, -(-after // (MONEY if spend.of_money else MILLI)))
+    alone = beyond(name, spend, gpu_milli, micro, record.limit_ms)
     if alone is not None and alone.code is ReasonCode.NO_TIME_LIMIT:
-        left = spend.budget_milli_ms - spend.spent_milli_ms - spend.committed_milli_ms
-        limit_ms = max(SECOND_MS, left // record.shape.gpu_milli // SECOND_MS * SECOND_MS)
+        limit_ms = max(SECOND_MS, spend.left // rate // SECOND_MS * SECOND_MS)
         return [replace(alone, lift=LimitTime(record.id, limit_ms))]
     if alone is not None:
         return [replace(alone, text=f"it can never start: {alone.text}", lift=raised)]
-    ends = span(max(0, spend.window_start_ms + spend.window_ms - now_ms))
-    text = (
-        f"{name} has a budget of {hours_counted(spend.budget_milli_ms)}: "
-        f"{hours_text(spend.spent_milli_ms)} spent, {hours_text(spend.committed_milli_ms)} promised to "
-        f"what runs, and this job may take {hours_text(asked)}; the window ends in {ends}"
+    ends = span(max(0, spend.window_end_ms - now_ms))
+    spent, aside, takes = [amount_text(spend, each) for each in (spend.spent, spend.committed, asked)]
+    owner = f"{name} has a budget of" if spend.rule is None else f"the budget {name} is"
+    amount = amount_counted(spend, spend.amount)
+    promised = (
+        "promised to what runs" if spend.rule is None else "set aside for what runs or is promised room"
     )
-    lifted_by = (Remedy(Cure.NEXT_WINDOW), Remedy(Cure.LESS_TIME), Remedy(Cure.HIGHER_BUDGET))
+    renews = (
+        "the window ends"
+        if spend.rule is None
+        else "it drops its oldest day"
+        if spend.rolling
+        else "it renews"
+    )
+    text = f"{owner} {amount}: {spent} spent, {aside} {promised}, and this job may take {takes}; {renews} in {ends}"
+    lifted_by = (Remedy(Cure.NEXT_WINDOW), Remedy(Cure.LESS_TIME), higher(spend))
     return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, raised)]
 
 

@@ -129,7 +129,14 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> boo
     try:
         for way in shape.ways:
             if current.policy.spec.quotas and (
-                tenants.refusal(record.party, way.model, milli, record.limit_ms) is not None
+                tenants.refusal(
+                    record.party,
+                    way.model,
+                    milli,
+                    record.limit_ms,
+                    current.state.micro_by(shape, way, current.now_ms),
+                )
+                is not None
                 or tenants.held_back_refusal(record.party, way.model, milli, nodes.up_milli)
             ):
                 continue

@@ -36,6 +36,7 @@ from gpuyard.model import (
     LendMore,
     Lift,
     LimitTime,
+    NamedBudget,
     NodeAdded,
     NodeUncordoned,
     NodeUp,
@@ -48,6 +49,7 @@ from gpuyard.model import (
     RaiseBorrow,
     RaiseBudget,
     RaiseLimit,
+    RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
     RaiseRunningJobs,
@@ -234,6 +236,9 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
         tenant = tenants.get(path) or Tenant(path)
         tenants[path] = replace(tenant, quota=replace(tenant.quota, **fields))
 
+    def raised(budget: NamedBudget, to: int) -> NamedBudget:
+        return replace(budget, micro_usd=to) if budget.micro_usd else replace(budget, gpu_ms=to)
+
     for lift in lifts:
         match lift:
             case RaiseLimit(path, model, to):
@@ -255,4 +260,11 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 tenant = tenants[path]
                 assert tenant.budget is not None
                 tenants[path] = replace(tenant, budget=Budget(to, tenant.budget.window_ms))
+            case RaiseNamedBudget(name, to):
+                settings = replace(
+                    settings,
+                    budgets=tuple(
+                        [raised(each, to) if each.name == name else each for each in settings.budgets]
+                    ),
+                )
     return replace(settings, tenants=tuple(tenants.values()))

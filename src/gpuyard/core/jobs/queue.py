@@ -172,7 +172,7 @@ class WaitQueue:
 
     def behind(self, record: JobRecord, last_will_do: bool) -> bool:
         """Whether a job just sorted in comes after another of its stream, or, with `last_will_do`, after all jobs."""
-        if self.count == 1:
+        if self.count == 1 or self.tenants.softened:
             return False
         if self._by_age and last_will_do:
             return True

@@ -7,8 +7,8 @@ worked out on the first read; the arithmetic and its order are the same, so it m
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gpuyard.core.quota.budgets import Labels, Spend, is_about, spend_of
 from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
@@ -40,17 +40,6 @@ class UsageDelta:
         self.rate = rate
         self.jobs = self.since_ms = 0
         self.settled = True
-
-
-@dataclass(slots=True)
-class Spend:
-    """A budget's state: what this window has spent and what running attempts may still spend."""
-
-    budget_milli_ms: int
-    window_ms: int
-    window_start_ms: int = 0
-    spent_milli_ms: int = 0
-    committed_milli_ms: int = 0
 
 
 class DecayedUsage:
@@ -177,7 +166,13 @@ class Tenants:
         self.guaranteed: list[bool] = []
         """Whether a tenant or one above it has a guarantee."""
         self.budgeted = False
-        """Whether any tenant has a budget."""
+        """Whether there is any budget."""
+        self.priced = False
+        """Whether any budget is of money."""
+        self.softened: list[Spend] = []
+        """The budgets whose jobs go behind all others once they are spent."""
+        self.budget_row: dict[str, int] = {}
+        """The row of each named budget: a row like those of tenants, but of no tenant."""
         self._keyed = False
         self.at_once = False
         """Whether changes enter the columns at once, because every decision reads them."""
@@ -192,9 +187,13 @@ class Tenants:
         without a user. A row like those of tenants, but of no tenant."""
         self.rule_of: dict[int, int] = {}
         """By seat: the tenant that has the rule."""
-        self._parties: dict[tuple[int, str], int] = {}
+        self._parties: dict[tuple[int, str, tuple[int, ...]], int] = {}
         self._outside = -1
         self._add("", ROOT, Tenant(""))
+        self._set_up(settings)
+
+    def _set_up(self, settings: Settings) -> None:
+        """Enter the tenants, rules about users and budgets of settings."""
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             number = self.find(tenant.path)
             if tenant.quota.max_gpus_per_user is not None:
@@ -203,6 +202,8 @@ class Tenants:
             self.per_user[ROOT] = Quota(max_running_jobs=settings.attempts_per_user)
         if self.per_user:
             self.ruled = self.at_once = True
+        for rule in sorted(settings.budgets, key=lambda each: each.name):
+            self.budget_row[rule.name] = self._append(rule.name, ROOT, (), Tenant(""), spend_of(rule))
         self._refresh_held_back()
 
     # -- the tree ----------------------------------------------------------------------------------------------
@@ -224,27 +225,33 @@ class Tenants:
         number = self.find(path)
         return self.find(f"{path}/-") if self.children[number] and path else number
 
-    def party(self, leaf: int, user: str) -> int:
+    def party(self, leaf: int, klass: str, user: str, labels: Labels = ()) -> int:
         """The row for a job's quotas: its tenant's and, where a rule limits each user, its user's too.
 
-        Its chain holds the user's seats and then the tenants; without such a rule it is the tenant itself. A job
-        without a user, as in a trace, counts for its leaf, under the rules of the tenants above that.
+        Its chain holds the named budgets that count it, the user's seats and then the tenants; without either it is
+        the tenant itself. A job without a user, as in a trace, counts for its leaf, under the rules of the tenants
+        above that.
         """
-        if not self.per_user:
+        budgets: tuple[int, ...] = ()
+        if self.budget_row:
+            path, rules = self.path[leaf], self.settings.budgets
+            budgets = tuple([self.budget_row[r.name] for r in rules if is_about(r, path, klass, labels)])
+        if not self.per_user and not budgets:
             return leaf
-        known = self._parties.get((leaf, user))
+        user = user if self.per_user else ""
+        known = self._parties.get((leaf, user, budgets))
         if known is not None:
             return known
         chain = self.chain[leaf]
-        rules = [number for number in (chain if user else chain[1:]) if number in self.per_user]
+        having = [number for number in (chain if user else chain[1:]) if number in self.per_user]
         found = leaf
-        if rules:
-            seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in rules]
-            found = self._append(user or self.path[leaf], leaf, (*seats, *chain), Tenant(""))
+        if having or budgets:
+            seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in having]
+            found = self._append(user or self.path[leaf], leaf, (*budgets, *seats, *chain), Tenant(""))
             # The row itself has no quota and no use: it only leads to the others.
-            self.chain[found] = (*seats, *chain)
+            self.chain[found] = (*budgets, *seats, *chain)
             self.guarded[found] = True
-        self._parties[leaf, user] = found
+        self._parties[leaf, user, budgets] = found
         return found
 
     def outside(self) -> int:
@@ -276,7 +283,9 @@ class Tenants:
             self.children[parent].append(number)
         return number
 
-    def _append(self, path: str, parent: int, above: tuple[int, ...], tenant: Tenant) -> int:
+    def _append(
+        self, path: str, parent: int, above: tuple[int, ...], tenant: Tenant, spend: Spend | None = None
+    ) -> int:
         """Add a row to every column, with its path to the root."""
         number = len(self.path)
         columns = 1 + len(self.models)
@@ -296,9 +305,13 @@ class Tenants:
         self.held_back.append([max(0, g - give) for g, give in zip(guarantee, lend, strict=True)])
         self.max_job.append(UNLIMITED if quota.max_gpus_per_job is None else quota.max_gpus_per_job)
         self.max_running.append(UNLIMITED if quota.max_running_jobs is None else quota.max_running_jobs)
-        budget = tenant.budget
-        self.spend.append(Spend(budget.gpu_ms * MILLI, budget.window_ms) if budget else None)
-        self.budgeted = self.budgeted or budget is not None
+        if tenant.budget is not None:
+            spend = Spend(tenant.budget.gpu_ms * MILLI, tenant.budget.window_ms)
+        self.spend.append(spend)
+        if spend is not None:
+            self.budgeted = True
+            self.priced = self.priced or spend.of_money
+            self.softened += [spend] if spend.softens else []
         self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
         self._used.append([0] * columns)
         self.claimed.append([0] * columns)
@@ -310,7 +323,7 @@ class Tenants:
             any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
             or self.max_job[number] != UNLIMITED
             or self.max_running[number] != UNLIMITED
-            or budget is not None
+            or spend is not None
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self._has_rule.append(own)
@@ -455,19 +468,27 @@ class Tenants:
             self._catch_up()
         return self._decayed.usage
 
-    def commit(self, leaf: int, milli_ms: int) -> None:
-        """An attempt may spend up to this much of every budget above it."""
+    def commit(self, leaf: int, milli: int, micro: int, ms: int) -> None:
+        """An attempt of these rates may spend that long of every budget that counts it; below 0: no longer."""
         for number in self.chain[leaf]:
             spend = self.spend[number]
             if spend is not None:
-                spend.committed_milli_ms += milli_ms
+                spend.committed += spend.rate(milli, micro) * ms
 
-    def spent(self, leaf: int, milli: int, started_ms: int, at_ms: int) -> None:
-        """An attempt has ended: add what it spent in the open windows."""
+    def spent(self, leaf: int, milli: int, micro: int, started_ms: int, at_ms: int, user: str) -> None:
+        """An attempt of a user has ended: add what it spent in the open windows."""
         for number in self.chain[leaf]:
             spend = self.spend[number]
             if spend is not None:
-                spend.spent_milli_ms += milli * max(0, at_ms - max(started_ms, spend.window_start_ms))
+                spend.pay(spend.rate(milli, micro), started_ms, at_ms, user)
+
+    def overspent(self, party: int) -> bool:
+        """Whether a job's turn comes after all jobs within their budgets: a soft one is spent or set aside."""
+        for number in self.chain[party]:
+            spend = self.spend[number]
+            if spend is not None and spend.softens and spend.left <= 0:
+                return True
+        return False
 
     def claim(self, leaf: int, model: int, milli: int) -> None:
         """A tenant uses more (or less) on nodes that are up.
@@ -502,16 +523,15 @@ class Tenants:
         """Close the periods and budget windows that have ended."""
         self._close_periods(at_ms)
         for spend in self.spend if self.budgeted else ():
-            if spend is not None and at_ms >= spend.window_start_ms + spend.window_ms:
-                spend.window_start_ms = at_ms // spend.window_ms * spend.window_ms
-                spend.spent_milli_ms = 0
+            if spend is not None and at_ms >= spend.window_end_ms:
+                spend.open(at_ms)
         self.set_due()
 
     def set_due(self) -> None:
         """Work out when the next period or window ends."""
         self.due_ms = self.period_start_ms + self.settings.period_ms
         if self.budgeted:
-            windows = [s.window_start_ms + s.window_ms for s in self.spend if s is not None]
+            windows = [spend.window_end_ms for spend in self.spend if spend is not None]
             self.due_ms = min([self.due_ms, *windows])
 
     def _close_periods(self, at_ms: int) -> None:
@@ -529,8 +549,13 @@ class Tenants:
 
     # -- what may start ----------------------------------------------------------------------------------------
 
-    def refusal(self, leaf: int, model: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
-        """The first rule that forbids a start, and the number of the tenant or seat that has it."""
+    def refusal(
+        self, leaf: int, model: int, milli: int, limit_ms: int, micro: int = 0
+    ) -> tuple[ReasonCode, int] | None:
+        """The first rule that forbids a start, and the number of the tenant, seat or budget that has it.
+
+        `micro` is what the job would cost in a millisecond, where a budget is of money.
+        """
         if not self.guarded[leaf]:
             return None
         column, used_of, running = 1 + model, self.used, self._running
@@ -545,27 +570,31 @@ class Tenants:
                     return ReasonCode.BORROW, number
             if running[number] >= self.max_running[number]:
                 return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
-            if self.spend[number] is not None and self._over_budget(number, milli * limit_ms):
+            if self.spend[number] is not None and self._over_budget(number, milli, micro, limit_ms):
                 return ReasonCode.BUDGET, number
         return None
 
-    def lasting_refusal(self, leaf: int, milli: int, limit_ms: int) -> tuple[ReasonCode, int] | None:
+    def lasting_refusal(
+        self, leaf: int, milli: int, limit_ms: int, micro: int = 0
+    ) -> tuple[ReasonCode, int] | None:
         """The first rule that forbids a start even when all running jobs have ended, and the number that has it."""
         if not self.guarded[leaf]:
             return None
         for number in self._ruling[leaf]:
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
-            if self._over_budget(number, milli * limit_ms):
+            if self._over_budget(number, milli, micro, limit_ms):
                 return ReasonCode.BUDGET, number
         return None
 
-    def _over_budget(self, number: int, milli_ms: int) -> bool:
-        """Whether a job could overspend a tenant's budget, if running jobs spend all that they may."""
+    def _over_budget(self, number: int, milli: int, micro: int, limit_ms: int) -> bool:
+        """Whether a job could overspend a budget, if running jobs spend all that they may."""
         spend = self.spend[number]
-        return spend is not None and (
-            spend.spent_milli_ms + spend.committed_milli_ms + milli_ms > spend.budget_milli_ms
-        )
+        if spend is None or spend.soft:
+            return False
+        asked = spend.rate(milli, micro) * limit_ms
+        # A job that spends nothing of it has nothing to do with it, however far it is overspent.
+        return asked > spend.left and (asked > 0 or spend.rule is None)
 
     def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
         """Whether the start would eat into what other tenants hold back."""

@@ -65,7 +65,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     waiting = queue.count
     if waiting == 1 and not state.earmarks:
         # No other job to be fair to and nothing to draft: the usual case on a cluster that keeps up.
-        plan = _alone(state, policy, queue.alone or queue.only())
+        plan = _alone(state, policy, queue.alone or queue.only(), now_ms)
         if plan is not None:
             return plan
     elif not waiting:
@@ -113,7 +113,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     return plan
 
 
-def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
+def _alone(state: State, policy: Policy, record: JobRecord, now_ms: int) -> Plan | None:
     """The plan for the only waiting job, if it has room and quota. Ways without room are remembered."""
     tenants, party = state.tenants, record.party
     if tenants.at_once and tenants.holding:
@@ -122,8 +122,10 @@ def _alone(state: State, policy: Policy, record: JobRecord) -> Plan | None:
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     generation = nodes.room_generation
     for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
-        if guarded and tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms) is not None:
-            return None
+        if guarded:
+            micro = state.micro_by(shape, way, now_ms) if tenants.priced else 0
+            if tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms, micro) is not None:
+                return None
         if no_room.get(way.index) != generation:
             grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
@@ -160,14 +162,18 @@ class _Decision:
 
     __slots__ = (
         "_backfill",
+        "_behind",
         "_codes",
         "_current",
         "_earmarks",
         "_examined",
+        "_last",
         "_no_room",
+        "_softens",
         "_starts",
         "_stops",
         "_tries",
+        "_turned",
         "_waiting",
         "applies",
         "looked",
@@ -186,6 +192,12 @@ class _Decision:
         self._codes: list[int] = []
         self._no_room: dict[int, bool] = {}
         """Whether an ask has no hope of room, for the asks that were checked."""
+        self._softens = self._last = False
+        """Whether a budget sends jobs to the end, and whether their turn has come."""
+        self._behind: set[tuple[int, tuple[int, int, int], tuple[int, ...]]] = set()
+        """Streams of jobs that come last, because a soft budget of theirs is spent."""
+        self._turned: set[int] = set()
+        """Jobs that had their turn before that."""
         self._tries = _PREEMPTIONS_TRIED_MAX if current.policy.rules else 0
         self.applies = [rule.applies for rule in current.policy.rules]
         self.refused: set[tuple[int, int, int]] = set()
@@ -202,8 +214,16 @@ class _Decision:
         if state.earmarks:
             _start_earmarked(current, self._starts)
         backfill = self._backfill.begin(current)
+        self._softens = policy.spec.quotas and bool(state.tenants.softened)
         walk = state.queue.walk(policy.spec.depth_per_tenant)
-        self._go(walk, backfill, policy.spec.backfill_depth)
+        left = self._go(walk, backfill, policy.spec.backfill_depth)
+        if self._behind and left:
+            # Their budgets are spent or set aside: what they take, nobody within budget had a use for.
+            walk = state.queue.walk(policy.spec.depth_per_tenant)
+            if self.settled:
+                walk.drop(self._hopeless)
+            self._last = True
+            self._go(walk, backfill, left)
         return self._plan()
 
     def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
@@ -217,8 +237,8 @@ class _Decision:
             self._go(Walk(hopeful), backfill, policy.spec.backfill_depth - 1)
         return self._plan()
 
-    def _go(self, walk: Walk, backfill: Backfill, depth: int) -> None:
-        """Examine one job after the other until `depth` of them were blocked."""
+    def _go(self, walk: Walk, backfill: Backfill, depth: int) -> int:
+        """Examine one job after the other until `depth` of them were blocked; how many more may be."""
         current = self._current
         examined, codes, starts = self._examined, self._codes, self._starts
         differs = _DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS
@@ -226,6 +246,8 @@ class _Decision:
             record = walk.next()
             if record is None:
                 break
+            if self._softens and self._other_turn(walk, record):
+                continue
             examined.append(record.id)
             if record.earmark is not None:
                 codes.append(_STARTED if any(s.job_id == record.id for s in starts) else _EARMARK)
@@ -241,7 +263,7 @@ class _Decision:
                 starts.append(_new(Start, (record.id, record.attempt + 1, found)))
                 codes.append(_STARTED)
                 walk.started(record)
-                if walk.done():
+                if walk.done() and (self._last or not self._behind):
                     break
                 current.draft_start(record, found)
                 if current.kept_quota:
@@ -262,7 +284,7 @@ class _Decision:
             depth -= 1
             if not backfill.blocked(record, code):
                 self.settled = True
-                break
+                return 0
             if code is _RESERVATION:
                 self.refused.add(record.stream)
                 walk.blocked(record, backfill.window_ms)
@@ -275,6 +297,25 @@ class _Decision:
                 # The first job that waits for room is dealt with. Of the rest, only jobs that might fit still matter.
                 self.settled = True
                 walk.drop(self._hopeless)
+        return depth
+
+    def _other_turn(self, walk: Walk, record: JobRecord) -> bool:
+        """Whether it is not this job's turn: jobs over a soft budget come last, and the others only before them."""
+        key = (record.leaf, record.stream, record.group)
+        if self._last:
+            if key not in self._behind:
+                walk.skip(record)
+                return True
+            if record.id in self._turned:
+                walk.started(record)
+                return True
+            return False
+        if record.earmark is None and self._current.state.tenants.overspent(record.party):
+            self._behind.add(key)
+            walk.skip(record)
+            return True
+        self._turned.add(record.id)
+        return False
 
     def _hopeless(self, record: JobRecord) -> bool:
         if record.earmark is not None:
@@ -318,6 +359,7 @@ class _Decision:
         current.kept.append((record, grants))
         current.drop_kept_quota(record)
         current.draft_take(grants)
+        current.set_aside(record)
         return True
 
     def _plan(self) -> Plan:
@@ -341,9 +383,12 @@ def _patience_ms(state: State, stops: tuple[Stop, ...]) -> int:
     return grace_ms + state.settings.earmark_ms
 
 
-def _over_quota(state: State, record: JobRecord, model: int) -> bool:
-    tenants, milli = state.tenants, record.shape.gpu_milli
-    return tenants.refusal(record.party, model, milli, record.limit_ms) is not None or (
+def _over_quota(current: Pass, record: JobRecord, node: int) -> bool:
+    state, shape = current.state, record.shape
+    tenants, milli, kind = state.tenants, shape.gpu_milli, state.nodes.kind[node]
+    model = state.nodes.kinds[kind].model
+    micro = state.micro_by(shape, shape.way_on[kind], current.now_ms) if tenants.priced else 0
+    return tenants.refusal(record.party, model, milli, record.limit_ms, micro) is not None or (
         tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
     )
 
@@ -357,12 +402,14 @@ def _start_earmarked(current: Pass, starts: list[Start]) -> None:
         grants = record.earmark.grants
         if state.nodes.overdrawn(grants) or any(state.nodes.closed[g.node] for g in grants):
             continue
-        if current.policy.spec.quotas and _over_quota(
-            state, record, state.nodes.kind_of[grants[0].node].model
-        ):
+        if current.policy.spec.quotas and _over_quota(current, record, grants[0].node):
             continue
         starts.append(Start(job_id, record.attempt + 1, grants))
         # The earmark already holds this room: give it back first, and let the undo take it again.
         state.nodes.give(grants)
         current.on_undo(state.nodes.take, grants)
         current.draft_start(record, grants)
+    for job_id in sorted(state.earmarks):
+        record = state.earmarks[job_id]
+        if not record.grants:
+            current.set_aside(record)

@@ -97,6 +97,7 @@ class Pass:
     __slots__ = (
         "_quotas",
         "_undo",
+        "aside",
         "drafted",
         "kept",
         "kept_quota",
@@ -129,6 +130,8 @@ class Pass:
         """Victims chosen in this pass."""
         self.retry_ms = NEVER_MS
         """When the plan could change by time alone: a victim loses protection, or a job would outlast kept quota."""
+        self.aside: set[int] = set()
+        """Jobs whose cost is set aside because they are promised room."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._quotas = policy.spec.quotas
         self.rules = policy.spec.quotas and (state.tenants.ruled or state.tenants.holding)
@@ -187,15 +190,28 @@ class Pass:
             if not record.grants:
                 milli, model = record.shape.gpu_milli, state.nodes.kind_of[grants[0][0]].model
                 tenants.move(record.party, model, milli, 0, self.now_ms, sign)
-                if tenants.budgeted:
-                    tenants.commit(record.party, sign * milli * record.limit_ms)
+                if tenants.budgeted and record.id not in self.aside:
+                    self.commit(record, sign)
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
         usage, stranded = victim.usage, self.state.stranded_milli(victim)
         tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign, stranded)
         if tenants.budgeted:
-            tenants.commit(victim.party, sign * milli * victim.limit_ms)
+            tenants.commit(victim.party, milli, self.state.micro_of(victim), sign * victim.limit_ms)
+
+    def set_aside(self, record: JobRecord) -> None:
+        """A job is promised room: later jobs of this pass may not spend what it may come to cost."""
+        if self.state.tenants.budgeted and record.id not in self.aside:
+            self.aside.add(record.id)
+            self.commit(record, 1)
+            self._undo.append((self.commit, (record, -1)))
+
+    def commit(self, record: JobRecord, sign: int) -> None:
+        """Count what a waiting job may come to cost, by its cheapest way, or count it no longer (-1)."""
+        state, shape = self.state, record.shape
+        micro = state.micro_least(shape, self.now_ms)
+        state.tenants.commit(record.party, shape.gpu_milli, micro, sign * record.limit_ms)
 
     # -- finding room ------------------------------------------------------------------------------------------
 
@@ -208,7 +224,7 @@ class Pass:
         guarded = self.rules and self.ruled(record)
         for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
             if guarded:
-                code = self._quota_refusal(record, way.model)
+                code = self._quota_refusal(record, way)
                 if code is _HELD_BACK and not self._has_room(shape, way):
                     # There is no free room that another tenant could hold back.
                     continue
@@ -259,18 +275,22 @@ class Pass:
 
     def refused(self, record: JobRecord, way: Way) -> bool:
         """Whether a quota forbids this way."""
-        return self._quotas and self._quota_refusal(record, way.model) is not None
+        return self._quotas and self._quota_refusal(record, way) is not None
 
     def refused_for_good(self, record: JobRecord) -> bool:
         """Whether a budget or a limit per job forbids the start, whichever jobs end."""
-        tenants, milli = self.state.tenants, record.shape.gpu_milli
-        return self.rules and tenants.lasting_refusal(record.party, milli, record.limit_ms) is not None
+        tenants, shape = self.state.tenants, record.shape
+        micro = self.state.micro_least(shape, self.now_ms)
+        limit_ms = record.limit_ms
+        return self.rules and (
+            tenants.lasting_refusal(record.party, shape.gpu_milli, limit_ms, micro) is not None
+        )
 
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: ignores remembered lack of room, respects quotas."""
         nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
         for way in shape.ways if rank is None else rank(nodes, shape):
-            if self._quotas and self._quota_refusal(record, way.model, builds=False) is not None:
+            if self._quotas and self._quota_refusal(record, way, builds=False) is not None:
                 continue
             kind = nodes.kinds[way.kind]
             if way.full_nodes > 1 and way.node_gpus and kind.too_few(way.node_gpus, way.full_nodes):
@@ -280,13 +300,15 @@ class Pass:
                 return grants
         return None
 
-    def _quota_refusal(self, record: JobRecord, model: int, *, builds: bool = True) -> ReasonCode | None:
+    def _quota_refusal(self, record: JobRecord, way: Way, *, builds: bool = True) -> ReasonCode | None:
         """The quota that forbids a start. A job that lacks quota gets a quota reservation, unless `builds` is False."""
         state = self.state
         tenants = state.tenants
         milli = record.shape.gpu_milli
         limit_ms = record.limit_ms
-        refusal = tenants.refusal(record.party, model, milli, limit_ms)
+        model = way.model
+        micro = state.micro_by(record.shape, way, self.now_ms) if tenants.priced else 0
+        refusal = tenants.refusal(record.party, model, milli, limit_ms, micro)
         if refusal is not None:
             code, number = refusal
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:

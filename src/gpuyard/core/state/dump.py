@@ -54,7 +54,7 @@ def dump(state: State) -> dict[str, Plain]:
             if state.last_external_id >= FIRST_EXTERNAL_ID
             else {}
         ),
-        "settings": to_plain(state.settings),
+        "settings": _settings(state.settings),
         "models": list(state.models),
         "nodes": [
             {
@@ -83,12 +83,31 @@ def dump(state: State) -> dict[str, Plain]:
         "demand_version": state.demand_version,
         "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
         # Only if there is any, so that the dumps of existing stores do not change.
+        **({"budgets": _budgets(state.tenants)} if state.tenants.budget_row else {}),
         **(
             {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
             if nodes.lacks
             else {}
         ),
     }
+
+
+def _settings(settings: Settings) -> Plain:
+    plain = to_plain(settings)
+    if not settings.budgets:
+        del plain["budgets"]
+    return plain
+
+
+def _budgets(tenants: Tenants) -> list[Plain]:
+    """What named budgets have spent, and what of that was told."""
+    rows: list[Plain] = []
+    for name, number in sorted(tenants.budget_row.items()):
+        spend = tenants.spend[number]
+        assert spend is not None
+        parts = [[day, user, part] for (day, user), part in sorted(spend.parts.items())]
+        rows.append({"name": name, "spent": spend.spent, "parts": parts, "told": spend.told})
+    return rows
 
 
 def _lacks(found: frozenset[Capability]) -> list[Plain]:
@@ -111,7 +130,7 @@ def _tenants(tenants: Tenants) -> list[Plain]:
                 "usage": tenants.usage[number],
                 "accrued": tenants.accrued[number],
                 "window_start_ms": spend.window_start_ms if spend else 0,
-                "spent_milli_ms": spend.spent_milli_ms if spend else 0,
+                "spent_milli_ms": spend.spent if spend else 0,
             }
         )
     return rows
@@ -217,7 +236,15 @@ def _load_tenants(tenants: Tenants, plain: dict[str, Plain]) -> None:
         spend = tenants.spend[number]
         if spend is not None:
             spend.window_start_ms = row["window_start_ms"]
-            spend.spent_milli_ms = row["spent_milli_ms"]
+            spend.window_end_ms = spend.window_start_ms + spend.window_ms
+            spend.spent = row["spent_milli_ms"]
+    # Missing in dumps of yards without named budgets.
+    for row in plain.get("budgets", ()):
+        spend = tenants.spend[tenants.budget_row[row["name"]]]
+        assert spend is not None
+        spend.open(plain["now_ms"])
+        spend.parts = {(day, user): part for day, user, part in row["parts"]}
+        spend.spent, spend.told = row["spent"], row["told"]
     tenants.set_due()
 
 
@@ -234,7 +261,7 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     )
     if state.counts_for_tenant(spec):
         leaf = state.tenants.number[row["leaf"]]
-        party = state.tenants.party(leaf, spec.user)
+        party = state.party_of(leaf, spec)
     else:
         leaf, party = state.place_of(spec)
     shape = state.shape_of(spec.ask)
@@ -298,7 +325,7 @@ def _hold_again(state: State, record: JobRecord) -> None:
     since_ms, stranded = tenants.period_start_ms, state.stranded_milli(record)
     tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
     if tenants.budgeted:
-        tenants.commit(record.party, milli * record.limit_ms)
+        tenants.commit(record.party, milli, state.micro_of(record), record.limit_ms)
 
 
 def derived(state: State) -> dict[str, Any]:
@@ -325,6 +352,7 @@ def derived(state: State) -> dict[str, Any]:
             for (rule, user, leaf), seat in sorted(tenants.seats.items())
             if tenants.running[seat]
         },
+        "budgets": {name: tenants.spend[row].committed for name, row in sorted(tenants.budget_row.items())},  # type: ignore[union-attr]
         "queue": _derived_queue(state.queue, tenants),
         "waiting": {
             f"{tenants.path[leaf]}:{user}:{milli}": [count.jobs, count.of_user.jobs]
@@ -369,7 +397,7 @@ def _derived_tenant(tenants: Tenants, number: int, fair: bool) -> dict[str, Any]
         "claimed": list(tenants.claimed[number]) if tenants.holding else [],
         "running": tenants.running[number],
         "rate": tenants.rate[number],
-        "committed_milli_ms": spend.committed_milli_ms if spend else 0,
+        "committed_milli_ms": spend.committed if spend else 0,
         "guarded": tenants.guarded[number],
         # Maintained only while an order needs it.
         "fair_key": tenants.fair_key[number] if fair else 0,

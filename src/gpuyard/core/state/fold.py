@@ -28,6 +28,7 @@ from gpuyard.model import (
     AttemptStopping,
     AttemptUnknown,
     BookEvent,
+    BudgetReached,
     CheckpointSeen,
     ConfigSet,
     DemandLearned,
@@ -499,6 +500,14 @@ def _earmark_dropped(state: State, event: EarmarkDropped) -> None:
     state.drop_earmark(current(state, event))
 
 
+def _budget_reached(state: State, event: BudgetReached) -> None:
+    row = state.tenants.budget_row.get(event.budget)
+    spend = None if row is None else state.tenants.spend[row]
+    # The settings may have changed since: then there is nothing to note.
+    if spend is not None:
+        spend.told = max(spend.told, event.percent)
+
+
 def _ticked(state: State, event: Ticked) -> None:
     for record in [r for r in state.deferred.values() if r.begin_ms <= event.at_ms]:
         requeue_if_due(state, record, event.at_ms)
@@ -540,6 +549,7 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     CheckpointSeen: _checkpoint_seen,
     EarmarkSet: _earmark_set,
     EarmarkDropped: _earmark_dropped,
+    BudgetReached: _budget_reached,
     Ticked: _ticked,
     **dict.fromkeys(get_args(AccessEvent)),
     **dict.fromkeys(get_args(BookEvent)),

@@ -7,7 +7,7 @@ event and one rebuilt from its dump give the same plan.
 from heapq import heappop, heappush
 
 from gpuyard.core.fleet.nodes import Nodes
-from gpuyard.core.fleet.shapes import Expected, Shape, rate_on
+from gpuyard.core.fleet.shapes import Expected, Shape, Way, charge_milli, rate_on
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
@@ -15,8 +15,10 @@ from gpuyard.core.jobs.records import Count, Counts, JobRecord
 from gpuyard.core.jobs.waiters import Namesakes, Tally
 from gpuyard.core.quota.tenants import Tenants, UsageDelta
 from gpuyard.core.state.idle_plan import IdlePlan
-from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Settings
+from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Market, Settings
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
+from gpuyard.model.prices import BookPlace, PriceBook
+from gpuyard.model.units import DAY_MS
 
 _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
@@ -78,12 +80,11 @@ class State:
         self.doomed: dict[int, JobRecord] = {}
         """Jobs that can never start, because of how another one ended. Derived."""
         self._demand: tuple[tuple[Ask, int], ...] = ()
-        self.demand_version = 0
         self.arrived: dict[Shape, int] = {}
         """Jobs since demand was last learned, by shape."""
         self.arrivals = 0
         """The sum of `arrived`."""
-        self.last_job_id = 0
+        self.last_job_id = self.demand_version = 0
         self.last_external_id = FIRST_EXTERNAL_ID - 1
         """The same for jobs that other schedulers have: their ids are a line of their own."""
         self.now_ms = 0
@@ -115,6 +116,9 @@ class State:
         """Put settings in force: tenants are rebuilt and keep their usage."""
         old = self.tenants
         self.settings = settings
+        self._price_book = PriceBook.in_force(settings)
+        self._prices_known: dict[tuple[str, int, int], int] = {}
+        """Cache: what an hour of a GPU costs on a day, by node, and by way the dearest."""
         self.nodes.whole_reserve = settings.whole_gpus
         self.nodes.allow(settings.attempts_per_node)
         self.nodes.observe(settings.observed)
@@ -135,9 +139,15 @@ class State:
                 self.tenants.period_start_ms - old.period_start_ms
             )
             before, after = old.spend[number], self.tenants.spend[fresh]
-            if before is not None and after is not None and before.window_ms == after.window_ms:
-                after.window_start_ms = before.window_start_ms
-                after.spent_milli_ms = before.spent_milli_ms
+            if before is not None and after is not None:
+                after.keep(before)
+        for name, number in self.tenants.budget_row.items():
+            row, after = old.budget_row.get(name), self.tenants.spend[number]
+            before = None if row is None else old.spend[row]
+            if after is not None:
+                after.open(self.now_ms)
+                if before is not None:
+                    after.keep(before)
         for record in self.jobs.values():
             record.leaf, record.party = self.place_of(record.job.spec)
             record.klass = self.klass_of(record.job.spec.klass)
@@ -158,7 +168,53 @@ class State:
         since_ms, stranded = tenants.period_start_ms, self.stranded_milli(record)
         tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
         if tenants.budgeted:
-            tenants.commit(record.party, milli * record.limit_ms)
+            tenants.commit(record.party, milli, self.micro_of(record), record.limit_ms)
+
+    def micro_of(self, record: JobRecord) -> int:
+        """What an attempt costs in a millisecond, at the prices of its first day: micro-dollars / hour x milli-GPU.
+
+        0 where no budget asks.
+        """
+        if not self.tenants.priced:
+            return 0
+        nodes, shape, day = self.nodes, record.shape, record.started_ms // DAY_MS
+        return sum(
+            [
+                charge_milli(shape, nodes.kind_of[grant.node]) * grant.tasks * self._price(grant.node, day)
+                for grant in record.grants
+            ]
+        )
+
+    def micro_by(self, shape: Shape, way: Way, now_ms: int) -> int:
+        """What a job would cost like that if it was served by a way, on the dearest of its nodes."""
+        if not self.tenants.priced:
+            return 0
+        kind, day = self.nodes.kinds[way.kind], now_ms // DAY_MS
+        key = ("dearest", way.index, day)
+        known = self._prices_known.get(key)
+        if known is None:
+            numbers = [n for n in range(len(self.nodes.node)) if kind.members & way.pools & (1 << n)]
+            known = self._prices_known[key] = max([self._price(n, day) for n in numbers], default=0)
+        return charge_milli(shape, kind) * shape.tasks * known
+
+    def micro_least(self, shape: Shape, now_ms: int) -> int:
+        """The same, served by the cheapest of its ways."""
+        if not self.tenants.priced:
+            return 0
+        return min([self.micro_by(shape, way, now_ms) for way in shape.ways], default=0)
+
+    def _price(self, number: int, day: int) -> int:
+        """What an hour of a GPU of a node costs on a day; nothing, if nobody gave a price."""
+        key = ("node", number, day)
+        known = self._prices_known.get(key)
+        if known is None:
+            node, settings = self.nodes.node[number], self.settings
+            at = f"{node.cluster}/{node.pool}"
+            market = settings.markets.get(at, Market.RESERVED.value)
+            model = node.gpu_model if node.gpus else ""
+            place = BookPlace(node.cluster, node.pool, model, market, settings.regions.get(at, ""))
+            known = self._prices_known[key] = self._price_book.price(place, day) or 0
+        return known
 
     def _weight(self, name: str) -> int:
         if name in self.settings.share_weights:
@@ -176,7 +232,11 @@ class State:
         if not self.counts_for_tenant(spec):
             return (outside := self.tenants.outside()), outside
         leaf = self.tenants.leaf(spec.tenant)
-        return leaf, self.tenants.party(leaf, spec.user)
+        return leaf, self.party_of(leaf, spec)
+
+    def party_of(self, leaf: int, spec: JobSpec) -> int:
+        """The row for the quotas of a job that counts for a tenant."""
+        return self.tenants.party(leaf, self.klass_of(spec.klass).name, spec.user, spec.labels)
 
     def klass_of(self, name: str) -> JobClass:
         """A class by name; an unknown or empty name means the default class."""
@@ -270,6 +330,7 @@ class State:
         self.shapes.refresh(self.nodes, self.weights)
         self.demand = self._demand
         self.caches.clear()
+        self._prices_known.clear()
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""
@@ -313,7 +374,7 @@ class State:
         if tenants.at_once:
             tenants.move(party, usage.model, usage.milli, usage.rate, at_ms, 1)
             if tenants.budgeted:
-                tenants.commit(party, usage.milli * record.limit_ms)
+                tenants.commit(party, usage.milli, self.micro_of(record), record.limit_ms)
             return True
         usage.jobs += 1
         usage.since_ms += at_ms
@@ -337,8 +398,10 @@ class State:
             stranded = self.stranded_milli(record) if tenants.holding else 0
             tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, stranded)
             if tenants.budgeted:
-                tenants.commit(usage.leaf, -usage.milli * record.limit_ms)
-                tenants.spent(usage.leaf, usage.milli, record.started_ms, at_ms)
+                micro = self.micro_of(record)
+                tenants.commit(usage.leaf, usage.milli, micro, -record.limit_ms)
+                user = record.job.spec.user
+                tenants.spent(usage.leaf, usage.milli, micro, record.started_ms, at_ms, user)
             return
         usage.jobs -= 1
         usage.since_ms -= at_ms
@@ -368,13 +431,25 @@ class State:
         tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1, stranded)
         record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate)
         tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1, stranded)
+        if tenants.priced:
+            # Its node has another price by now: set aside anew what everything that runs may spend.
+            for spend in tenants.spend:
+                if spend is not None:
+                    spend.committed = 0
+            self._prices_known.clear()
+            for other in self.running.values():
+                tenants.commit(other.party, other.shape.gpu_milli, self.micro_of(other), other.limit_ms)
 
     def backdate(self, record: JobRecord, started_ms: int) -> None:
         """An attempt began earlier than it was told: it is charged from then on."""
         tenants, usage = self.tenants, record.usage
         tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, record.started_ms, -1)
         tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, started_ms, 1)
+        if tenants.budgeted:
+            tenants.commit(usage.leaf, usage.milli, self.micro_of(record), -record.limit_ms)
         record.started_ms = started_ms
+        if tenants.budgeted:
+            tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, started_ms + record.estimate_ms)
 
     def stranded_milli(self, record: JobRecord) -> int:

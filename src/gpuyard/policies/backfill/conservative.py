@@ -8,6 +8,7 @@ A job goes where it was promised to go. The policy's `placement` chooses only fo
 jobs that start past others are: there are no promises behind it.
 """
 
+from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.profile import Profile, Slot
@@ -72,7 +73,7 @@ class ConservativePass:
             # Slices are cut where geometry allows; the bookings for them are whole GPUs.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
-        ways = tuple([way for way in shape.ways if not self._refused(record, way.model)])
+        ways = tuple([way for way in shape.ways if not self._refused(record, way)])
         slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
         if slot is not None and slot.at_ms == now_ms:
             self._starting = (record, slot.way.model)
@@ -94,14 +95,15 @@ class ConservativePass:
         self._pass.kept_quota.clear()
         return found
 
-    def _refused(self, record: JobRecord, model: int) -> bool:
+    def _refused(self, record: JobRecord, way: Way) -> bool:
         """Whether a quota forbids a start now on this GPU model."""
         state = self._pass.state
         if not self._pass.policy.spec.quotas:
             return False
         tenants, milli = state.tenants, record.shape.gpu_milli
-        return tenants.refusal(record.party, model, milli, record.limit_ms) is not None or (
-            tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
+        micro = state.micro_by(record.shape, way, self._pass.now_ms)
+        return tenants.refusal(record.party, way.model, milli, record.limit_ms, micro) is not None or (
+            tenants.held_back_refusal(record.party, way.model, milli, state.nodes.up_milli)
         )
 
     def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:
@@ -114,7 +116,7 @@ class ConservativePass:
         nodes.shift(holds, -1)
         try:
             for way in shape.ways if rank is None else rank(nodes, shape):
-                if self._refused(record, way.model) or not profile.has_quota(record, way.model):
+                if self._refused(record, way) or not profile.has_quota(record, way.model):
                     continue
                 beside = place(nodes, shape, way, way.pools)
                 if beside is not None:
@@ -134,4 +136,5 @@ class ConservativePass:
             if slot is not None:
                 self._profile.book(record, slot)
                 self._pass.reservations.append(Reservation(record.id, slot.at_ms))
+                self._pass.set_aside(record)
         return True

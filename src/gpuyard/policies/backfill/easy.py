@@ -123,6 +123,7 @@ class EasyPass:
             self.window_ms = found.at_ms - self._pass.now_ms
             self._pass.reservations.append(Reservation(self._head.id, found.at_ms))
             self._keep_quota(self._head, found)
+            self._pass.set_aside(self._head)
         return found
 
     def _keep_quota(self, head: JobRecord, promised: Promise) -> None:
@@ -149,7 +150,7 @@ class EasyPass:
                 or nodes.slices_used
                 or nodes.reserved_grants
                 or state.earmarks
-                or (self._pass.policy.spec.quotas and state.tenants.holding)
+                or (self._pass.policy.spec.quotas and (state.tenants.holding or state.tenants.budgeted))
             )
             self.settled = not unsure or self._promised() is not None
         return True

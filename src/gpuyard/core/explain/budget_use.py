@@ -1,0 +1,78 @@
+"""Named budgets in numbers: what is spent by now and by which user, what is set aside, which thresholds were passed."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from gpuyard.core.quota.budgets import Spend
+from gpuyard.core.state.state import State
+from gpuyard.model import BudgetReached, NamedBudget
+from gpuyard.model.units import NO_LIMIT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class NamedUse:
+    """One named budget. Amounts are those of `core/quota/budgets.py`: spent, set aside and left add up to it."""
+
+    rule: NamedBudget
+    amount: int
+    spent: int
+    """In this window, including what running jobs have used so far."""
+    aside: int
+    """What running jobs may still use, up to their time limits."""
+    window_start_ms: int
+    window_end_ms: int
+    by_user: tuple[tuple[str, int], ...]
+    """What each user spent, the most first."""
+    endless: tuple[str, ...]
+    """Labels of running jobs without a time limit: nothing can be set aside for them, and a hard budget is closed."""
+
+    @property
+    def left(self) -> int:
+        """What new jobs may use; below 0 if the budget was made smaller than what is spent and set aside."""
+        return self.amount - self.spent - self.aside
+
+
+def named_uses(state: State, now_ms: int) -> list[NamedUse]:
+    """All named budgets, by name."""
+    tenants, found = state.tenants, []
+    for _name, row in sorted(tenants.budget_row.items()):
+        spend = tenants.spend[row]
+        assert spend is not None
+        assert spend.rule is not None
+        found.append(_use(state, spend, spend.rule, row, now_ms))
+    return found
+
+
+def _use(state: State, spend: Spend, rule: NamedBudget, row: int, now_ms: int) -> NamedUse:
+    start_ms, end_ms = spend.window_of(now_ms)
+    by_user: Counter[str] = Counter()
+    if start_ms == spend.window_start_ms or spend.rolling:
+        # Otherwise the window has ended, and no event has closed it yet.
+        for (_day, user), part in spend.parts.items():
+            by_user[user] += part
+    aside, endless = 0, []
+    for record in state.running.values():
+        if row not in state.tenants.chain[record.party]:
+            continue
+        rate = spend.rate(record.shape.gpu_milli, state.micro_of(record))
+        by_user[record.job.spec.user] += rate * max(0, now_ms - max(record.started_ms, start_ms))
+        if record.limit_ms >= NO_LIMIT_MS:
+            endless.append(record.job.label)
+        else:
+            aside += rate * max(0, record.started_ms + record.limit_ms - now_ms)
+    users = sorted(by_user.items(), key=lambda each: (-each[1], each[0]))
+    spent = sum(by_user.values())
+    return NamedUse(rule, spend.amount, spent, aside, start_ms, end_ms, tuple(users), tuple(sorted(endless)))
+
+
+def reached(state: State, now_ms: int) -> list[BudgetReached]:
+    """The thresholds that were passed and of which nobody was told in this window: of each budget the highest."""
+    if not state.tenants.budget_row:
+        return []
+    found = []
+    for use in named_uses(state, now_ms):
+        spend = state.tenants.spend[state.tenants.budget_row[use.rule.name]]
+        passed = [part for part in use.rule.warn_at if use.spent * 100 >= use.amount * part]
+        if spend is not None and passed and max(passed) > spend.told:
+            found.append(BudgetReached(now_ms, use.rule.name, max(passed)))
+    return found

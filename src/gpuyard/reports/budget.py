@@ -1,0 +1,226 @@
+"""`yard budget`, `GET /budgets`: what is spent of each budget and by which user, what is set aside, when it renews.
+
+When it will be spent is drawn from the days of the books: between the first and the last time nine paths of ten end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from gpuyard.reports.report import Flag, Report
+from gpuyard.reports.table import Column, Row, Table, clock
+from gpuyard.wire.endpoints import Action, Endpoint, query
+
+if TYPE_CHECKING:
+    from gpuyard.control.access.rights import Sight
+    from gpuyard.control.readings import Readings
+    from gpuyard.core.explain.budget_use import NamedUse
+    from gpuyard.sim.exhaustion import Exhaustion
+
+_MICRO = 1_000_000
+_MILLI_MS_H = 1000 * 3_600_000
+_GPU_HOURS, _USD = "GPU-hours", "USD"
+
+
+class BudgetPart(TypedDict):
+    """What one user spent of a budget; the name is empty for jobs without a user."""
+
+    user: str
+    spent: float
+
+
+class BudgetLine(TypedDict):
+    """One budget. Amounts are in its unit: spent, set aside and left add up to all of it."""
+
+    budget: str
+    unit: str
+    amount: float
+    spent: float
+    set_aside: float
+    """What running jobs may still spend, up to their time limits."""
+    left: float
+    """Below 0 if the budget was made smaller than what is spent and set aside."""
+    action: str
+    tenant: str
+    job_class: str
+    labels: dict[str, str]
+    window: str
+    window_start_ms: int
+    renews_ms: int
+    """When the next window begins; one that rolls drops its oldest day then."""
+    told_percent: int
+    """The highest threshold that was passed in this window; 0: none."""
+    users: list[BudgetPart]
+    endless: list[str]
+    """Running jobs without a time limit: nothing can be set aside for them."""
+    spent_p5_ms: int | None
+    spent_p50_ms: int | None
+    """When everything will be spent, as far as the last days tell; null: not in this window, or nothing is known."""
+    spent_p95_ms: int | None
+    sure_percent: int | None
+    """Of a hundred paths, how many spend everything before it renews; null: nothing is known."""
+
+
+class BudgetsReply(TypedDict):
+    """The budgets that you may see: those of your tenants, and with sight of the whole yard all."""
+
+    budgets: list[BudgetLine]
+
+
+BUDGETS = Endpoint(
+    "GET",
+    "/budgets",
+    Action.SEE_TENANTS,
+    BudgetsReply,
+    "What is spent of each budget, what is set aside, and when it will be spent",
+    tag="lists",
+    parameters=(query("budget", "Only the budget of this name.", maxLength=200),),
+    problems=(404,),
+)
+
+
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    """The budgets of the tenants that you see, by name."""
+    from gpuyard.control.refusals import NotFound  # noqa: PLC0415
+    from gpuyard.errors import quoted, remedy  # noqa: PLC0415
+
+    uses = [
+        (use, told)
+        for use, told in readings.configs.budgets()
+        if sight.whole or (use.rule.tenant and sight.sees(use.rule.tenant))
+    ]
+    name = values["budget"]
+    if name and name not in [use.rule.name for use, _told in uses]:
+        names = [use.rule.name for use, _told in uses]
+        known = remedy(name, names, "budgets") if names else "there are none that you may see"
+        raise NotFound(f"no budget {quoted(name)}; {known}")
+    rows = [_line(readings, use, told) for use, told in uses if name in (None, "", use.rule.name)]
+    return Table(rows)
+
+
+def _line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
+    rule = use.rule
+    ends = _forecast(readings, use)
+    return {
+        "budget": rule.name,
+        "unit": _USD if rule.micro_usd else _GPU_HOURS,
+        "amount": _shown(use, use.amount),
+        "spent": _shown(use, use.spent),
+        "set_aside": _shown(use, use.aside),
+        "left": _shown(use, use.left),
+        "action": rule.action.value,
+        "tenant": rule.tenant,
+        "job_class": rule.klass,
+        "labels": dict(rule.labels),
+        "window": f"{rule.days}d" if rule.days else rule.window.value,
+        "window_start_ms": use.window_start_ms,
+        "renews_ms": use.window_end_ms,
+        "told_percent": told,
+        "users": [{"user": user, "spent": _shown(use, part)} for user, part in use.by_user],
+        "endless": list(use.endless),
+        "spent_p5_ms": ends.p5_ms if ends else None,
+        "spent_p50_ms": ends.p50_ms if ends else None,
+        "spent_p95_ms": ends.p95_ms if ends else None,
+        "sure_percent": ends.certain if ends else None,
+    }
+
+
+def _shown(use: "NamedUse", amount: int) -> float:
+    """GPU-hours, or dollars."""
+    return round(amount / (_MICRO * _MILLI_MS_H if use.rule.micro_usd else _MILLI_MS_H), 6)
+
+
+def _forecast(readings: "Readings", use: "NamedUse") -> "Exhaustion | None":
+    """From the days of the books. A window that rolls is never renewed as a whole: nothing is said of it."""
+    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
+    from gpuyard.core.quota.budgets import is_about  # noqa: PLC0415
+    from gpuyard.ledger.units import CHARGED, PARTS, STARTING, UNMEASURED, USED, WASTED  # noqa: PLC0415
+    from gpuyard.model.units import DAY_MS, MILLI  # noqa: PLC0415
+    from gpuyard.sim.exhaustion import HISTORY_DAYS, exhaustion  # noqa: PLC0415
+
+    now_ms, rule = readings.now_ms, use.rule
+    if rule.days:
+        return None
+    today = now_ms // DAY_MS
+    books = accounts(readings.store, today - HISTORY_DAYS, today)
+    daily = dict.fromkeys(range(today - HISTORY_DAYS, today), 0)
+    for entry in books.entries:
+        owner = books.owners.get(entry.owner)
+        if (
+            owner is None
+            or entry.day not in daily
+            or not is_about(rule, owner.tenant, owner.klass, owner.labels.items())
+        ):
+            continue
+        if rule.micro_usd:
+            spent = entry.columns[CHARGED] * books.prices.price(books.places[entry.place], entry.day)
+        else:
+            spent = sum([entry.columns[kind] for kind in (USED, WASTED, UNMEASURED, STARTING)])
+        daily[entry.day] += spent * MILLI // PARTS
+    first = next((day for day, spent in daily.items() if spent), today)
+    known = [(day, spent) for day, spent in daily.items() if day >= first]
+    return exhaustion(known, use.amount - use.spent, now_ms, use.window_end_ms, seed=today)
+
+
+def _amount(key: str) -> Column:
+    return Column(key.upper().replace("_", " "), lambda row: _text(row, row[key]), right=True)
+
+
+def _text(row: Row, amount: float) -> str:
+    return f"${amount:,.2f}" if row["unit"] == _USD else f"{amount:,.2f} GPU-h"
+
+
+def _of(row: Row) -> str:
+    labels = [f"{key}={value}" for key, value in row["labels"].items()]
+    return ", ".join([each for each in (row["tenant"], row["job_class"], *labels) if each]) or "all"
+
+
+def _empty(row: Row) -> str:
+    if row["sure_percent"] is None:
+        return "-"
+    if row["spent_p5_ms"] is None:
+        return "not before it renews"
+    last = "later" if row["spent_p95_ms"] is None else clock(row["spent_p95_ms"])
+    return f"{clock(row['spent_p5_ms'])} to {last}"
+
+
+def _columns(_rows: Sequence[Row]) -> list[Column]:
+    return [
+        Column("BUDGET", lambda row: row["budget"]),
+        Column("OF", _of),
+        _amount("amount"),
+        _amount("spent"),
+        _amount("set_aside"),
+        _amount("left"),
+        Column("SPENT BY", lambda row: ", ".join([each["user"] or "-" for each in row["users"][:3]]) or "-"),
+        Column("ALL SPENT", _empty),
+        Column("RENEWS", lambda row: clock(row["renews_ms"]) if "d" not in row["window"] else "day by day"),
+        Column("ACTION", lambda row: row["action"]),
+        Column("WINDOW", lambda row: row["window"], wide=True),
+        Column("TOLD", lambda row: f"{row['told_percent']} %" if row["told_percent"] else "-", wide=True),
+    ]
+
+
+def _notes(reply: Row) -> list[str]:
+    return [
+        f"budget {row['budget']}: job {', '.join(row['endless'])} runs without a time limit, so nothing can be set "
+        "aside for it; cancel it, or wait for its end"
+        for row in reply["budgets"]
+        if row["endless"]
+    ]
+
+
+REPORT: "Report[BudgetsReply]" = Report(
+    "budget",
+    BUDGETS,
+    build,
+    _columns,
+    rows="budgets",
+    help="Show what is spent of each budget, what is set aside, and when it will be spent.",
+    more_help=(
+        "A budget is an entry of 'budgets' in yard.yaml. Jobs that run count with what they may still spend. ALL SPENT "
+        "is where nine of ten forecasts from the last four weeks lie."
+    ),
+    flags=[Flag("budget", operand=True)],
+    notes=_notes,
+    wakes=False,
+)

@@ -1,0 +1,79 @@
+"""`yard budget`: what it tells, and that a tenant sees its own budgets alone."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gpuyard.control.access.rights import Sight
+from gpuyard.control.refusals import NotFound
+from gpuyard.core.explain.budget_use import named_uses
+from gpuyard.model import ConfigSet, JobClass, NamedBudget, Settings
+from gpuyard.model.units import HOUR_MS
+from gpuyard.reports import budget
+from gpuyard.testing import nodes
+from harness.yard import Yard
+
+RULES = (
+    NamedBudget("all", micro_usd=100_000_000),
+    NamedBudget("lab", 100 * HOUR_MS, tenant="lab"),
+    NamedBudget("shop", 50 * HOUR_MS, tenant="shop"),
+)
+
+
+class NoBooks:
+    """A store whose books are empty."""
+
+    def projected_between(self, *_key: object) -> list[tuple[str, str]]:
+        return []
+
+    def projected_at(self, *_key: object) -> dict[str, str]:
+        return {}
+
+
+@pytest.fixture
+def readings() -> Any:
+    here = Yard("fifo", nodes(1))
+    settings = Settings(
+        classes=(JobClass("batch", limit_ms=1 << 40),), budgets=RULES, prices={"H100": 2_000_000}
+    )
+    here.apply(ConfigSet(0, settings))
+    job = here.submit(4, tenant="lab/x", limit_ms=10 * HOUR_MS, user="ana")
+    here.step()
+    here.now_ms += 5 * HOUR_MS
+    here.end(job)
+    here.submit(2, tenant="lab", limit_ms=10 * HOUR_MS, user="bob")
+    here.step()
+    here.now_ms += HOUR_MS
+    uses = [(use, 0) for use in named_uses(here.state, here.now_ms)]
+    return SimpleNamespace(configs=SimpleNamespace(budgets=lambda: uses), now_ms=here.now_ms, store=NoBooks())
+
+
+def rows(readings: Any, sight: Sight, name: str = "") -> dict[str, Any]:
+    return {row["budget"]: row for row in budget.build(readings, {"budget": name}, sight).rows}
+
+
+def test_spent_set_aside_and_left_add_up(readings: Any) -> None:
+    lab = rows(readings, Sight(("",)))["lab"]
+    assert (100, 22, 18, 60) == (lab["amount"], lab["spent"], lab["set_aside"], lab["left"])
+    assert [{"user": "ana", "spent": 20}, {"user": "bob", "spent": 2}] == lab["users"]
+    usd = rows(readings, Sight(("",)), "all")["all"]
+    assert (100, 44, 36) == (usd["amount"], usd["spent"], usd["set_aside"])
+
+
+def test_a_tenant_sees_its_own_budgets_alone(readings: Any) -> None:
+    assert {"all", "lab", "shop"} == rows(readings, Sight(("",))).keys()
+    assert {"lab"} == rows(readings, Sight(("lab",))).keys()
+    assert {} == rows(readings, Sight(("lab/x",)))
+    with pytest.raises(NotFound, match="no budget 'shop'"):
+        rows(readings, Sight(("lab",)), "shop")
+
+
+def test_the_table_is_for_people(readings: Any) -> None:
+    table = budget.build(readings, {"budget": ""}, Sight(("",)))
+    cells = {
+        column.header: column.cell(cast(Any, table.rows[1])) for column in budget.REPORT.columns(table.rows)
+    }
+    assert ("lab", "100.00 GPU-h", "ana, bob", "-") == tuple(
+        [cells[name] for name in ("BUDGET", "AMOUNT", "SPENT BY", "ALL SPENT")]
+    )
