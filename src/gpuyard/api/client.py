@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from gpuyard.wire.replies.people import (
         AuditReply,
         BrowserCodeReply,
+        ClosedMonthReply,
         LoginReply,
         MeReply,
         NewTokenReply,
@@ -474,6 +475,10 @@ class Client(Caller):
     def rebuild(self, name: str) -> ProjectionReply:
         """Have a projection filled again; gives its status."""
         return self.ask_for(endpoints.REBUILD, name=name)
+
+    def close_month(self, month: str) -> ClosedMonthReply:
+        """Close the books of a month such as `2026-11`."""
+        return self.ask_for(endpoints.CLOSE_MONTH, month=month)
 
     def config_diff(self, **wanted: Any) -> DifferenceReply:
         """What would change, and what is against it."""

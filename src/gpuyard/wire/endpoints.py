@@ -42,6 +42,8 @@ class Action(Enum):
     """Remove what is kept of everybody's ended jobs."""
     REBUILD = "rebuild"
     """Fill projections again from the log, and see how far they are."""
+    CLOSE_MONTH = "close-month"
+    """Close the books of a month, for everybody and for good."""
     SEE_ALL = "see-all"
     """The log and the whole state, which hold everybody's jobs."""
 
@@ -65,6 +67,7 @@ DOES = {
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.PRUNE: "remove what is kept of ended jobs",
     Action.REBUILD: "fill projections again",
+    Action.CLOSE_MONTH: "close the books of a month",
     Action.SEE_ALL: "see what everybody did",
 }
 """What each of them lets someone do, for people."""
@@ -297,6 +300,8 @@ PROJECTIONS = Endpoint("GET", "/projections", Action.REBUILD, "ProjectionsReply"
     tag="store")
 REBUILD = Endpoint("POST", "/projections/{name}/rebuild", Action.REBUILD, "ProjectionReply", "Fill a projection again",
     tag="store", status=202, problems=(404,))
+CLOSE_MONTH = Endpoint("POST", "/cost/months/{month}/close", Action.CLOSE_MONTH, "ClosedMonthReply",
+    "Close the books of a month", tag="store", problems=(409, 422))
 PRUNE = Endpoint("POST", "/prune", Action.PRUNE, "PruneReply", "Remove what is kept of old jobs", tag="store",
     body="PruneRequest", body_required=False)
 

@@ -91,6 +91,7 @@ POST   /api/v1/config/diff           403 403 403 403  403 403 403 403  403 403 4
 POST   /api/v1/config/preview        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/config/rollback       403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/prune                 403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/cost/months/{month}/close 403 403 403 403  403 403 403 403  403 403 403 403  409 409 409 409
 GET    /api/v1/projections           403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/projections/{name}/rebuild 403 403 403 403  403 403 403 403  403 403 403 403  202 202 202 202
 GET    /api/v1/debug/snapshot        403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
@@ -304,6 +305,10 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/prune"): configured("POST", "/api/v1/prune", {"dry_run": True}),
     ("POST", "/api/v1/projections/{name}/rebuild"): configured(
         "POST", "/api/v1/projections/gpu-time/rebuild", None
+    ),
+    # A month that has not ended: refused for administrators too.
+    ("POST", "/api/v1/cost/months/{month}/close"): configured(
+        "POST", "/api/v1/cost/months/2999-01/close", None
     ),
     ("POST", "/api/v1/tokens"): new_token,
     ("DELETE", "/api/v1/tokens/{id}"): revoked,

@@ -10,8 +10,10 @@ import pytest
 
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.wishes import Gone
+from gpuyard.control.projections.ledger import Ledger, closed_day
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.control.replica.labels import label_of
+from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.explained import Explained
 from gpuyard.engines.contract import Recipe
@@ -412,3 +414,31 @@ def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
 def test_a_label_is_a_positive_number_or_two(text: str) -> None:
     with pytest.raises(Unacceptable):
         label_of(text)
+
+
+def test_a_month_is_closed_once_after_its_end_by_an_administrator(service: Rig) -> None:
+    service.time_ms = 20_789 * DAY_MS
+    with pytest.raises(Forbidden, match="ana may not close the books"):
+        service.requests.close_month(ANA, "2026-11")
+    with pytest.raises(Unacceptable, match="'11/2026' is no month"):
+        service.requests.close_month(ROOT, "11/2026")
+    with pytest.raises(Impossible, match="2026-12 has not ended") as early:
+        service.requests.close_month(ROOT, "2026-12").result(10)
+    assert "The last month that can be closed is 2026-11." == early.value.hint
+
+    closed = service.requests.close_month(ROOT, "2026-11").result(10)
+    assert ("2026-11", "root") == (closed["month"], closed["by"])
+    for month in ("2026-11", "2026-10"):
+        with pytest.raises(Impossible, match=f"{month} is closed already"):
+            service.requests.close_month(ROOT, month).result(10)
+
+    lines, _more = audit(service.replica.store, str)
+    assert ["2026-11"] == [line["about"] for line in lines if line["what"] == "close month"]
+    # Another process knows it from the books.
+    lease = service.replica.store.elect("test")
+    assert lease is not None
+    filler = Filler(service.replica.store, [Ledger()], service.now_ms)
+    while filler.step(lease.epoch):
+        pass
+    assert 20_788 == closed_day(service.replica.store)
+    assert [] != service.replica.store.checkpoints(Ledger.name)

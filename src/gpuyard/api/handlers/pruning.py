@@ -1,5 +1,6 @@
-"""The upkeep of the store over HTTP: removing what is too old, and filling projections again."""
+"""The upkeep of the store over HTTP: removing what is too old, filling projections again, closing months."""
 
+import asyncio
 import logging
 
 from fastapi import Request, Response
@@ -17,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def handlers(yard: Yard) -> Handlers:
-    """`/prune`, `/projections`."""
+    """`/prune`, `/projections`, `/cost/months`."""
 
     async def prune(request: Request) -> Response:
         """Live jobs keep everything, and files that jobs named themselves are never touched."""
@@ -42,7 +43,12 @@ def handlers(yard: Yard) -> Handlers:
         found = await in_thread(yard.projections.status)
         return answer(next(each for each in found if each["name"] == name), 202)
 
+    async def close_month(request: Request, month: str) -> Response:
+        """What is learned about the month later is a correction in the open one; its prices stand."""
+        return answer(await asyncio.wrap_future(yard.requests.close_month(asker(request.scope), month)))
+
     return {
+        endpoints.CLOSE_MONTH: close_month,
         endpoints.PROJECTIONS: projections,
         endpoints.REBUILD: rebuild,
         endpoints.PRUNE: prune,

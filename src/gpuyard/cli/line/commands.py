@@ -132,7 +132,15 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "cost": Entry(
             "commands.reports",
             "Show where GPU time went, in GPU-hours, and what it cost.",
-            below={"savings": Entry("commands.reports", "Show what a month has saved against another.")},
+            below={
+                "savings": Entry("commands.reports", "Show what a month has saved against another."),
+                "close": Entry(
+                    "commands.yard.upkeep",
+                    "Close the books of a month.",
+                    "close_month",
+                    no_args_is_help=True,
+                ),
+            },
         ),
         "waits": Entry("commands.reports", "Show what jobs waited for, in GPU-hours."),
         "budget": Entry("commands.reports", "Show what is spent of each budget, and when it will be spent."),

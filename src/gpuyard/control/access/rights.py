@@ -73,6 +73,7 @@ _NEEDS = {
     Action.MANAGE_CONFIG: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.PRUNE: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.REBUILD: _Need(Role.ADMIN, Role.ADMIN, whole=True),
+    Action.CLOSE_MONTH: _Need(Role.ADMIN, Role.ADMIN, whole=True),
     Action.SEE_ALL: _Need(Role.ADMIN, Role.ADMIN, whole=True),
 }
 

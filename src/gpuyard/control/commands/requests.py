@@ -30,20 +30,25 @@ from gpuyard.control.commands.newjobs import (
 )
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
+from gpuyard.control.projections.ledger import closed_day
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.replica.committer import Arrival, Committer
 from gpuyard.control.replica.labels import Label, label_of, live, number_of
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.errors import BadInput
+from gpuyard.ledger.units import month_days, month_of
 from gpuyard.model import (
     CheckpointSeen,
     Event,
     JobEntered,
+    MonthClosed,
     NodeCordoned,
     NodeUncordoned,
     Verb,
 )
+from gpuyard.model.units import DAY_MS
 from gpuyard.store import Accepted, Idempotency, Submission
 from gpuyard.wire.endpoints import Action
 
@@ -72,6 +77,8 @@ class RequestService:
         self._check_room = check_room
         self._crowding = Crowding()
         self._observed = observed or ObservedClusters()
+        self._closed_day = 0
+        """Days before this one are closed in the books, as far as this process knows: they follow the log."""
 
     # -- new jobs ------------------------------------------------------------------------------------------------
 
@@ -242,6 +249,39 @@ class RequestService:
             if drained != isinstance(wanted, NodeCordoned):
                 draft.add(wanted)
             return {"node": name, "drained": isinstance(wanted, NodeCordoned)}
+
+        return self._committer.write(make)
+
+    # -- the books -------------------------------------------------------------------------------------------------
+
+    def close_month(self, person: Person, month: str) -> "Future[dict[str, Any]]":
+        """Close the books of a month, and of all months before it that are open."""
+        if not person.may(Action.CLOSE_MONTH, ""):
+            raise Forbidden(
+                f"{person.name} may not close the books of a month", "Ask an administrator of the whole yard."
+            )
+        try:
+            after = month_days(month)[1]
+        except BadInput as error:
+            raise Unacceptable(error.message, error.hint) from error
+
+        def make(draft: Draft) -> dict[str, Any]:
+            now_ms = max(self._now_ms(), draft.state.now_ms)
+            if after * DAY_MS > now_ms:
+                last = month_of(month_days(month_of(now_ms // DAY_MS))[0] - 1)
+                raise Impossible(
+                    f"{month} has not ended: its books are still open",
+                    f"The last month that can be closed is {last}.",
+                )
+            self._closed_day = max(self._closed_day, closed_day(self._replica.store))
+            if after <= self._closed_day:
+                raise Impossible(
+                    f"{month} is closed already, and stays as it is",
+                    "What is learned about it now is a correction in the open month: yard cost --by month,day.",
+                )
+            draft.add(MonthClosed(now_ms, month, person.signature))
+            self._closed_day = after
+            return {"month": month, "closed_ms": now_ms, "by": person.name}
 
         return self._committer.write(make)
 

@@ -1,8 +1,11 @@
 """The books as a projection that follows the log: all rows are those of `gpuyard.ledger.books`."""
 
+import json
+
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.books import Books
 from gpuyard.model import Event, MonthClosed
+from gpuyard.store import Store
 
 
 class Ledger(Projection):
@@ -28,3 +31,10 @@ class Ledger(Projection):
     def closes(self, event: Event) -> bool:
         """The books of a closed month stand: filling them again may begin there."""
         return isinstance(event, MonthClosed)
+
+
+def closed_day(store: Store) -> int:
+    """Days before this one belong to closed months, as far as the books have come; 0: none does."""
+    head = store.projected_at(Ledger.name, ["head"]).get("head")
+    found: int = json.loads(head)["closed_day"] if head else 0
+    return found

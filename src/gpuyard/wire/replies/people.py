@@ -184,6 +184,14 @@ class PruneReply(TypedDict):
     next: Annotated[str | None, "Ask again with this to go on; null: that was all."]
 
 
+class ClosedMonthReply(TypedDict):
+    """A month whose books stand from here on, with all before it."""
+
+    month: str
+    closed_ms: int
+    by: str
+
+
 class ProjectionReply(TypedDict):
     """How far a projection has come."""
 

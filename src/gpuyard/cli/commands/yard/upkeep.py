@@ -126,6 +126,19 @@ _LOOK_S = 0.2
 _PATIENCE_S = 60.0
 
 
+def close_month(
+    month: Annotated[str, Argument(metavar="MONTH", help="A month that has ended: 2026-10.")],
+) -> None:
+    """Close the books of a month, and of all months before it that are open. There is no way back.
+
+    From then on nothing of the month changes, neither its time nor its prices. What is learned about it later, such as
+    an end that was seen late, is a correction in the open month. Only administrators may do it.
+    """
+    with client() as yard:
+        closed = yard.close_month(month)
+    print(f"closed {closed['month']}; what is learned about it later is a correction in the open month")
+
+
 def rebuild(
     name: Annotated[str, Argument(metavar="[PROJECTION]", help="Which one; none: show all.")] = "",
     output: OutputOption = Output.TABLE,
