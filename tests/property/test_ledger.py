@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuyard.control.projections.following import Rows
 from gpuyard.ledger.accounts import Owner, Prices, micro_usd, read_entry, summed
 from gpuyard.ledger.books import Books
-from gpuyard.ledger.units import CATEGORIES, CHARGED, FLEET, PARTS, month_of
+from gpuyard.ledger.units import CATEGORIES, CHARGED, ENERGY, FLEET, PARTS, month_of
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
@@ -211,6 +211,7 @@ class History:
                 ends[-1],
                 0,
                 used_gpu_ms=1_234_567 * (a % 7),
+                energy_mj=(None, 0, 1, 987_654_321)[b % 4],
                 spans=seen,
             )
 
@@ -319,6 +320,7 @@ def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: lis
     time: dict[Any, Fraction] = {}
     charged: dict[Any, Fraction] = {}
     fleet: dict[Any, Fraction] = {}
+    energy_mj: dict[Any, int] = {}
     for key, columns in {**read(rows, "d/"), **read(rows, "c/")}.items():
         entry = read_entry(key, columns)
         where, who = places[entry.place], owners[entry.owner]
@@ -327,11 +329,13 @@ def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: lis
             time[at] = time.get(at, Fraction(0)) + Fraction(amount, PARTS)
         at = (entry.day, where, who)
         charged[at] = charged.get(at, Fraction(0)) + Fraction(columns[CHARGED], PARTS)
+        energy_mj[who] = energy_mj.get(who, 0) + columns[ENERGY]
         fleet[at[:2]] = fleet.get(at[:2], Fraction(0)) + Fraction(columns[FLEET], PARTS)
 
     assert integral.time() == {key: amount for key, amount in time.items() if amount}
     assert {k: v for k, v in integral.charges.items() if v} == {k: v for k, v in charged.items() if v}
     assert {k: v for k, v in integral.fleet.items() if v} == {k: v for k, v in fleet.items() if v}
+    assert integral.energy_mj == {who: burnt for who, burnt in energy_mj.items() if burnt}
     for (day, where), units in fleet.items():
         whole = sum((v for k, v in time.items() if k[:2] == (day, where)), Fraction(0))
         assert (units if where[2] else 0) == whole

@@ -95,6 +95,7 @@ class Integral:
         self.seen: list[Seen] = []
         self.charges: dict[tuple[int, Where, Who], Fraction] = {}
         self.fleet: dict[tuple[int, Where], Fraction] = {}
+        self.energy_mj: dict[Who, int] = {}
         self.machines: list[Machine] = []
         self.who: dict[int, Who] = {}
         self.live: dict[int, Attempt] = {}
@@ -311,6 +312,8 @@ class Integral:
         for seen in found:
             ran.setdefault((seen.from_ms // DAY_MS, seen.where), []).append(seen)
         total = sum((seen.amount for seen in found), Fraction(0))
+        if total and step.energy_mj:
+            self.energy_mj[found[0].who] = self.energy_mj.get(found[0].who, 0) + step.energy_mj
         used, so_far, given = min(Fraction(step.used_gpu_ms), total), Fraction(0), Fraction(0)
         for (_day, _where), some in sorted(ran.items(), key=lambda item: (item[0][0], name_of(item[0][1]))):
             amount = sum((seen.amount for seen in some), Fraction(0))
