@@ -16,6 +16,7 @@ OURS = {
     "cost": "gpuyard.reports.cost:REPORT",
     "doctor": "gpuyard.reports.doctor:REPORT",
     "efficiency": "gpuyard.reports.efficiency:REPORT",
+    "focus": "gpuyard.reports.focus:REPORT",
     "gpus": "gpuyard.reports.gpus:REPORT",
     "nodes": "gpuyard.reports.nodes:REPORT",
     "savings": "gpuyard.reports.savings:REPORT",

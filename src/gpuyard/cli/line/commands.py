@@ -106,6 +106,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "Write what Prometheus, Grafana and Fluent Bit need to see this yard.",
             about="Write files for programs that watch: to standard output, or into a folder.",
             below={
+                "focus": Entry("commands.yard.export", "Write the charges as rows of FOCUS."),
                 "prometheus": Entry("commands.yard.export", "Write a scrape file for Prometheus."),
                 "grafana": Entry("commands.yard.export", "Write dashboards for Grafana."),
                 "fluent-bit": Entry(

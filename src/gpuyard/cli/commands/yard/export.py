@@ -1,4 +1,4 @@
-"""`yard export`: files for the programs that watch a yard. No yard has to run."""
+"""`yard export`: the charges for programs that read bills, and files for those that watch a yard."""
 
 import os
 from collections.abc import Mapping
@@ -15,6 +15,33 @@ ToOption = Annotated[
     Path | None,
     Option("--to", metavar="DIR", help="Write into this folder. Left out: to standard output."),
 ]
+
+
+def focus(
+    month: Annotated[
+        str, Option("--month", metavar="MONTH", help="The month: 2026-11. Left out: this one.")
+    ] = "",
+    from_day: Annotated[str, Option("--from", metavar="DAY", help="The first day: 2026-11-01.")] = "",
+    to_day: Annotated[str, Option("--to", metavar="DAY", help="The last day: 2026-11-30.")] = "",
+    version: Annotated[
+        str, Option("--focus", metavar="VERSION", help="The version of FOCUS: 1.2 or 1.3.")
+    ] = "1.2",
+) -> None:
+    """Write the charges as rows of FOCUS, the format in which clouds bill, as csv to standard output.
+
+    One row for each day, tenant, user, class, labels and pool. A correction of a closed month is a row of the class
+    Correction. You see the tenants that are yours.
+
+    \b
+    Example:
+      yard export focus --month 2026-11 > november.csv
+    """
+    from gpuyard.cli.commands.reports import shown
+    from gpuyard.cli.line.options import Output
+    from gpuyard.reports import registry
+
+    values = {"month": month, "from": from_day, "to": to_day, "focus": version}
+    shown(registry.ours("focus"), values, Output.CSV, "", None)
 
 
 def prometheus(
