@@ -1,5 +1,6 @@
 """Jobs in images on the local engine: real podman, images made here, registries on loopback."""
 
+import fcntl
 import json
 import os
 import pwd
@@ -522,3 +523,32 @@ def wait_for(what: Any, s: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < limit, "it did not come true in time"
         time.sleep(0.02)
+
+
+def test_images_that_no_job_needs_are_removed_and_others_stay(box: Box) -> None:
+    engine, uid = box.rig.engine, box.images.account.pw_uid
+    store = box.rig.data / "images" / str(uid)
+    name, later_ms = f"{uid}/{box.images.plain}", int(1000 * time.time()) + 3_600_000
+    key = box.start(Container(box.images.plain), argv=("sh", "-c", "while ! [ -e go ]; do sleep 0.1; done"))
+    until(box.rig, key, Phase.RUNNING)
+    assert {} == engine.prune_images(later_ms, dry_run=False), "a job runs in it"
+    (box.work / "go").touch()
+    assert Outcome.COMPLETED == ended(box.rig, key).outcome
+
+    assert {} == engine.prune_images(later_ms - 7_200_000, dry_run=False), "it was used since then"
+    would = engine.prune_images(later_ms, dry_run=True)
+    assert [name] == list(would)
+    assert would[name] > os.path.getsize(BUSYBOX) // 2
+    (lock,) = store.glob("lock-*")
+    with lock.open() as pulled:
+        fcntl.flock(pulled, fcntl.LOCK_EX)
+        assert {} == engine.prune_images(later_ms, dry_run=False), "it is being pulled"
+    before = sum([path.lstat().st_size for path in (store / "overlay").rglob("*")])
+    assert would == engine.prune_images(later_ms, dry_run=False)
+    after = sum([path.lstat().st_size for path in (store / "overlay").rglob("*")])
+    assert after < before - os.path.getsize(BUSYBOX) // 2, "its files are gone"
+    assert {} == engine.prune_images(later_ms, dry_run=False)
+    assert [] == box.images.processes()
+
+    report, said = box.shell("echo again")
+    assert (Outcome.COMPLETED, "again\n") == (report.outcome, said), "it is pulled anew"

@@ -269,7 +269,7 @@ def _rest(settings: Settings) -> dict[str, str]:
         **{f"count_quotas {name}": _yes(counts) for name, counts in settings.observed.items()},
         **{
             f"retention {kind}": kept_text(getattr(settings.retention, f"{kind}_ms"))
-            for kind in ("environments", "scripts", "logs", "folders")
+            for kind in ("environments", "scripts", "logs", "folders", "images")
         },
     }
 

@@ -342,6 +342,11 @@ class RetentionEntry(_Entry):
         "The folder that the yard made for it, with its checkpoint.",
         default=q.kept_text(_SETTINGS.retention.folders_ms),
     )
+    images: KeptMs | None = _key(
+        "An image on the yard's machine, after the last job that needed it.",
+        default=q.kept_text(_SETTINGS.retention.images_ms),
+        example="7d",
+    )
 
 
 class PolicyEntry(_Entry):

@@ -550,6 +550,15 @@ class KeepsLeftovers(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsImages(Protocol):
+    """An engine that keeps the images of jobs."""
+
+    def prune_images(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+        """Remove those that no job has needed since then, and no job needs or pulls now; their bytes, by name."""
+        ...
+
+
 class NoMig:
     """The part of the contract that is about slices, for engines that cut no GPUs."""
 

@@ -155,6 +155,8 @@ class Retention:
     """Its output, if it named no file of its own."""
     folders_ms: int = 30 * DAY_MS
     """The folder that the yard made for it."""
+    images_ms: int = 30 * DAY_MS
+    """An image on a node, after the last job that needed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,19 @@ class Folders:
         self.root = root
         root.mkdir()
         self.kept = Leftovers(str(root))
+        self.images: dict[str, int] = {}
+        """When each was last used."""
 
     def leftovers(self, what: Leftover, names: list[str]) -> dict[str, int]:
         return self.kept.sizes(what, names)
 
     def remove(self, what: Leftover, names: list[str]) -> None:
         self.kept.remove(what, names)
+
+    def prune_images(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+        old = {name: 1_000 for name, at_ms in self.images.items() if at_ms < before_ms}
+        self.images = self.images if dry_run else {n: at for n, at in self.images.items() if n not in old}
+        return old
 
 
 class Yard:
@@ -126,7 +133,7 @@ def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
     dry = yard.walk(replace(NOW, dry_run=True))
     assert (["eslf"] * 3, 1) == ([yard.left(job) for job in (ended, runs, other)], dry.counts["scripts"][0])
     done = yard.walk(NOW)
-    assert [n for n, _ in dry.counts.values()] == [n for n, _ in done.counts.values()] == [1, 1, 2, 2]
+    assert [n for n, _ in dry.counts.values()] == [n for n, _ in done.counts.values()] == [1, 1, 2, 2, 0]
     assert (2, 2) == (done.counts["logs"][0], done.counts["folders"][0])
     assert 20_000 <= done.counts["logs"][1] < 200_000
     # It shares its script with two jobs that live.
@@ -137,6 +144,19 @@ def test_what_a_live_job_needs_stays_however_old_it_is(yard: Yard) -> None:
     yard.requests.end(waits)
     assert 1 == yard.walk(NOW).counts["scripts"][0]
     assert ["", ""] == [yard.left(job) for job in (ended, runs)]
+
+
+def test_images_go_a_while_after_their_last_use(yard: Yard) -> None:
+    service = yard.requests
+    yard.folders.images = {"1000/old": service.now_ms() - 31 * DAY_MS, "1000/new": service.now_ms()}
+    dry = yard.walk(PruneWish("ana", DAY_MS, dry_run=True))
+    assert ([1, 1_000], 2) == (dry.counts["images"], len(yard.folders.images))
+    assert 1 == yard.keeper.by_itself().counts["images"][0]
+    assert ["1000/new"] == list(yard.folders.images)
+    kept = replace(service.replica.state.settings, retention=Retention(images_ms=0))
+    service.add(ConfigSet(service.now_ms(), kept))
+    service.time_ms += 400 * DAY_MS
+    assert 0 == yard.keeper.by_itself().counts["images"][0], "forever"
 
 
 def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:

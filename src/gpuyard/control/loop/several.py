@@ -17,6 +17,7 @@ from gpuyard.engines.contract import (
     HasTelemetry,
     HasTerminals,
     HasUsage,
+    KeepsImages,
     KeepsLeftovers,
     Leftover,
     Protection,
@@ -113,6 +114,15 @@ class SeveralEngines:
             if isinstance(engine, KeepsLeftovers):
                 for name, size in engine.leftovers(what, names).items():
                     found[name] = found.get(name, 0) + size
+        return found
+
+    def prune_images(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+        """Remove images that no job has needed since then, of every engine that keeps some."""
+        found: dict[str, int] = {}
+        for number, engine in enumerate(self._engines):
+            if isinstance(engine, KeepsImages):
+                told = engine.prune_images(before_ms, dry_run=dry_run)
+                found |= {f"{number}/{name}": size for name, size in told.items()}
         return found
 
     def remove(self, what: Leftover, names: Sequence[str]) -> None:

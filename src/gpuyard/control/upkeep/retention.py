@@ -1,4 +1,4 @@
-"""What is kept of jobs that ended, and for how long: environments, scripts, logs, folders.
+"""What is kept of jobs that ended, and for how long: environments, scripts, logs, folders, images.
 
 A walk goes over the jobs in the order in which they ended, in small steps with pauses between them, in a thread of its
 own: never in the loop, which touches no path of a job. Each step can be broken off anywhere: what is removed is said in
@@ -17,7 +17,7 @@ from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.rounds import Rounds
-from gpuyard.engines.contract import Engine, EngineError, KeepsLeftovers, Leftover
+from gpuyard.engines.contract import Engine, EngineError, KeepsImages, KeepsLeftovers, Leftover
 from gpuyard.errors import YardError
 from gpuyard.model import Retention
 from gpuyard.model.units import DAY_MS, HOUR_MS
@@ -27,7 +27,8 @@ BY_ITSELF = "retention"
 """The name under which the server removes what yard.yaml no longer keeps."""
 ENVIRONMENTS, SCRIPTS = "environments", "scripts"
 OF_RECIPES = (ENVIRONMENTS, SCRIPTS)
-KINDS = (*OF_RECIPES, *[what.value for what in Leftover])
+IMAGES = "images"
+KINDS = (*OF_RECIPES, *[what.value for what in Leftover], IMAGES)
 STEP_JOBS = 200
 """How many jobs are looked at in one step."""
 FIRST_S, EVERY_S = 60.0, 3600.0
@@ -181,6 +182,8 @@ class Pruner:
             if before_ms is not None:
                 if place.kind in OF_RECIPES:
                     after = self._recipes(wish, place, before_ms, tally)
+                elif place.kind == IMAGES:
+                    self._images(wish, before_ms, tally)
                 elif isinstance(self._engine, KeepsLeftovers):
                     after = self._leftovers(wish, place, before_ms, tally)
         if after is not None:
@@ -252,6 +255,12 @@ class Pruner:
             store.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
             self._engine.remove(what, list(sizes))
         return PruneCursor(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
+
+    def _images(self, wish: PruneWish, before_ms: int, tally: Tally) -> None:
+        """All of them in one step. They are no job's own: when one was last used is known where it lies."""
+        if isinstance(self._engine, KeepsImages):
+            sizes = self._engine.prune_images(before_ms, dry_run=wish.dry_run)
+            tally.add(IMAGES, len(sizes), sum(sizes.values()))
 
     def _names(self, what: Leftover, job: Ended) -> list[str]:
         if what is Leftover.FOLDERS:

@@ -637,6 +637,10 @@ class LocalEngine:
         """Remove it."""
         self._leftovers.remove(what, names)
 
+    def prune_images(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+        """Remove images that no job has needed since then."""
+        return self._images.prune(before_ms, dry_run=dry_run)
+
     def close(self) -> None:
         """Let go. Attempts go on under their supervisors; idle GPUs are left whole."""
         if self._found:

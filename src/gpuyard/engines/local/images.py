@@ -1,6 +1,11 @@
 """Jobs in images on this machine: what podman needs to know of an attempt, and whether it is there at all."""
 
+import json
+import logging
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,12 +17,17 @@ from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import LocalContext
 from gpuyard.engines.machine.files import IMAGE
 from gpuyard.engines.machine.launches import UnixAccount, containers_of
-from gpuyard.engines.node import podman
+from gpuyard.engines.node import image, podman
 
 STORES = "images"
 """In the engine's folder: a store of images for each user."""
 _USERS_OWN = ".local/share/containers/storage"
 """Where podman keeps the images that a user has built or pulled without the yard."""
+
+_PRUNE_S = 300.0
+"""How long one user's store may take."""
+
+_log = logging.getLogger(__name__)
 
 
 class Images:
@@ -66,6 +76,18 @@ class Images:
             "home": account.home,
         }
 
+    def prune(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+        """Remove images that no job has needed since then, each in its user's store; bytes by store and name."""
+        found: dict[str, int] = {}
+        above = os.path.join(self._root, STORES)
+        names = sorted(os.listdir(above)) if os.path.isdir(above) and not self.missing else []
+        for uid in [int(name) for name in names if name.isdecimal()]:
+            if os.geteuid() not in (0, uid):
+                continue
+            told = _pruned(os.path.join(above, str(uid)), uid, before_ms, dry_run=dry_run)
+            found |= {f"{uid}/{name}": size for name, size in told.items()}
+        return found
+
     def _gpus(
         self, launch: Launch, hosts: Mapping[str, Host], ready: Sequence[PreparedGpus]
     ) -> dict[str, list[str]]:
@@ -93,3 +115,26 @@ class Images:
             os.mkdir(store, 0o700)
         if owner is not None:
             os.chown(store, owner.uid, owner.gid)
+
+
+def _pruned(store: str, uid: int, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+    """What went of one store: podman works in a process of the user's, as files there belong to ids of theirs."""
+    with tempfile.TemporaryDirectory(prefix="yard-prune-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o711)
+        own = os.path.join(folder, "own")
+        os.mkdir(own, 0o700)
+        gid = os.stat(store).st_gid
+        if os.geteuid() == 0:
+            os.chown(own, uid, gid)
+        # The user may not be able to read the yard's own code, so it is loaded before the process becomes the user.
+        asked = (uid, gid, store, own, before_ms, dry_run)
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {image.__name__} import prune_as; prune_as(*{asked!r})"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", timeout=_PRUNE_S,
+        )  # fmt: skip
+    if done.returncode:
+        _log.warning("%s could not be pruned: %s", store, done.stderr.decode(errors="replace")[-300:])
+        return {}
+    told: dict[str, int] = json.loads(done.stdout)
+    return told

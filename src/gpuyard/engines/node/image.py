@@ -83,6 +83,7 @@ class Containers:
                 self.found[each["image"]] = podman.names_of(each["image"])[-1]
             elif self._have(each["image"], each["pull"]) | self._unpack(each["image"]):
                 pulled_ms += max(1, int(1000 * (time.time() - began)))
+            self._hold(self.found[each["image"]])
         self.facts["image"] = self.found[self.image["containers"][0]["image"]]
         if pulled_ms:
             self.facts["pull_ms"] = pulled_ms
@@ -110,8 +111,9 @@ class Containers:
             self.found[name] = there
             return False
         full = podman.names_of(name)[-1]
-        path = "{}/lock-{}".format(self.image["store"], hashlib.sha256(full.encode()).hexdigest()[:12])
-        lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(
+            _file_of(self.image["store"], "lock", full), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
         try:
             # It may be on its way already, for another job of this user.
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,6 +124,19 @@ class Containers:
             os.close(lock)
         self.found[name] = self._look(name) or full
         return pulled
+
+    def _hold(self, full: str) -> None:
+        """Keep an image from being removed for as long as this process lives, and say that it was used."""
+        if full.startswith("/") or not runtimes.pulls(self.image):
+            return
+        fd = os.open(
+            _file_of(self.image["store"], "used", full), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        os.utime(fd)
+        if full not in podman.images(self.image["store"]) and not self._look(full):
+            # It was being removed meanwhile.
+            raise Failed("image {} was removed from this node just now; try again".format(full))
 
     def _unpack(self, name: str) -> bool:
         """Have the files of an image where Slurm's support of containers can use them; whether they were not there."""
@@ -134,7 +149,7 @@ class Containers:
                 self.image, full, self.facts["digest"], (self.folder, self.short), self.own
             )
         finally:
-            self._sweep()
+            _sweep()
 
     def _look(self, name: str) -> str:
         """The full name of an image that is in one of the stores; empty: none has it."""
@@ -154,7 +169,7 @@ class Containers:
             os.close(mouth)
             said = _all_of(ears)
             _, status = os.waitpid(pid, 0)
-            self._sweep()
+            _sweep()
             if status == 0:
                 return
             why, again = podman.why_not_pulled(name, said.decode(errors="replace"), _user())
@@ -189,7 +204,7 @@ class Containers:
         except BaseException as error:  # a task must never go on as a second supervisor
             self.facts["why"] = "its containers could not be run: {!r}".format(error)
         finally:
-            self._sweep()
+            _sweep()
             self._note()
             os._exit(code)
 
@@ -293,17 +308,6 @@ class Containers:
         finally:
             os._exit(NOT_RUN)
 
-    def _sweep(self) -> None:
-        """End what podman has left: monitors, its pause process, what a container has left behind."""
-        while True:
-            signal_all(descendants({os.getpid()}), signal.SIGKILL)
-            try:
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
-                return
-            time.sleep(_POLL_S)
-
     def _note(self) -> None:
         """Keep the facts, whole or not at all; on a full disk they are missing."""
         try:
@@ -312,6 +316,67 @@ class Containers:
             os.rename(self.folder + "/facts.new", "{}/{}".format(self.folder, FACTS))
         except OSError:
             pass
+
+
+def _file_of(store: str, kind: str, full: str) -> str:
+    """A file about an image in a store: `lock`, held while it is pulled; `used`, held while a task may need it."""
+    return "{}/{}-{}".format(store, kind, hashlib.sha256(full.encode()).hexdigest()[:12])
+
+
+def prune(store: str, folder: str, unused_since_s: float, dry_run: bool) -> Dict[str, int]:
+    """Remove the images of a store that no task has needed since then; their sizes by name.
+
+    One that a task needs or that is being pulled stays. As the user whose store it is; `folder` is an empty one.
+    """
+    short = folder + "/s"
+    podman.lay_out(folder, short, store)
+    env = podman.environment(folder, short, "pull", {"home": folder}, {})
+    sizes = podman.sizes(env)
+    removed = {}
+    for full in sorted(podman.images(store)):
+        locks = [
+            os.open(_file_of(store, kind, full), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for kind in ("lock", "used")
+        ]
+        try:
+            for fd in locks:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if max([os.fstat(fd).st_mtime for fd in locks]) >= unused_since_s:
+                continue
+            if dry_run or podman.remove(full, env):
+                removed[full] = sizes.get(full, 0)
+        except BlockingIOError:
+            continue
+        finally:
+            for fd in locks:
+                os.close(fd)
+    return removed
+
+
+def prune_as(uid: int, gid: int, store: str, folder: str, unused_since_ms: int, dry_run: bool) -> None:
+    """In a process of its own: become the user of a store, prune it, and print what went, as JSON."""
+    podman.hide_hybrid()
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    podman.adopt_orphans()
+    try:
+        os.write(1, json.dumps(prune(store, folder, unused_since_ms / 1000, dry_run)).encode())
+    finally:
+        _sweep()
+
+
+def _sweep() -> None:
+    """End what podman has left: monitors, its pause process, what a container has left behind."""
+    while True:
+        signal_all(descendants({os.getpid()}), signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(_POLL_S)
 
 
 class _Watch:

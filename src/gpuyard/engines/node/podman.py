@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 import signal
+import subprocess
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -214,6 +215,26 @@ def images(store: str) -> Dict[str, str]:
         return {name: str(row.get("digest", "")) for row in rows for name in row.get("names") or ()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def sizes(env: Dict[str, str]) -> Dict[str, int]:
+    """The bytes of each image in a store, by its names; layers that two of them share count for both."""
+    words = ["podman", "--log-level", "fatal", "images", "--format", "json"]
+    try:
+        said = subprocess.check_output(words, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        rows = json.loads(said.decode()) or []
+        return {name: int(row.get("Size") or 0) for row in rows for name in row.get("Names") or ()}
+    except (OSError, ValueError, AttributeError, TypeError, subprocess.SubprocessError):
+        return {}
+
+
+def remove(name: str, env: Dict[str, str]) -> bool:
+    """Remove an image from a store, with the layers that no other image has; whether it is gone."""
+    words = ["podman", "--log-level", "fatal", "rmi", "--force", name]
+    done = subprocess.call(
+        words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return done == 0
 
 
 def words_of_pull(name: str, login: str) -> List[str]:

@@ -20,7 +20,7 @@ def prune(
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove scripts, environments, logs and folders of jobs that ended a while ago; say how much that was.
+    """Remove scripts, environments, logs and folders of jobs that ended a while ago, and unused images; say how much.
 
     The yard does this by itself once in an hour, as `retention` in yard.yaml says. What a live job needs stays, and so
     does every file that a job named itself. `yard history` and `yard show` go on telling of the jobs.
