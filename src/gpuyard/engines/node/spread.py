@@ -153,6 +153,8 @@ class _Orders:
         self.dying = False
         """Whether an order came before the tasks ran: they have nothing to save."""
         self.gone = False
+        self.stopping = False
+        """Whether its tasks were told to end, and what they have left behind may use the grace that is left."""
         self.seen, self.seen_at = -1.0, time.monotonic()
         self.turned_at = self.seen_at
 
@@ -173,9 +175,16 @@ class _Orders:
         found = [each.split(".") for each in self.here if each.startswith(files.ORDER)]
         for words in sorted(found, key=lambda each: int(each[1])):
             if int(words[1]) > self.done:
-                self.done = int(words[1])
-                _pass_on(self.crew, int(words[2]), words[3:] == [_WARNING])
+                self.done, number, is_warning = int(words[1]), int(words[2]), words[3:] == [_WARNING]
+                _pass_on(self.crew, number, is_warning)
+                if not is_warning:
+                    # The head orders the kill when the grace is over.
+                    self.stopping = number == signal.SIGTERM
                 self.dying = self.dying or self.crew.waits
+
+    def lingers(self) -> bool:
+        """Whether processes that tasks have left behind still use their grace."""
+        return self.stopping and not (self.dying or self.gone) and self.crew.lingers()
 
     def heed(self) -> None:
         """The same while tasks start, which takes long where an image is pulled."""
@@ -197,7 +206,7 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
         files.write(files.READY + node, {"gpus": own_gpus()})
     if failure is not None:
         told = _tell(node, failure)
-    while crew.alive() or crew.waits:
+    while crew.alive() or crew.waits or orders.lingers():
         orders.look()
         if files.GO in orders.here and crew.waits and not orders.dying:
             failure = crew.go()
@@ -209,7 +218,7 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
         failed = failure or crew.failed
         if failed is not None and not told:
             told = _tell(node, failed)
-        if crew.alive() or crew.waits:
+        if crew.alive() or crew.waits or orders.stopping:
             signal.sigtimedwait(SIGNALS, POLL_S)
     crew.sweep()
     if "folder" in plan.get("image", ()):

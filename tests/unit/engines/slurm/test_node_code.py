@@ -1,10 +1,12 @@
 """The code that runs on the nodes: by itself, with what an old Python has."""
 
 import ast
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -173,3 +175,53 @@ def test_a_gang_whose_nodes_did_not_all_come_has_not_failed(
 
     assert ("NODE_FAIL", 0) == (end["outcome"], end["started_ms"])
     assert "cannot run srun on node n1: No such file or directory" == end["why"]
+
+
+def _node(folder: Path, line: str) -> "subprocess.Popen[bytes]":
+    """The part of one node of a gang, in a process of its own, with a task that runs a line of a shell."""
+    run = folder / "run"
+    run.mkdir()
+    plan: dict[str, object] = {
+        "parts": {"n1": {"tasks": 1, "first": 0, "gpus": []}},
+        "order": ["n1"],
+        "world": 1,
+    }
+    plan |= {"batch": False, "script": "", "argv": ["sh", "-c", line], "cwd": str(run), "run": str(run)}
+    plan |= {"env": {"PATH": os.environ["PATH"]}, "yard": {}, "dropped": [], "address": "127.0.0.1"}
+    code = (
+        "import os, signal, sys\n"
+        f"os.chdir({str(run)!r})\n"
+        "from gpuyard.engines.node import files, spread\n"
+        "from gpuyard.engines.node.processes import adopt_orphans\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, spread.SIGNALS)\n"
+        "adopt_orphans(); files.touch(files.BEAT); files.touch(files.GO)\n"
+        f"sys.exit(spread.on_node({plan!r}, 'n1'))\n"
+    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+
+
+def _until(path: Path) -> None:
+    limit = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < limit, f"there is no {path.name}"
+        time.sleep(0.02)
+
+
+def test_what_a_task_of_a_gang_leaves_behind_has_the_grace_of_the_stop(tmp_path: Path) -> None:
+    """A shell dies of TERM at once, and the training that it started is saving its work."""
+    trains = "(trap 'sleep 0.6; touch saved; exit' TERM; touch up; while :; do sleep 0.05; done) & wait"
+    node = _node(tmp_path, trains)
+    _until(tmp_path / "run" / "up")
+    (tmp_path / "run" / f"{files.ORDER}1.{int(signal.SIGTERM)}").touch()
+    assert 1 == node.wait(30)
+    assert (tmp_path / "run" / "saved").exists()
+
+
+def test_what_a_task_of_a_gang_leaves_behind_is_killed_when_the_grace_is_over(tmp_path: Path) -> None:
+    node = _node(tmp_path, "(trap '' TERM; touch up; echo $$ >pid; while :; do sleep 0.05; done) & wait")
+    _until(tmp_path / "run" / "up")
+    (tmp_path / "run" / f"{files.ORDER}1.{int(signal.SIGTERM)}").touch()
+    with pytest.raises(subprocess.TimeoutExpired):
+        node.wait(1)
+    (tmp_path / "run" / f"{files.ORDER}2.{int(signal.SIGKILL)}").touch()
+    assert 1 == node.wait(30)
