@@ -264,15 +264,21 @@ def test_of_those_to_start_the_user_with_the_fewest_is_first_in_every_turn() -> 
     users = ["eve"] * 9 + ["bob"] * 2 + ["ann"]
     by_id = {here.submit(0, user=user): user for user in users}
     launched: list[str] = []
+    calls: list[int] = []
     start = here.engine.start
 
     def noted(epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        calls.append(len(launches))
         launched.extend([by_id[launch.job_id] for launch in launches])
         return start(epoch, launches)
 
     here.engine.start = noted  # type: ignore[method-assign]
     here.step()
     assert ["ann", "bob", "eve", "bob", "eve", *["eve"] * 7] == launched
+    calls.clear()
+    by_id |= {here.submit(0, user=user): user for user in users}
+    here.step()
+    assert [AT_ONCE_MIN, 12 - AT_ONCE_MIN] == calls, "the first few do not wait for the engine's answer on all"
 
 
 def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:

@@ -335,6 +335,9 @@ class Driver:
                 return
             each_ns = self._each_ns.get(what, left_ns)
             fit = left_ns // each_ns if each_ns else AT_ONCE_MAX
+            if not done:
+                # An engine answers for all that it was asked at once: users with few do not wait for those with many.
+                fit = min(fit, self._at_least)
             some = items[done : done + max(self._at_least, min(AT_ONCE_MAX, fit))]
             if not act(some):
                 return
