@@ -12,6 +12,7 @@ from gpuyard.model import (
     ClusterPreference,
     GpuModel,
     JobClass,
+    NamedBudget,
     PolicySpec,
     Price,
     Quota,
@@ -109,7 +110,8 @@ SETTINGS: dict[str, Any] = {
     "half_life_ms": HOUR_MS, "period_ms": HOUR_MS, "earmark_ms": HOUR_MS, "whole_gpus": 3, "mps_users": "many",
     "retention": Retention(logs_ms=0), "attempts_per_user": 2, "attempts_per_node": 3, "waiting_per_user": 4,
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
-    "observed": {"old": True}, "price_book": (Price(1, "H100"),), "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"},
+    "observed": {"old": True}, "price_book": (Price(1, "H100"),), "budgets": (NamedBudget("b", 1),),
+    "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"},
 }  # fmt: skip
 
 

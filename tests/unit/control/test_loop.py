@@ -278,7 +278,9 @@ def test_of_those_to_start_the_user_with_the_fewest_is_first_in_every_turn() -> 
     calls.clear()
     by_id |= {here.submit(0, user=user): user for user in users}
     here.step()
-    assert [AT_ONCE_MIN, 12 - AT_ONCE_MIN] == calls, "the first few do not wait for the engine's answer on all"
+    assert [AT_ONCE_MIN, 12 - AT_ONCE_MIN] == calls, (
+        "the first few do not wait for the engine's answer on all"
+    )
 
 
 def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
