@@ -41,6 +41,7 @@ def test_limits_hold_for_each_user_of_this_machine(tmp_path: Path, monkeypatch: 
             access=Access(limits=Limits(submits_per_s=1, reads_per_s=1, burst_s=3)),
         ),
         fleet=SimpleNamespace(access=object()), options=SimpleNamespace(host="127.0.0.1"),
+        browsers=None, store=SimpleNamespace(yard="y"),
     )  # fmt: skip
     gate = gate_of(yard, served)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

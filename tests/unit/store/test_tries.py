@@ -52,7 +52,7 @@ def test_a_row_is_written_with_the_commit_that_ends_the_try(
     def torn(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(log, "put_tokens", torn)
+    monkeypatch.setattr(log.WriteBatch, "write", torn)
     with pytest.raises(OSError, match="no space"):
         store.commit(lease.epoch, 1, lambda _new: Commit(ticks(2), {TRY_ROWS: [tried(1, 2)]}))
     # Neither the event nor the row: it is one transaction.
