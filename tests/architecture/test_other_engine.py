@@ -24,6 +24,7 @@ clusters:
 JOB = "#!/bin/sh\necho $SLURM_CLUSTER_NAME $SLURMD_NODENAME >>%s/$SLURM_JOB_ID\nsleep 3\n"
 
 
+@pytest.mark.rig  # It needs no server, but takes long.
 def test_its_jobs_run_beside_those_of_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     effects, package = tmp_path / "effects", tmp_path / "site"
     effects.mkdir()

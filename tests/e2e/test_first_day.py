@@ -69,6 +69,7 @@ def test_the_page_holds_line_by_line(bare: Box, terminal: Terminal) -> None:
         assert bool(printed) or not expected
 
 
+@pytest.mark.rig  # It needs no server, but takes long.
 def test_tab_watch_and_top_in_a_terminal(bare: Box, terminal: Terminal) -> None:
     bare.up()
     job_id = bare.submit("-g", 2, "-n", "long-one", "--", "sleep", 600)

@@ -12,6 +12,9 @@ import pytest
 
 from .conftest import Box, Done, until
 
+pytestmark = pytest.mark.rig
+"""It needs no server, but takes long: `make test` is to stay quick."""
+
 SITE = """\
 version: 1
 clusters:
