@@ -130,7 +130,7 @@ def oci_conf() -> str:
 
     22.05 knows a user's name (%u) and not the number (%U), and wants all four commands.
     """
-    crun = "crun --rootless=true --cgroup-manager=disabled --root=/tmp/crun-%u"
+    crun = "crun --rootless=true --cgroup-manager=disabled --root=/tmp/crun-%u-%n"
     name = "%n.%u.%j.%s.%t"
     commands = {
         "Query": f"state {name}",
