@@ -204,6 +204,7 @@ TABLE = [
     Mistake("history --state NOPE", "unknown state 'NOPE'", "known states: PENDING, RUNNING"),
     Mistake("history --since tomorrow", "--since must be a duration such as 90s, 10m", "not 'tomorrow'"),
     Mistake("share nosuch", "there is no tenant 'nosuch'", "known tenants: research"),
+    Mistake("cost --by nope", "no dimension", "tenant"),
     Mistake("queu", "there is no command 'queu'", "did you mean 'queue'?"),
     Mistake("frobnicate", "there is no command 'frobnicate'", "'yard --help' lists what it takes"),
     Mistake("drain nosuch", "there is no node 'nosuch'", "known nodes: "),

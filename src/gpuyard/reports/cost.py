@@ -105,16 +105,6 @@ COST = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The lines of those tenants that you see, by name; of the whole yard also what no job had."""
-    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
-
-    try:
-        return _built(readings, values, sight)
-    except BadInput as error:
-        raise Unacceptable(error.message, error.hint) from error
-
-
-def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415

@@ -49,16 +49,6 @@ FOCUS = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The charges of those tenants that you see, by day, place and owner."""
-    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
-
-    try:
-        return _built(readings, values, sight)
-    except BadInput as error:
-        raise Unacceptable(error.message, error.hint) from error
-
-
-def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.units import CHARGED, day_text  # noqa: PLC0415

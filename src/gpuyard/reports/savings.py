@@ -66,17 +66,6 @@ SAVINGS = Endpoint(
 )
 
 
-def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """Both months, of those tenants that you see."""
-    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
-
-    try:
-        return _built(readings, values, sight)
-    except BadInput as error:
-        raise Unacceptable(error.message, error.hint) from error
-
-
 class _Month:
     """What a month came to. Time is in parts times milliseconds, money as the books have it."""
 
@@ -97,7 +86,8 @@ class _Month:
         return sum([self.time[kind] for kind in kinds or self.time])
 
 
-def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
+    """Both months, of those tenants that you see."""
     from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_days, month_of  # noqa: PLC0415

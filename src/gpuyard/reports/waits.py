@@ -61,16 +61,6 @@ WAITS = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The waiting of those tenants that you see, by name."""
-    from gpuyard.control.refusals import Unacceptable  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
-
-    try:
-        return _built(readings, values, sight)
-    except BadInput as error:
-        raise Unacceptable(error.message, error.hint) from error
-
-
-def _built(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     from gpuyard.control.views.waited import waited  # noqa: PLC0415
     from gpuyard.errors import BadInput, listed, quoted  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_of, read_day  # noqa: PLC0415

@@ -10,11 +10,11 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.waits import Waits
-from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.upkeep.waiting import WaitMeter
 from gpuyard.control.views.waited import Waited, divided
 from gpuyard.engines.contract import Launch
 from gpuyard.engines.slurm.words.states import wait_cause
+from gpuyard.errors import BadInput
 from gpuyard.model import (
     After,
     AfterKind,
@@ -186,9 +186,9 @@ def test_a_tenant_sees_its_own_waiting_alone(planted: Planted) -> None:
 
 
 def test_another_dimension_or_a_day_that_is_none_is_refused(planted: Planted) -> None:
-    with pytest.raises(Unacceptable, match="no dimension of waiting"):
+    with pytest.raises(BadInput, match="no dimension of waiting"):
         report(planted, "colour")
-    with pytest.raises(Unacceptable, match="no day"):
+    with pytest.raises(BadInput, match="no day"):
         report(planted, **{"from": "yesterday"})
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.upkeep.filling import Filler
+from gpuyard.errors import BadInput
 from gpuyard.ledger.accounts import DIMENSIONS
 from gpuyard.ledger.units import CATEGORIES
 from gpuyard.model import (
@@ -139,7 +139,7 @@ def test_a_tenants_money_is_seen_by_the_tenant_and_those_above_it_alone(readings
     ],
 )
 def test_bad_input_is_told(readings: Any, by: str, first: str, last: str, wrong: str) -> None:
-    with pytest.raises(Unacceptable, match=wrong):
+    with pytest.raises(BadInput, match=wrong):
         cost(readings, by, first, last)
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.upkeep.filling import Filler
+from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (
     AttemptConfirmed,
@@ -143,7 +143,7 @@ def test_version_1_3_says_how_it_was_allocated(readings: Any) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(readings: Any, values: dict[str, str], wrong: str) -> None:
-    with pytest.raises(Unacceptable, match=wrong):
+    with pytest.raises(BadInput, match=wrong):
         focus(readings, **values)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.upkeep.filling import Filler
+from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (
     AttemptConfirmed,
@@ -116,5 +116,5 @@ def test_a_tenant_sees_its_own_waste_and_spend_alone(readings: Any) -> None:
     ],
 )
 def test_other_months_are_refused(readings: Any, values: dict[str, str], wrong: str) -> None:
-    with pytest.raises(Unacceptable, match=wrong):
+    with pytest.raises(BadInput, match=wrong):
         savings(readings, **values)

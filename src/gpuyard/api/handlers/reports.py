@@ -10,7 +10,9 @@ from gpuyard.api.edge.routes import Handler, Handlers, cursor_of, encoded, id_cu
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
+from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.serve import Yard
+from gpuyard.errors import BadInput
 from gpuyard.reports.registry import reports
 from gpuyard.reports.report import Report
 from gpuyard.wire.endpoints import CURSOR, Endpoint
@@ -31,7 +33,11 @@ def _handler(report: Report[Any], readings: Readings) -> Handler:
         values = values_of(report.endpoint, request.query_params)
 
         def made() -> bytes:
-            table = report.build(readings, values, sight)
+            try:
+                table = report.build(readings, values, sight)
+            except BadInput as error:
+                # What a report cannot read, it was asked for: that is no defect of the server.
+                raise Unacceptable(error.message, error.hint) from error
             paged = {"next_cursor": id_cursor(table.more)} if CURSOR in report.endpoint.parameters else {}
             return encoded({report.rows: table.rows, **table.head, **paged})
 
