@@ -4,7 +4,8 @@ Labels are those that dcgm-exporter has, so that dashboards made for it load. Th
 the jobs that run; names of jobs and users stand in one `info` row for each job, to be joined.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from gpuyard.telemetry.samples import Sample
 from gpuyard.telemetry.signals import Of, Signal, signal_of
@@ -20,6 +21,8 @@ _OLDER = {
     "ecc_uncorrected": "dcgm_ecc_errors",
 }
 """Names that older rules have for signals of GPUs, besides DCGM's own."""
+
+_NUMBERS_KEPT = 50_000
 
 Row = tuple[str, int | float]
 """Labels as they are written, with their braces, and a value."""
@@ -41,9 +44,8 @@ def written(lines: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def open_metrics(text: str) -> str:
+def open_metrics(lines: Sequence[str]) -> list[str]:
     """The same as OpenMetrics has it: a counter's family has no ending, and the text says where it ends."""
-    lines = text.splitlines()
     counters = {
         line.split(" ")[2] for line in lines if line.startswith("# TYPE ") and line.endswith(" counter")
     }
@@ -54,101 +56,201 @@ def open_metrics(text: str) -> str:
             words[2] = words[2].removesuffix("_total")
         return " ".join(words)
 
-    return written([*[renamed(line) if line.startswith("# ") else line for line in lines], "# EOF"])
+    return [*[renamed(line) if line.startswith("# ") else line for line in lines], "# EOF"]
 
 
-def signals(
-    samples: Sequence[Sample],
-    cards: Mapping[tuple[str, int], GpuCard],
-    jobs: Mapping[str, str],
-) -> list[str]:
-    """The newest samples of all nodes. `jobs`: labels of the attempts that may be shown, by key.
+class SignalLines:
+    """Signals of all nodes as lines; lines of one node that stand together are one text.
 
-    A large fleet has hundreds of thousands of rows: labels of a subject are made once, and so is each number.
+    A large fleet has hundreds of thousands of rows, of which only the numbers change. What stands around the numbers of
+    a node is made once, and again when the node tells other series or has other cards.
     """
-    found: dict[tuple[str, str], _Rows] = {}
-    for sample in samples:
-        node, before, kind, ours, dcgm = sample.node, "", "", "", ""
-        for name, value in sample.values.items():
-            subject, _, signal = name.rpartition("/")
-            if subject != before:
-                # The signals of a subject stand together.
-                before, (ours, dcgm) = subject, _labels_of(node, subject, cards, jobs)
-                kind = subject.partition("/")[0]
-            rows = found.get((kind, signal))
-            if rows is None:
-                known = signal_of(name)
-                if known is None:
-                    continue
-                rows = found[kind, signal] = _Rows(known)
-            if ours:
-                rows.ours.append(ours)
-                rows.dcgm.append(dcgm)
-                rows.values.append(value)
-    every = sorted(found.values(), key=lambda each: each.signal.prometheus)
-    lines: list[str] = []
-    for rows in every:
-        lines += rows.in_our_words()
-    for rows in sorted([each for each in every if each.signal.dcgm], key=lambda each: each.signal.dcgm):
-        lines += rows.in_dcgms_words()
-    return lines
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _NodeLines] = {}
+        self._numbers: dict[tuple[int, int], _Numbers] = {}
+
+    def of(
+        self,
+        samples: Sequence[Sample],
+        cards: Mapping[tuple[str, int], GpuCard],
+        jobs: Mapping[str, str],
+    ) -> list[str]:
+        """The newest samples of all nodes. `jobs`: labels of the attempts that may be shown, by key."""
+        nodes: dict[str, _NodeLines] = {}
+        found: dict[str, _Family] = {}
+        for sample in samples:
+            values, names = sample.values, list(sample.values)
+            node = self._nodes.get(sample.node)
+            if (
+                node is None
+                or node.names != names
+                or node.cards != [cards.get(key) for key in node.card_keys]
+            ):
+                node = _NodeLines(sample.node, names, cards, self._numbers)
+            nodes[sample.node] = node
+            for signal, taken, our_text, ours, dcgm_text, dcgm in node.rows:
+                family = found.get(signal.prometheus) or found.setdefault(signal.prometheus, _Family(signal))
+                numbers = taken(values)
+                family.ours.append(_filled(ours, map(our_text, numbers)))
+                if dcgm:
+                    texts = list(map(dcgm_text, numbers))
+                    for each in dcgm:
+                        family.dcgm.append(_filled(each, texts))
+            for key, rows in node.attempts.items():
+                # Rows of jobs come and go, and are not for everybody.
+                if (job := jobs.get(key)) is not None:
+                    labelled = labels(node=sample.node, job_id=job)
+                    for signal, name, our_text in rows:
+                        family = found.get(signal.prometheus) or found.setdefault(
+                            signal.prometheus, _Family(signal)
+                        )
+                        family.ours.append(f"{family.name}{labelled} {our_text(values[name])}")
+        self._nodes = nodes
+        every = sorted(found.values(), key=lambda each: each.signal.prometheus)
+        lines: list[str] = []
+        for family in every:
+            lines += family.in_our_words()
+        for family in sorted([each for each in every if each.dcgm], key=lambda each: each.signal.dcgm):
+            lines += family.in_dcgms_words()
+        return lines
 
 
-class _Rows:
+class _Numbers(dict[int, str]):
+    """Fractions that were written before, in one unit: a ratio has few values, which come again and again."""
+
+    def __init__(self, times: int, per: int) -> None:
+        self._times, self._per = times, per
+
+    def __missing__(self, value: int) -> str:
+        if len(self) >= _NUMBERS_KEPT:
+            self.clear()
+        text = self[value] = _number(value * self._times / self._per)
+        return text
+
+
+_Text = Callable[[int], str]
+_Take = Callable[[Mapping[str, int]], tuple[int, ...]]
+
+
+class _NodeLines:
+    """What stands around the numbers of one node: each signal with the values that it takes, and its texts."""
+
+    def __init__(
+        self,
+        node: str,
+        names: list[str],
+        cards: Mapping[tuple[str, int], GpuCard],
+        numbers: dict[tuple[int, int], _Numbers],
+    ) -> None:
+        self.names = names
+        self.rows: list[tuple[Signal, _Take, _Text, list[str], _Text, list[list[str]]]] = []
+        self.attempts: dict[str, list[tuple[Signal, str, _Text]]] = {}
+        """By key: the signals of an attempt."""
+
+        def text(times: int, per: int) -> _Text:
+            whole, rest = divmod(times, per)
+            if not rest:
+                return str if whole == 1 else lambda value: str(value * whole)
+            return numbers.setdefault((times, per), _Numbers(times, per)).__getitem__
+
+        labelled: dict[str, tuple[str, str]] = {}
+        of: dict[str, tuple[Signal, list[str]]] = {}
+        gpus: dict[int, None] = {}
+        for name in names:
+            subject, _, _signal = name.rpartition("/")
+            signal = signal_of(name)
+            if signal is None:
+                continue
+            rest = subject.partition("/")[2]
+            if signal.of is Of.ATTEMPT:
+                row = (signal, name, text(signal.times, signal.per))
+                self.attempts.setdefault(rest, []).append(row)
+                continue
+            if subject not in labelled:
+                if signal.of is Of.GPU:
+                    gpus[int(rest)] = None
+                    labelled[subject] = _labels_of_gpu(node, rest, cards.get((node, int(rest))) or GpuCard())
+                else:
+                    labelled[subject] = labels(node=node), ""
+            of.setdefault(signal.prometheus, (signal, []))[1].append(name)
+        self.card_keys = [(node, gpu) for gpu in gpus]
+        self.cards = [cards.get(key) for key in self.card_keys]
+        for signal, taken in of.values():
+            both = [labelled[name.rpartition("/")[0]] for name in taken]
+            ours = _around(_name_of(signal), [each for each, _ in both])
+            dcgm = [_around(each, [there for _, there in both]) for each in _dcgm_names_of(signal)]
+            texts = text(signal.times, signal.per), text(signal.dcgm_times, signal.dcgm_per)
+            self.rows.append((signal, _taking(taken), texts[0], ours, texts[1], dcgm))
+
+
+class _Family:
     """One signal of all subjects."""
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
+        self.name = _name_of(signal)
         self.ours: list[str] = []
         self.dcgm: list[str] = []
-        self.values: list[int] = []
+        """Of each node the texts of all names that DCGM has for it, one after the other."""
 
     def in_our_words(self) -> list[str]:
-        signal = self.signal
-        kind, ending = ("counter", "_total") if signal.counts else ("gauge", "")
-        texts = self._texts(signal.times, signal.per)
-        return _family(f"{PREFIX}{signal.prometheus}{ending}", kind, signal.help, self.ours, texts)
+        return _headed(self.name, "counter" if self.signal.counts else "gauge", self.signal.help, self.ours)
 
     def in_dcgms_words(self) -> list[str]:
-        signal = self.signal
-        texts = self._texts(signal.dcgm_times, signal.dcgm_per)
-        lines = []
-        for name in (signal.dcgm, _OLDER.get(signal.name, "")):
-            lines += _family(name, "gauge", signal.help, self.dcgm, texts) if name else []
+        lines, names = [], _dcgm_names_of(self.signal)
+        for number, name in enumerate(names):
+            lines += _headed(name, "gauge", self.signal.help, self.dcgm[number :: len(names)])
         return lines
 
-    def _texts(self, times: int, per: int) -> list[str]:
-        """The values as numbers. Many of them are the same."""
-        made = {value: _number(value * times / per) for value in set(self.values)}
-        return [made[value] for value in self.values]
 
-
-def _family(name: str, kind: str, help: str, labelled: Sequence[str], texts: Sequence[str]) -> list[str]:
-    rows = [f"{name}{each} {text}" for each, text in zip(labelled, texts, strict=True)]
+def _headed(name: str, kind: str, help: str, rows: Sequence[str]) -> list[str]:
     return [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *rows] if rows else []
 
 
-def _labels_of(
-    node: str, subject: str, cards: Mapping[tuple[str, int], GpuCard], jobs: Mapping[str, str]
-) -> tuple[str, str]:
-    """The labels of a subject in our words and in DCGM's; empty: it is not shown."""
-    kind, _, rest = subject.partition("/")
-    if kind == Of.GPU.value:
-        card = cards.get((node, int(rest)), GpuCard())
-        dcgm = labels(
-            gpu=rest,
-            UUID=card.uuid,
-            pci_bus_id=card.pci,
-            device=f"nvidia{rest}",
-            modelName=card.model,
-            Hostname=node,
-            DCGM_FI_DRIVER_VERSION=card.driver,
-        )
-        return labels(node=node, gpu=rest, uuid=card.uuid), dcgm
-    if kind == Of.ATTEMPT.value:
-        job = jobs.get(rest)
-        return "" if job is None else labels(node=node, job_id=job), ""
-    return labels(node=node), ""
+def _name_of(signal: Signal) -> str:
+    return f"{PREFIX}{signal.prometheus}{'_total' if signal.counts else ''}"
+
+
+def _dcgm_names_of(signal: Signal) -> list[str]:
+    """DCGM's own name and the one that older rules have; none: DCGM does not have this signal."""
+    return [name for name in (signal.dcgm, _OLDER.get(signal.name, "")) if name] if signal.dcgm else []
+
+
+def _around(name: str, labelled: Sequence[str]) -> list[str]:
+    """Lines in pieces, with an empty place for each number."""
+    return [
+        piece
+        for number, each in enumerate(labelled)
+        for piece in ("\n" * (number > 0) + f"{name}{each} ", "")
+    ]
+
+
+def _filled(around: list[str], numbers: Iterable[str]) -> str:
+    pieces = around[:]
+    pieces[1::2] = numbers
+    return "".join(pieces)
+
+
+def _taking(names: Sequence[str]) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+    if len(names) == 1:
+        return lambda values: (values[names[0]],)
+    taken: Callable[[Mapping[str, int]], tuple[int, ...]] = itemgetter(*names)
+    return taken
+
+
+def _labels_of_gpu(node: str, gpu: str, card: GpuCard) -> tuple[str, str]:
+    """The labels of a GPU in our words and in DCGM's."""
+    dcgm = labels(
+        gpu=gpu,
+        UUID=card.uuid,
+        pci_bus_id=card.pci,
+        device=f"nvidia{gpu}",
+        modelName=card.model,
+        Hostname=node,
+        DCGM_FI_DRIVER_VERSION=card.driver,
+    )
+    return labels(node=node, gpu=gpu, uuid=card.uuid), dcgm
 
 
 def _escaped(value: str) -> str:

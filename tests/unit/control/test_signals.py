@@ -18,7 +18,7 @@ from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.reports.gpus import REPORT
-from gpuyard.telemetry.exposition import signals
+from gpuyard.telemetry.exposition import SignalLines
 from rigs.request_service import Rig, rig
 
 
@@ -82,7 +82,9 @@ def test_samples_of_nodes_of_one_name_in_two_clusters_are_told_apart(service: Ri
             key, Batch(now_ms, 0, [now_ms], {"gpu/0/busy": [busy], "attempt/y-1-1-1/memory": [busy]}), ()
         )
     names = NodeNames(service.replica.state)
-    told = "\n".join(signals([replace(each, node=names(each.node)) for each in watch.latest()], {}, {}))
+    told = "\n".join(
+        SignalLines().of([replace(each, node=names(each.node)) for each in watch.latest()], {}, {})
+    )
     found = dict(re.findall(r'gpuyard_gpu_busy_ratio{node="(.*?)",.*} (.*)', told))
     curve = watch.curves("y-1-1-1", ["west:n1"], now_ms - 1, now_ms + 1)["memory"].values
     watch.close()

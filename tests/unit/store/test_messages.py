@@ -89,7 +89,7 @@ def test_each_operation_takes_few_round_trips(relayed: tuple[Store, Relay]) -> N
         "blobs": asked(lambda: store.blobs(["a", "b"])),
         "commit": asked(commit),
     }
-    # A store that sends several statements at once may have part of its answer before it has sent them all, which counts as one
-    # trip more: which of the two it is depends on which thread runs first, so that the figures are the most that an operation takes.
+    # A store that sends several statements at once may have part of its answer before it has sent them all, which
+    # counts as one trip more: that depends on which thread runs first. The figures are the most that each takes.
     most = {"submit": 3, "read news": 1, "read nothing new": 2, "blobs": 1, "commit": 4}
     assert {name: trips for name, trips in found.items() if not 0 < trips <= most[name]} == {}

@@ -35,7 +35,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.views.metrics import Metrics
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
-from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE, open_metrics
+from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
 
@@ -137,8 +137,7 @@ def _health(yard: Yard) -> Handlers:
         wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
         def made() -> bytes:
-            text = told.text(sight)
-            return (open_metrics(text) if wants_open else text).encode()
+            return told.text(sight, as_open=wants_open).encode()
 
         kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE
         return Response(await in_thread(made), media_type=kind, headers={"Vary": "Accept"})

@@ -19,7 +19,7 @@ from gpuyard.control.views import scheduler_metrics as scheduler
 from gpuyard.control.views.scheduler_metrics import NodeNames, Standing, counter, gauge
 from gpuyard.core import State
 from gpuyard.shipping.contract import Sends
-from gpuyard.telemetry.exposition import Row, labels, signals, written
+from gpuyard.telemetry.exposition import Row, SignalLines, labels, open_metrics, written
 
 
 class Metrics:
@@ -45,9 +45,14 @@ class Metrics:
         self._readiness = readiness
         self._now_ms = now_ms
         self._queue = QueueCounts()
+        self._signals = SignalLines()
 
-    def text(self, sight: Sight) -> str:
-        """The whole answer, with what this person may see."""
+    def text(self, sight: Sight, *, as_open: bool = False) -> str:
+        """The whole answer, with what this person may see; `as_open`: as OpenMetrics has it."""
+        lines = self._lines(sight)
+        return written(open_metrics(lines) if as_open else lines)
+
+    def _lines(self, sight: Sight) -> list[str]:
         replica, watch, standing = self._replica, self._watch, self._standing
         _ready, ready = self._readiness()
         waiting = self._queue.of(self._reading.latest(listing=True))
@@ -62,24 +67,22 @@ class Metrics:
                 *scheduler.written(replica.tally),
             ]
         release = [(labels(version=__version__, yard=yard), 1)]
-        return written(
-            [
-                *gauge("info", "Which release this is, and which yard.", release),
-                *scheduler.server(ready, standing),
-                *scheduler.engines(standing, self._now_ms()),
-                *scheduler.projections(self._projections.status()),
-                *own,
-                *scheduler.queue(waiting, sight),
-                *gauge("job_info", "A job that runs, to be joined by its id.", info),
-                *_watch(watch, names),
-                *_sinks(self._shippers),
-                *signals(
-                    [replace(each, node=names(each.node)) for each in watch.latest()],
-                    {(names(node), gpu): card for (node, gpu), card in watch.cards().items()},
-                    jobs,
-                ),
-            ]
-        )
+        return [
+            *gauge("info", "Which release this is, and which yard.", release),
+            *scheduler.server(ready, standing),
+            *scheduler.engines(standing, self._now_ms()),
+            *scheduler.projections(self._projections.status()),
+            *own,
+            *scheduler.queue(waiting, sight),
+            *gauge("job_info", "A job that runs, to be joined by its id.", info),
+            *_watch(watch, names),
+            *_sinks(self._shippers),
+            *self._signals.of(
+                [replace(each, node=names(each.node)) for each in watch.latest()],
+                {(names(node), gpu): card for (node, gpu), card in watch.cards().items()},
+                jobs,
+            ),
+        ]
 
 
 def _jobs(state: State, yard: str, sight: Sight) -> tuple[dict[str, str], list[Row]]:
