@@ -83,7 +83,8 @@ def _started(rows: Rows, event: AttemptStarted) -> None:
             pools[pool] = pools.get(pool, 0) + parts_of(model, gpus, grant)
     if not pools:
         return
-    before = rows.get(f"j/{event.job_id}")
+    # A first attempt has nothing before it; asking the store about each would cost more than all the rest.
+    before = rows.get(f"j/{event.job_id}") if event.attempt > 1 else None
     saved_ms = before[3] if before is not None else 0
     rows[f"j/{event.job_id}"] = [event.attempt, event.at_ms, sorted(pools.items()), saved_ms]
 
