@@ -46,7 +46,7 @@ from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.waiting import WaitMeter
 from gpuyard.control.upkeep.watching import Watch
-from gpuyard.control.views.curves import curves_view
+from gpuyard.control.views.curves import curves_view, kernel_lines_view
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
@@ -59,7 +59,7 @@ from gpuyard.model import Node, WaitCause
 from gpuyard.shipping.contract import Sends
 from gpuyard.store import open_store
 from gpuyard.telemetry.collector import PAUSE_S
-from gpuyard.wire.replies.jobs import CurvesReply
+from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 
 _log = logging.getLogger(__name__)
 
@@ -445,6 +445,11 @@ class Yard:
             return self.log_key(view["id"], attempt, view["submitted_ms"])
 
         return curves_view(self.watch, view, key, self._nodes_of(view), self.now_ms())
+
+    def kernel_lines(self, view: Mapping[str, Any]) -> list[KernelLineReply]:
+        """Faults that the kernels of a job's nodes wrote during its last try."""
+        key = self.log_key(view["id"], view["attempts"], view["submitted_ms"])
+        return kernel_lines_view(self.watch, view, key, self._nodes_of(view), self.now_ms())
 
     def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
         """The nodes that a job, as it is shown, has, or had: of an ended one all of these names."""

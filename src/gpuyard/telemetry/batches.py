@@ -9,13 +9,14 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from gpuyard.telemetry.samples import LATE_MS, Sample
+from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample
 from gpuyard.telemetry.sources import GpuLook
 
 MOMENTS_MAX = 60
 """Samples in one batch."""
 VALUES_MAX = 40_000
 """Values in one batch: the API takes no larger bodies."""
+LINES_MAX = 200
 DROPPED = "dropped by the collector"
 """The cause of values that were too many to keep while the yard was away."""
 
@@ -31,6 +32,8 @@ class Buffer:
         self._values = 0
         self._faults: Counter[str] = Counter()
         self._sent: tuple[int, dict[str, int]] = (0, {})
+        self._lines: deque[KernelLine] = deque(maxlen=LINES_MAX)
+        self._sent_lines = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,6 +50,12 @@ class Buffer:
             self._values > self._values_max or self._waiting[0][0] < sample.at_ms - LATE_MS
         ):
             self._drop()
+
+    def note(self, lines: Sequence[KernelLine]) -> None:
+        """Keep what the kernel wrote, the newest lines of it, until the next batch with a sample."""
+        gone = max(0, len(self._lines) + len(lines) - LINES_MAX)
+        self._sent_lines = max(0, self._sent_lines - gone)
+        self._lines.extend(lines)
 
     def _drop(self) -> None:
         _at_ms, names, _values = self._waiting.popleft()
@@ -73,7 +82,11 @@ class Buffer:
                     column.append(None)
         faults = {cause: count for cause, count in sorted(self._faults.items()) if count}
         self._sent = (len(at_ms), faults)
+        self._sent_lines = len(self._lines)
+        # A yard of an earlier release knows no lines, and seldom there are any.
+        lines = [{"at_ms": at, "text": text, "attempts": list(keys)} for at, text, keys in self._lines]
         return {
+            **({"lines": lines} if lines else {}),
             "sent_ms": sent_ms,
             "steady_ms": steady_ms,
             "at_ms": at_ms,
@@ -97,4 +110,7 @@ class Buffer:
         for _ in range(moments):
             self._values -= len(self._waiting.popleft()[1])
         self._faults.subtract(faults)
+        for _ in range(self._sent_lines):
+            self._lines.popleft()
+        self._sent_lines = 0
         self._sent = (0, {})

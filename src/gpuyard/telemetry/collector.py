@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpuyard.telemetry.attribution import Busy, OnGpu, divided, over_gpus
+from gpuyard.telemetry.samples import KernelLine
 from gpuyard.telemetry.signals import NODE_SUBJECT, attempt_subject, gpu_subject
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook, GpuSource, MachineSource
+from gpuyard.telemetry.sources.kernel_log import KernelLog
 
 PAUSE_S = 10.0
 """Between two looks."""
+LINES_KEPT = 200
 _MPS = "nvidia-cuda-mps"
 """How the names of MPS's own processes begin: their work is that of their clients."""
 
@@ -26,13 +29,16 @@ class Collector:
         kernel: MachineSource,
         *,
         machine: bool = True,
+        log: KernelLog | None = None,
     ) -> None:
-        """`machine`: whether the node is this machine, and what the kernel counts is the node's own."""
+        """`machine`: whether the node is this machine, and what the kernel counts, and its log, are the node's."""
         self.node = node
         self._gpus = gpus
         self._places = places
         self._kernel = kernel
         self._machine = machine
+        self._log = log
+        self._lines: list[KernelLine] = []
         self._joules: dict[str, int] = {}
         """What the counters of GPUs had when they were last read, by UUID."""
         self._energy: dict[str, int] = {}
@@ -55,12 +61,23 @@ class Collector:
         for look in self.looks:
             told |= {f"{gpu_subject(look.gpu)}/{name}": value for name, value in look.values.items()}
         told |= self._of_attempts(places)
+        if self._log is not None and self._log.readable:
+            gpus = {look.pci: self.on_gpus.get(look.gpu, set()) for look in self.looks if look.pci}
+            self._lines = [*self._lines, *self._log.new(now_ms, places, gpus)][-LINES_KEPT:]
+            told[f"{NODE_SUBJECT}/kernel_faults"] = self._log.faults
         self.spent_s += time.thread_time() - began_s
         return told
+
+    def lines(self) -> list[KernelLine]:
+        """Faults that the kernel wrote since the last question."""
+        lines, self._lines = self._lines, []
+        return lines
 
     def close(self) -> None:
         """Let the GPUs go."""
         self._gpus.close()
+        if self._log is not None:
+            self._log.close()
 
     def _of_attempts(self, places: Sequence[AttemptPlace]) -> Told:
         told: Told = {}

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuyard.telemetry.signals import signal_of
 
@@ -32,6 +32,15 @@ NO_SIGNAL = "no such signal"
 TOO_MANY = "too many series"
 TOO_LATE = "too late"
 AHEAD = "ahead of the clock"
+
+
+class KernelLine(NamedTuple):
+    """A fault, as the kernel of a node wrote it."""
+
+    at_ms: int
+    text: str
+    attempts: tuple[str, ...]
+    """Those that it is about, by key; none: the machine, and so everything that ran on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,15 @@ from typing import NamedTuple
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import DAY_MS, HOUR_MS, MINUTE_MS, Points
 from gpuyard.telemetry.packed import Column, Damaged, pack, unpack
-from gpuyard.telemetry.samples import Sample
+from gpuyard.telemetry.samples import KernelLine, Sample
 from gpuyard.telemetry.signals import Fold, Signal, attempt_subject, signal_of
 
 POINTS_KEPT = 240
 """Points of each signal that are kept with a job that has ended."""
 SAVE_MS = 120_000
 """How long new samples may wait in memory. As much is lost by a yard that is killed."""
+LINES_KEPT = 500
+"""Lines of a node's kernel log: the newest, and for as long as minutes are kept."""
 SETTLE_MS = 60_000
 """How long after its end an hour is folded: most late samples are there by then."""
 
@@ -45,6 +47,10 @@ CREATE TABLE IF NOT EXISTS owed (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS kept (
     attempt TEXT PRIMARY KEY, ended_ms INTEGER NOT NULL, blob BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kernel (
+    node TEXT NOT NULL, at_ms INTEGER NOT NULL, text TEXT NOT NULL, attempts TEXT NOT NULL,
+    PRIMARY KEY (node, at_ms, text)
 ) WITHOUT ROWID;
 """
 _FORM = 1
@@ -196,6 +202,29 @@ class Series:
             if last is None or sample.at_ms >= last.at_ms:
                 self._latest[sample.node] = sample
 
+    def add_lines(self, node: str, lines: Sequence[KernelLine]) -> None:
+        """Keep what a node's kernel wrote. A line that was told before counts once."""
+        with self._lock:
+            rows = [(node, at_ms, text, " ".join(attempts)) for at_ms, text, attempts in lines]
+            self._db.executemany("INSERT OR IGNORE INTO kernel VALUES (?, ?, ?, ?)", rows)
+            self._db.execute(
+                "DELETE FROM kernel WHERE node = ?1 AND at_ms < (SELECT at_ms FROM kernel WHERE node = ?1 "
+                "ORDER BY at_ms DESC LIMIT 1 OFFSET ?2)",
+                (node, LINES_KEPT - 1),
+            )
+            self._db.commit()
+
+    def lines(self, attempt: str, node: str, from_ms: int, to_ms: int) -> list[KernelLine]:
+        """What a node's kernel wrote about an attempt, or about the machine, in that time."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT at_ms, text, attempts FROM kernel WHERE node = ? AND at_ms BETWEEN ? AND ? "
+                "ORDER BY at_ms, text",
+                (node, from_ms, to_ms),
+            ).fetchall()
+        each = [KernelLine(at_ms, text, tuple(attempts.split())) for at_ms, text, attempts in rows]
+        return [line for line in each if not line.attempts or attempt in line.attempts]
+
     def take_late(self) -> dict[str, set[int]]:
         """Hours that were over when samples of them came, by node, since the last question."""
         with self._lock:
@@ -299,6 +328,7 @@ class Series:
                     "size": upper.chunk_ms,
                 },
             )
+        self._db.execute("DELETE FROM kernel WHERE at_ms < ?", (now_ms - MINUTES.kept_ms,))
         oldest = now_ms - HOURS.kept_ms
         self._db.execute(
             "DELETE FROM chunks WHERE tier = ? AND from_ms < ?", (HOURS.number, oldest - HOURS.chunk_ms)

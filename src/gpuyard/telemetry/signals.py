@@ -186,6 +186,7 @@ _NODE = (
     _busy("memory_stalled", "memory_stalled", Of.NODE, "Time in which some process waited for memory.", Fold.RISE, "ms",
           1000),
     _busy("io_stalled", "io_stalled", Of.NODE, "Time in which some process waited for a disk.", Fold.RISE, "ms", 1000),
+    _count("kernel_faults", Of.NODE, "Faults of GPUs, memory and disks that the kernel wrote into its log."),
 )  # fmt: skip
 
 SIGNALS: Mapping[tuple[Of, str], Signal] = MappingProxyType(

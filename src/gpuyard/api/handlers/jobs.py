@@ -135,6 +135,8 @@ class Jobs:
         view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
             view |= await in_thread(self._daemon_lines, view)
+            if lines := await in_thread(self._yard.kernel_lines, view):
+                view["kernel_log"] = lines
         return answer(discreet(person, view))
 
     def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import attempt_of, key_of, node_key, number_of, numbers_named
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.handed_in import Batch
+from gpuyard.telemetry.samples import KernelLine
 from gpuyard.telemetry.signals import attempt_told
 from gpuyard.telemetry.sources import GpuCard
 from gpuyard.wire import endpoints
@@ -55,6 +56,7 @@ def handlers(yard: Yard) -> Handlers:
             asked.series,
             asked.faults,
             {each.gpu: GpuCard(each.uuid, each.model, each.pci, each.driver) for each in asked.cards},
+            [KernelLine(each.at_ms, each.text, tuple(each.attempts)) for each in asked.lines],
         )
 
         def taken() -> tuple[str, int]:

@@ -312,6 +312,18 @@ class CardRequest(BaseModel):
     driver: Annotated[Word, Field(max_length=100)] = ""
 
 
+class KernelLineRequest(BaseModel):
+    """A fault that a node's kernel wrote into its log."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    at_ms: int = Field(ge=0, le=TIME_MS_MAX, description="By the node's clock.")
+    text: Annotated[Word, Field(max_length=300)]
+    attempts: list[Annotated[Word, Field(max_length=200)]] = Field(
+        default_factory=list, max_length=64, description="Those that it is about; none: the machine."
+    )
+
+
 class SamplesRequest(BaseModel):
     """What a collector saw: moments, and each series with a value for every one of them; null: it has none."""
 
@@ -327,6 +339,7 @@ class SamplesRequest(BaseModel):
         default_factory=dict, description="Values that the collector itself left out, by cause."
     )
     cards: list[CardRequest] = Field(default_factory=list, max_length=1024)
+    lines: list[KernelLineRequest] = Field(default_factory=list, max_length=400)
 
     @model_validator(mode="after")
     def _even(self) -> "SamplesRequest":

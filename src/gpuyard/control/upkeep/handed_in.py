@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from gpuyard.telemetry.batches import DROPPED
 from gpuyard.telemetry.samples import (
     AHEAD,
+    AHEAD_MS,
+    LATE_MS,
     NO_NUMBER,
     NO_SIGNAL,
     OUT_OF_BOUNDS,
     TOO_LATE,
     TOO_MANY,
     Clocks,
+    KernelLine,
     Sample,
     believed,
 )
@@ -43,6 +46,7 @@ class Batch:
     series: Mapping[str, Sequence[int | float | None]]
     faults: Mapping[str, int] = field(default_factory=dict)
     cards: Mapping[int, GpuCard] = field(default_factory=dict)
+    lines: Sequence[KernelLine] = ()
 
 
 class _Seen:
@@ -92,6 +96,9 @@ class HandedIn:
                 sample = believed(node, at_ms + off_ms, told, now_ms)
                 series.add(sample, now_ms)
                 self._note(series, sample, now_ms)
+            moved = [line._replace(at_ms=line.at_ms + off_ms) for line in batch.lines]
+            if lines := [line for line in moved if now_ms - LATE_MS <= line.at_ms <= now_ms + AHEAD_MS]:
+                series.add_lines(node, lines)
             return off_ms
 
     def _note(self, series: Series, sample: Sample, now_ms: int) -> None:

@@ -20,11 +20,12 @@ from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.telemetry.collector import PAUSE_S, Collector
-from gpuyard.telemetry.samples import Sample, believed
+from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample, believed
 from gpuyard.telemetry.series import Curve, Series
 from gpuyard.telemetry.sources import AttemptPlace, GpuCard, GpuLook
 from gpuyard.telemetry.sources.emulated import EmulatedSource
 from gpuyard.telemetry.sources.kernel import Kernel
+from gpuyard.telemetry.sources.kernel_log import KernelLog
 from gpuyard.telemetry.sources.nvml import NvmlSource
 
 FIRST_S = 1.0
@@ -142,6 +143,20 @@ class Watch:
             _log.warning("the series cannot be read: %s", error)
             return {}
 
+    def lines(
+        self, attempt: str, nodes: Sequence[str], from_ms: int, to_ms: int
+    ) -> list[tuple[str, KernelLine]]:
+        """Faults that the kernels of these nodes (keys) wrote about an attempt, or about their machines, by node."""
+        series = self._series
+        if series is None:
+            return []
+        try:
+            each = [(node, line) for node in nodes for line in series.lines(attempt, node, from_ms, to_ms)]
+        except sqlite3.Error as error:
+            _log.warning("the series cannot be read: %s", error)
+            return []
+        return sorted(each, key=lambda pair: (pair[1].at_ms, pair))
+
     def _round(self) -> float:
         began_s = time.thread_time()
         work_s = 0.0
@@ -165,6 +180,8 @@ class Watch:
         for eyes in self._eyes:
             for node, told in eyes.look(now_ms).items():
                 series.add(believed(node, now_ms, told, now_ms), now_ms)
+                if lines := eyes.lines(node):
+                    series.add_lines(node, lines)
         if not self._has_room():
             series.shed()
             return 0.0
@@ -224,6 +241,10 @@ class _Eyes:
             }
         return found
 
+    def lines(self, key: str) -> list[KernelLine]:
+        """What the kernel wrote since the last look, by the key of a node that told something."""
+        return next((each.lines() for node, each in self._collectors.items() if self.key(node) == key), [])
+
     def emulated(self, now_ms: int) -> dict[str, list[GpuLook]]:
         """What emulated GPUs do now, by the keys of their nodes. Any thread may ask."""
         if not self._emulated:
@@ -259,7 +280,8 @@ class _Eyes:
             gpus: EmulatedSource | NvmlSource = EmulatedSource(memory, places, ", ".join(sorted(models)))
         else:
             gpus = NvmlSource(order=uuids)
-        made = Collector(node, gpus, places, self._kernel, machine=not self._pretended)
+        log = None if self._pretended else KernelLog(since_ms=time.time_ns() // 1_000_000 - LATE_MS)
+        made = Collector(node, gpus, places, self._kernel, machine=not self._pretended, log=log)
         self._collectors[node] = made
         return made
 

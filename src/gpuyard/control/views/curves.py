@@ -8,10 +8,13 @@ from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.fleet.mig_geometry import geometries_of
 from gpuyard.model import Node
 from gpuyard.model.catalogue import CATALOGUE
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.telemetry.attribution import FULL
 from gpuyard.telemetry.series import Curve
-from gpuyard.wire.replies.jobs import CurveReply, CurvesReply
+from gpuyard.wire.replies.jobs import CurveReply, CurvesReply, KernelLineReply
+
+KERNEL_LINES = 20
+"""The last lines of kernels that are shown with a job."""
 
 
 def curves_view(
@@ -43,6 +46,21 @@ def curves_view(
         "ended_ms": view["ended_ms"],
         "curves": curves,
     }
+
+
+def kernel_lines_view(
+    watch: Watch, view: Mapping[str, Any], key: str, nodes: Sequence[Node], now_ms: int
+) -> list[KernelLineReply]:
+    """Faults that kernels wrote during the last try of a job, about it or about the machines that it ran on."""
+    if not view["started_ms"]:
+        return []
+    at = {node_key(node.cluster, node.name): node.name for node in nodes}
+    # Lines have whole seconds.
+    until_ms = (view["ended_ms"] or now_ms) + SECOND_MS
+    found = watch.lines(key, list(at), view["started_ms"] - SECOND_MS, until_ms)
+    return [
+        {"at_ms": line.at_ms, "node": at[node], "text": line.text} for node, line in found[-KERNEL_LINES:]
+    ]
 
 
 def held_by(view: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, int]:

@@ -220,6 +220,14 @@ class ListedJob(_Name):
     array_index: NotRequired[int | None]
 
 
+class KernelLineReply(TypedDict):
+    """A fault that the kernel of a node wrote into its log."""
+
+    at_ms: int
+    node: str
+    text: str
+
+
 class JobView(ListedJob):
     """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
 
@@ -244,6 +252,13 @@ class JobView(ListedJob):
             list[str],
             "What the daemons of its scheduler (Slurm) wrote about it in their own logs, for those who may read its "
             "output; left out where there is nothing, or the yard cannot read these logs.",
+        ]
+    ]
+    kernel_log: NotRequired[
+        Annotated[
+            list[KernelLineReply],
+            "Faults that the kernels of its nodes wrote during its last try, about it or about their machines; "
+            "left out where there are none, and for people that may not read its output.",
         ]
     ]
     expected_start_ms: NotRequired[int | None]

@@ -169,6 +169,9 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
     if job.get("scheduler_log"):
         told += ["", "from Slurm's own logs:", *[shown_lines(line) for line in job["scheduler_log"]]]
+    if job.get("kernel_log"):
+        said = [f"{clock(each['at_ms'])} {each['node']}: {each['text']}" for each in job["kernel_log"]]
+        told += ["", "from the kernels of its nodes:", *[shown_lines(line) for line in said]]
     if not job.get("tries"):
         return told
     from gpuyard.cli.commands.jobs.tries import tries_table

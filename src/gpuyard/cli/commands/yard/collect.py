@@ -120,9 +120,13 @@ def _token(file: Path | None) -> str:
 
 
 def _collector(node: str, slurm: Path | None) -> "Collector":
+    import time
+
     from gpuyard.telemetry.collector import Collector
+    from gpuyard.telemetry.samples import LATE_MS
     from gpuyard.telemetry.sources import AttemptPlace
     from gpuyard.telemetry.sources.kernel import Kernel
+    from gpuyard.telemetry.sources.kernel_log import KernelLog
     from gpuyard.telemetry.sources.nvml import NvmlSource
 
     places: Callable[[], Sequence[AttemptPlace]] = tuple
@@ -137,7 +141,8 @@ def _collector(node: str, slurm: Path | None) -> "Collector":
                 "It is `shared_folder` of the cluster in yard.yaml, and has to be mounted on this node.",
             )
         places = Supervised(str(folder), RUN, lambda: [look.uuid for look in made.looks]).places
-    made = Collector(node, NvmlSource(), places, Kernel())
+    log = KernelLog(since_ms=time.time_ns() // 1_000_000 - LATE_MS)
+    made = Collector(node, NvmlSource(), places, Kernel(), log=log)
     return made
 
 
@@ -190,6 +195,7 @@ class _Process:
 
         now_ms = time.time_ns() // 1_000_000
         self._buffer.add(believed(self._node, now_ms, self._collector.take(now_ms), now_ms))
+        self._buffer.note(self._collector.lines())
         if self._files is not None:
             self._write_jobs(self._files)
 
