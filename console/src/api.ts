@@ -8,6 +8,7 @@ export class Refused extends Error {
     readonly status: number,
     message: string,
     readonly hint = "",
+    readonly errors: { field: string; detail: string }[] = [],
   ) {
     super(message);
   }
@@ -40,17 +41,26 @@ async function send(path: string, init: RequestInit = {}, token = ""): Promise<R
     throw new Refused(0, "the yard does not answer", "It is asked again by itself; jobs go on without it.");
   }
   if (answer.ok) return answer;
-  let told: { detail?: string; hint?: string } = {};
+  let told: { detail?: string; hint?: string; errors?: { field: string; detail: string }[] } = {};
   try {
     told = await answer.json();
   } catch {
     // A proxy's answer has another form; its status says enough.
   }
-  throw new Refused(answer.status, told.detail ?? `the yard answered ${answer.status}`, told.hint);
+  throw new Refused(answer.status, told.detail ?? `the yard answered ${answer.status}`, told.hint, told.errors);
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await send("api/v1" + path, { signal })).json();
+}
+
+/** A WebSocket below the page. It cannot have headers: the key goes with the protocols that are offered. */
+export function socket(path: string): WebSocket {
+  const address = new URL(base + "api/v1" + path, location.href);
+  address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+  const made = new WebSocket(address, ["yard", `yard-page.${storedKey()}`]);
+  made.binaryType = "arraybuffer";
+  return made;
 }
 
 export async function text(path: string): Promise<{ text: string; next: number }> {
@@ -63,8 +73,9 @@ export async function post<T>(
   body?: unknown,
   headers: Record<string, string> = {},
   signal?: AbortSignal,
+  method = "POST",
 ): Promise<T> {
-  const init: RequestInit = { method: "POST", headers, signal };
+  const init: RequestInit = { method, headers, signal };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, "Content-Type": "application/json" };

@@ -6,6 +6,7 @@ import { learn } from "./colours";
 export type Me = {
   user: string;
   rights: { role: string; tenant: string }[];
+  allowed: { tenant: string; actions: string[]; own_actions: string[] }[];
   home: string;
   auth: boolean;
   runs_as: string | null;
@@ -50,17 +51,23 @@ class Session {
     } else if (error.status === 0 || error.status === 502 || error.status === 503) this.away = true;
   }
 
-  may(role: "user" | "tenant-admin" | "admin", tenant = ""): boolean {
-    const ladder = ["viewer", "user", "tenant-admin", "admin"];
-    return (this.me?.rights ?? []).some(
-      (right) =>
-        ladder.indexOf(right.role) >= ladder.indexOf(role) &&
-        (!right.tenant || tenant === right.tenant || tenant.startsWith(right.tenant + "/")),
+  /** Whether the server's table of rights lets the viewer do this to something of that tenant. */
+  may(action: string, tenant = "", own = false): boolean {
+    return (this.me?.allowed ?? []).some(
+      (place) =>
+        (place.actions.includes(action) || (own && place.own_actions.includes(action))) &&
+        (!place.tenant || tenant === place.tenant || tenant.startsWith(place.tenant + "/")),
     );
   }
 
-  mayAct(job: { user: string; tenant: string }): boolean {
-    return this.may("tenant-admin", job.tenant) || (job.user === this.me?.user && this.may("user", job.tenant));
+  /** Whether there is anything at all to which they may do it. */
+  mayEver(action: string): boolean {
+    return (this.me?.allowed ?? []).some((place) => [...place.actions, ...place.own_actions].includes(action));
+  }
+
+  /** The same for a job: what they may do to their own is more. */
+  mayTo(action: string, job: { user: string; tenant: string }): boolean {
+    return this.may(action, job.tenant, job.user === this.me?.user);
   }
 
   say(text: string, bad = false): void {

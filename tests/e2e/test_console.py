@@ -1,10 +1,8 @@
-"""The console in a real Chromium: one person's way through a job, under the policy that forbids everything else.
+"""The console in a real Chromium, on a real yard with emulated GPUs: a person's way through it, by mouse and by keys.
 
 Screenshots of what was seen are in the folder that GPUYARD_SHOTS names, else in a temporary one.
 """
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,65 +10,45 @@ from typing import Any
 import pytest
 
 from e2e.conftest import Box
-from rigs.postgres import NoServer, install, skip_or_fail
+from rigs.console.browser import browser, go, page_of, serious, shot
 
 pytestmark = pytest.mark.rig
-ROOT = Path(__file__).resolve().parents[2]
-AXE = ROOT / "console" / "node_modules" / "axe-core" / "axe.min.js"
 CONFIG = """
 version: 1
 clusters:
   east:
     allow_root: true
     pools:
-      h100: {gpus: 8 x H100, nodes: 2, emulate: true}
+      h100: {gpus: 4 x H100, nodes: 1, emulate: true}
 tenants:
   research: {}
-  product: {limit: 8}
+  product: {limit: 3}
 """
 HOSTILE = (
     "<img src=x onerror=alert(1)>\\033[31mred\\033[0m "
     "\\033]8;;http://evil.example\\007link\\033]8;;\\007 \\342\\200\\256rtl"
 )
 """What a job prints: markup, colours, a link of OSC 8, and a character that turns the line round."""
+BUSY, IDLE = "95% 40GiB", "0% 1GiB"
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    with browser() as made:
+        yield made
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Any]:
-    """A page in a browser that was signed in by `yard open`; any violation of the policy fails its test."""
-    if not (ROOT / "src" / "gpuyard" / "console" / "index.html").exists():
-        skip_or_fail("the console is not built here: make console")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        try:
-            install("chromium", NoServer)
-        except NoServer as refusal:
-            skip_or_fail(str(refusal))
-        chromium = shutil.which("chromium")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
-
+def page(chrome: Any, tmp_path: Path) -> Iterator[Any]:
+    """A page at a yard of its own; `box` of it runs commands there."""
     box = Box(tmp_path / "data", CONFIG)
     box.up()
-    wrong: list[str] = []
     try:
-        with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            context = browser.new_context(viewport={"width": 1440, "height": 900})
-            found = context.new_page()
-            found.set_default_timeout(90_000)
-            found.on("pageerror", lambda error: wrong.append(str(error)))
-            found.on(
-                "console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None
-            )
-            found.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
-            own = f"http://127.0.0.1:{box.note()['port']}/"
-            found.on("request", lambda asked: asked.url.startswith(own) or wrong.append(asked.url))
+        with page_of(chrome, f"http://127.0.0.1:{box.note()['port']}/") as found:
             found.box = box
             yield found
-            browser.close()
     finally:
         box("down", "--jobs")
-    assert [] == wrong
 
 
 def opened(page: Any) -> str:
@@ -82,57 +60,189 @@ def opened(page: Any) -> str:
     return str(done.out.strip())
 
 
-def shot(page: Any, name: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("GPUYARD_SHOTS") or tmp_path)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for width, height in ((1440, 900), (390, 844)):
-            page.set_viewport_size({"width": width, "height": height})
-            page.screenshot(path=str(folder / f"{name}-{scheme}-{width}.png"))
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), (name, width)
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1440, "height": 900})
+def loaded(page: Any, name: str, tenant: str, load: str) -> int:
+    """A job on one GPU that does as much as it is told."""
+    done = page.box("submit", "--gpus", 1, "--tenant", tenant, "-t", "1h", "--name", name, "--", "sleep", "600",
+                    YARD_EMULATED_LOAD=load)  # fmt: skip
+    assert 0 == done.code, done.err
+    page.box.wait(int(done.out), "RUNNING")
+    return int(done.out)
 
 
-def test_submit_see_why_take_a_remedy_read_the_log_and_cancel(page: Any, tmp_path: Path) -> None:
-    first = page.box.submit(
-        "--gpus", 4, "--tenant", "product", "-t", "1h", "--name", "first", "--", "sleep", "600"
-    )
+def sure(page: Any, button: str) -> None:
+    """Answer a question."""
+    page.get_by_role("dialog").get_by_role("button", name=button, exact=True).click()
+
+
+def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        loaded(page, name, "research", BUSY)
+    idle = loaded(page, "forgotten", "product", IDLE)
     opened(page)
-    page.get_by_role("link", name="first").wait_for()
 
-    page.keyboard.press("g")
-    page.keyboard.press("s")
-    page.get_by_label("Name").fill("second")
+    # Which GPU of four does nothing, whose it is and what it costs.
+    page.get_by_role("link", name="Yard", exact=True).click()
+    aside = page.get_by_role("complementary")
+    aside.get_by_text("1 held and not used").wait_for()
+    said = aside.inner_text()
+    assert f"job {idle} of root for product" in said
+    assert "busy 0 %, $" in said
+    assert "1 free, $" in said
+    shot(page, "walk-yard", tmp_path)
+
+    # A job that waits, why, and by when it starts.
+    go(page, "submit")
+    page.get_by_label("Name").fill("train")
     page.get_by_label("Tenant").select_option("product")
-    page.get_by_label("GPUs for each task").fill("6")
+    page.get_by_label("GPUs for each task").fill("3")
     page.get_by_label("Time limit").fill("30m")
     page.get_by_label("Folder").fill(str(tmp_path))
     page.get_by_label("Script").fill(f"printf '{HOSTILE}\\n'; sleep 600")
-    page.get_by_text("over its limit of 8").wait_for()
+    page.get_by_text("over its limit of 3").wait_for()
     page.get_by_role("button", name="Submit").click()
-
     page.get_by_role("heading", name="Why it waits").wait_for()
-    page.get_by_text("product would be 2 GPUs over its limit of 8").wait_for()
-    shot(page, "waits", tmp_path)
-    page.get_by_role("link", name="Submit it with --gpus 4").click()
-    page.get_by_label("cancel job 2 once this one is submitted").wait_for()
-    page.get_by_text("at most $").wait_for()
-    page.get_by_role("button", name="Submit").click()
+    shot(page, "walk-waits", tmp_path)
+    go(page, "queue")
+    row = page.get_by_role("listitem").filter(has_text="train")
+    row.get_by_text("by ").wait_for()
+    assert "limit" in row.inner_text()
 
-    page.get_by_role("heading", name="3 second").wait_for()
+    # A remedy by a button, the log, a shell, the end.
+    page.get_by_role("link", name="train").click()
+    page.get_by_role("button", name="Submit it with --gpus 1").click()
+    sure(page, "Submit")
+    page.get_by_role("heading", name="5 train").wait_for()
     page.get_by_role("log").get_by_text("red").wait_for()
-    said = page.get_by_role("log").inner_text()
-    assert "<img src=x onerror=alert(1)>red link" in said
+    told = page.get_by_role("log").inner_text()
+    assert "<img src=x onerror=alert(1)>red link" in told
     assert 0 == page.locator("[role=log] a, [role=log] img").count()
-    shot(page, "runs", tmp_path)
+    page.get_by_role("button", name="Shell").click()
+    page.get_by_text("Enter ~ . leaves it").wait_for()
+    page.keyboard.type("printf '\\033[38;2;9;200;9mhere %s\\033[0m\\n' $YARD_JOB_ID; echo ok > in-shell\n")
+    page.locator(".xterm-rows").get_by_text("here 5").wait_for()
+    shot(page, "walk-shell", tmp_path)
+    assert "ok\n" == (tmp_path / "in-shell").read_text(encoding="utf-8")
+    page.get_by_role("button", name="Close").click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("GPU-hours of work that was not saved are lost").wait_for()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    sure(page, "Cancel")
+    assert ["CANCELLED"] * 2 == [page.box.wait(number, "CANCELLED")["state"] for number in (4, 5)]
 
-    assert "CANCELLED" == page.box.wait(3, "CANCELLED")["state"]
-    assert "CANCELLED" == page.box.wait(2, "CANCELLED")["state"]
-    assert "RUNNING" == page.box.wait(first, "RUNNING")["state"]
+    # A quota, simulated, applied and rolled back.
+    page.get_by_role("link", name="Tenants").click()
+    page.get_by_role("link", name="Change the quota of product").click()
+    text = page.get_by_label("yard.yaml")
+    text.fill(text.input_value().replace("limit: 3", "limit: 4"))
+    page.locator("ins").get_by_text("4").wait_for()
+    page.get_by_role("button", name="Simulate it").click()
+    page.get_by_role("heading", name="What it would have done").wait_for()
+    shot(page, "walk-whatif", tmp_path)
+    page.get_by_role("button", name="Apply").click()
+    sure(page, "Apply")
+    page.get_by_text("version 2 is in force").first.wait_for()
+    assert 4 == limit_of(page.box, "product")
+    page.get_by_role("button", name="Roll back", exact=True).click()
+    page.get_by_role("dialog").get_by_text("4").wait_for()
+    sure(page, "Roll back")
+    page.get_by_text("version 3 is in force").first.wait_for()
+    assert 3 == limit_of(page.box, "product")
+
+
+def limit_of(box: Box, tenant: str) -> Any:
+    with box.client() as client:
+        return next(each["limit"] for each in client.overview()["tenants"] if each["tenant"] == tenant)
+
+
+def press(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_the_same_by_keyboard_alone(page: Any, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        loaded(page, name, "research", BUSY)
+    idle = loaded(page, "forgotten", "product", IDLE)
+    opened(page)
+
+    press(page, "?")
+    page.get_by_role("dialog").get_by_text("Search").wait_for()
+    press(page, "Escape", "g", "y")
+    page.get_by_text("1 held and not used").wait_for()
+    press(page, "j", "Enter")
+    page.get_by_role("heading", name=f"{idle} forgotten").wait_for()
+
+    press(page, "g", "s")
+    page.get_by_role("heading", name="Submit").wait_for()
+    page.get_by_role("option", name="product").wait_for(state="attached")
+    page.keyboard.type("/")
+    page.keyboard.type("train")
+    press(page, "Tab")
+    page.keyboard.type("product")
+    for text in ("3", "1", "30m", str(tmp_path)):
+        press(page, "Tab")
+        page.keyboard.type(text)
+    press(page, "Tab")
+    page.keyboard.type("echo written; sleep 600")
+    page.get_by_text("over its limit of 3").wait_for()
+    press(page, "Tab", "Enter")
+    page.get_by_role("heading", name="Why it waits").wait_for()
+    page.get_by_role("button", name="Submit it with --gpus 1").wait_for()
+    press(page, "r", "Tab", "Enter")
+    page.get_by_role("heading", name="5 train").wait_for()
+    page.get_by_role("log").get_by_text("written").wait_for()
+    press(page, "/")
+    page.keyboard.type("nothing")
+    page.get_by_text("No line has “nothing”").wait_for()
+    press(page, "Escape", "s")
+    page.get_by_text("Enter ~ . leaves it").wait_for()
+    page.keyboard.type("echo in $YARD_JOB_ID\n")
+    page.locator(".xterm-rows").get_by_text("in 5").wait_for()
+    page.keyboard.type("\n~.")
+    page.locator(".xterm").wait_for(state="detached")
+
+    press(page, "g", "q")
+    page.get_by_role("heading", name="Queue").wait_for()
+    press(page, "/")
+    page.keyboard.type("train")
+    page.get_by_role("listitem").nth(1).wait_for(state="detached")
+    press(page, "Escape", "j", "k", "Enter")
+    page.get_by_role("heading", name="5 train").wait_for()
+    press(page, "c", "Tab", "Enter")
+    assert "CANCELLED" == page.box.wait(5, "CANCELLED")["state"]
+
+    press(page, "g", "t")
+    page.get_by_role("link", name="Change the quota of product").wait_for()
+    press(page, "j", "Enter")
+    page.get_by_label("yard.yaml").wait_for()
+    page.wait_for_function(
+        "getSelection().toString().includes('product') || document.activeElement.id === 'yaml'"
+    )
+    page.keyboard.type("  product: {limit: 4}")
+    page.locator("ins").get_by_text("4").wait_for()
+    press(page, "Escape", "a", "Tab", "Enter")
+    page.get_by_text("version 2 is in force").first.wait_for()
+    assert 4 == limit_of(page.box, "product")
+    press(page, "Escape", "r")
+    page.get_by_role("dialog").wait_for()
+    press(page, "Tab", "Enter")
+    page.get_by_text("version 3 is in force").first.wait_for()
+    assert 3 == limit_of(page.box, "product")
+
+
+def test_submit_again_drops_no_field(page: Any) -> None:
+    done = page.box(
+        "submit", "--gpus", 1, "--tenant", "research", "-t", "1h", "--name", "whole", "--label", "a=b",
+        "--gpu-model", "H100", "--cpus", "1", "--memory", "100M", "--", "sleep", "600", SPECIAL="x y",
+    )  # fmt: skip
+    assert 0 == done.code, done.err
+    opened(page)
+    go(page, "submit?from=1")
+    page.get_by_text("Kept as it is").wait_for()
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_role("heading", name="2 whole").wait_for()
+    with page.box.client() as client:
+        first, second = (client.request(str(number))["request"] for number in (1, 2))
+    assert first == second
 
 
 READY = {
@@ -141,36 +251,33 @@ READY = {
     "yard": "in use",
     "submit": "Script",
     "nodes": "h100-0001",
+    "gpus": "H100",
+    "topology": "H100",
+    "doctor": "enforced",
     "tenants": "product",
+    "share": "product",
+    "budgets": "nothing to show",
+    "waits": "Waits",
     "cost": "Charged",
+    "cost/savings": "Savings",
+    "efficiency": "big",
+    "whatif": "yard.yaml",
     "audit": "submit",
 }
 """Pages, and what each shows once it is there."""
 
 
-def serious(page: Any) -> str:
-    """What axe finds that keeps people out. The driver puts it in, beside the policy."""
-    asked = (
-        f"{AXE.read_text(encoding='utf-8')};axe.run().then(r => JSON.stringify("
-        "r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
-        ".map(v => [v.id, v.nodes[0].html, v.nodes[0].any.map(a => a.message).join()])))"
-    )
-    session = page.context.new_cdp_session(page)
-    wanted = {"expression": asked, "awaitPromise": True, "returnByValue": True}
-    return str(session.send("Runtime.evaluate", wanted)["result"].get("value"))
-
-
 def test_pages_have_no_serious_finding_and_a_code_signs_in_once(page: Any, tmp_path: Path) -> None:
-    page.box.submit("--gpus", 8, "--tenant", "research", "-t", "1h", "--name", "big", "--", "sleep", "600")
+    page.box.submit("--gpus", 4, "--tenant", "research", "-t", "1h", "--name", "big", "--", "sleep", "600")
     used = opened(page)
     assert "open/" not in page.evaluate("location.href")
     cookie = page.context.cookies()[0]
     assert (True, "Strict") == (cookie["httpOnly"], cookie["sameSite"])
     findings: dict[str, str] = {}
     for name, ready in READY.items():
-        page.evaluate("hash => { location.hash = hash }", f"#/{name}")
-        page.get_by_text(ready).first.wait_for()
-        page.wait_for_timeout(300)
+        go(page, name)
+        page.locator("main").get_by_text(ready).first.wait_for()
+        page.wait_for_timeout(200)
         shot(page, name.replace("/", "-"), tmp_path)
         findings[name] = serious(page)
 
@@ -183,11 +290,12 @@ def test_pages_have_no_serious_finding_and_a_code_signs_in_once(page: Any, tmp_p
     page.get_by_text("the code was used already").wait_for()
 
 
-def test_the_page_goes_on_when_the_yard_comes_back(page: Any) -> None:
+def test_the_page_goes_on_when_the_yard_comes_back(page: Any, tmp_path: Path) -> None:
     opened(page)
     port = page.box.note()["port"]
     page.box("down")
     page.get_by_text("The yard is away").wait_for()
+    shot(page, "away", tmp_path)
     assert 0 == page.box("up", "-d", "--port", port, "--config", page.box.config).code
     page.get_by_text("The yard is away").wait_for(state="detached")
     page.box.submit("--gpus", 1, "--tenant", "research", "--name", "later", "--", "sleep", "600")

@@ -3,10 +3,12 @@
 Commands, options and keys of a file stand here and not in the core. The API and every command show these words.
 """
 
+from typing import Any
+
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.model import Ask, Cure, LimitTime, Remedy, Whole
-from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
 
 _WORDS = {
     Cure.RELEASE: "yard release {names}",
@@ -129,6 +131,27 @@ def help_flags(change: Help) -> str:
     if _is_spread(ask, was):
         return f"--tasks {ask.tasks} --gpus {_each(ask)}, and `nodes_max: {ask.nodes_max}` in its YAML"
     return f"--tasks {ask.tasks}" if ask.tasks != was.tasks else f"--gpus {_each(ask)}"
+
+
+def help_fields(change: Help) -> dict[str, Any]:
+    """The same as fields of the request that submits the job."""
+    lift, was = change.lift, change.was
+    if isinstance(lift, LimitTime):
+        return {"time_limit_s": lift.limit_ms // SECOND_MS}
+    ask = lift.ask
+    if ask.models != was.models:
+        return {"gpu_models": list(ask.models)}
+    if ask.pools != was.pools:
+        return {"pools": list(ask.pools)}
+    if _is_spread(ask, was):
+        fields: dict[str, Any] = {"tasks": ask.tasks, "gpus": _each(ask), "nodes_max": ask.nodes_max}
+        # A smaller task needs its part of the cores and the memory.
+        if ask.cpu_milli != was.cpu_milli:
+            fields["cpus"] = ask.cpu_milli / MILLI
+        if ask.memory_mib != was.memory_mib:
+            fields["memory_mib"] = ask.memory_mib
+        return fields
+    return {"tasks": ask.tasks} if ask.tasks != was.tasks else {"gpus": _each(ask)}
 
 
 def _is_spread(ask: Ask, was: Ask) -> bool:

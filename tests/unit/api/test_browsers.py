@@ -54,6 +54,11 @@ def test_a_code_signs_in_the_person_that_asked_with_their_rights(yard: Team) -> 
     found = yard.call("GET", "/api/v1/me", headers=headers).json
 
     assert ("ulla", [{"role": "user", "tenant": "research"}]) == (found["user"], found["rights"])
+    (allowed,) = found["allowed"]
+    assert "research" == allowed["tenant"]
+    assert {"enter-job", "read-job", "act-on-job"} == set(allowed["own_actions"]) - set(allowed["actions"])
+    assert "submit" in allowed["actions"]
+    assert "manage-nodes" not in allowed["own_actions"]
     assert 403 == yard.call("POST", "/api/v1/prune", headers=headers).status
 
 
@@ -124,6 +129,22 @@ def test_a_page_of_another_site_is_refused(yard: Team) -> None:
     # A name of another site that was made to point here: the browser sends it no cookie of ours.
     assert 401 == me(yard, {"Host": "evil.example", "Origin": "http://evil.example"})
     assert 202 == yard.call("POST", path, headers=both).status
+
+
+def test_a_websocket_of_a_page_has_the_key_among_its_protocols(yard: Team) -> None:
+    both = signed_in(yard, yard.tokens["ulla"])
+    path = f"/api/v1/jobs/{yard.submit('ulla', 'research')}/terminal"
+    key = both.pop("Yard-Page")
+    offered = {"Upgrade": "websocket", "Sec-WebSocket-Protocol": f"yard, yard-page.{key}"}
+
+    # There is no connection to take over in this process: 426 is said to a person who may enter the job.
+    assert 426 == yard.call("GET", path, headers={**both, **offered}).status
+    assert 401 == yard.call("GET", path, headers={**both, "Upgrade": "websocket"}).status
+    for origin in ("http://evil.example", "null"):
+        assert 403 == yard.call("GET", path, headers={**both, **offered, "Origin": origin}).status, origin
+    without = {name: value for name, value in both.items() if name != "Origin"}
+    assert 403 == yard.call("GET", path, headers={**without, **offered}).status
+    assert 401 == yard.call("GET", path, headers={**HERE, **offered}).status
 
 
 def test_a_revoked_token_signs_the_browser_out_and_ends_its_streams(yard: Team) -> None:

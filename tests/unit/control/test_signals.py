@@ -16,6 +16,7 @@ from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.scheduler_metrics import NodeNames
 from gpuyard.engines.contract import GpuSignals, NoMig, Transient
 from gpuyard.model import Node, NodeAdded, Settings
+from gpuyard.model.units import DAY_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.reports.gpus import REPORT
 from gpuyard.telemetry.exposition import SignalLines
@@ -48,6 +49,8 @@ def test_a_job_has_the_memory_of_its_attempt(service: Rig) -> None:
     view = gpus_view(service.replica, {"box": engine}, "y")  # type: ignore[arg-type]
     none, one, other = view["gpus"][:3]
     assert (None, None) == (none["busy_pct"], none["memory_mib"])
+    state = service.replica.state
+    assert state.gpu_price(0, state.now_ms // DAY_MS) == none["price_micro_usd_h"] > 0
     spec = service.replica.state.jobs[job].job.spec
     mine = {"label": str(job), "user": spec.user, "tenant": spec.tenant}
     assert [mine | {"share": 1.0, "slices": [], "memory_used_mib": None}] == none["jobs"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuyard.control.wording import help_flags, help_text, remedies_text
+from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.model import Ask, AskFor, Cure, LimitTime, Remedy, Whole
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS
@@ -50,22 +50,25 @@ _EIGHT = Ask(Whole(8), models=("H100",), pools=("p",))
 
 
 @pytest.mark.parametrize(
-    ("ask", "text", "flags"),
+    ("ask", "text", "flags", "fields"),
     [
-        ({"models": ("A100",)}, "on A100 it would start now", "--gpu-model A100"),
-        ({"pools": ("q",)}, "in pool q it would start now", "`pools: [q]` in its YAML"),
-        ({"gpus": Whole(2)}, "with 2 GPUs instead of 8 it would start now", "--gpus 2"),
+        ({"models": ("A100",)}, "on A100 it would start now", "--gpu-model A100", {"gpu_models": ["A100"]}),
+        ({"pools": ("q",)}, "in pool q it would start now", "`pools: [q]` in its YAML", {"pools": ["q"]}),
+        ({"gpus": Whole(2)}, "with 2 GPUs instead of 8 it would start now", "--gpus 2", {"gpus": 2}),
         (
-            {"gpus": Whole(4), "tasks": 2, "nodes_max": 2},
+            {"gpus": Whole(4), "tasks": 2, "nodes_max": 2, "memory_mib": 500},
             "2 x 4 on up to 2 nodes instead of 8 GPUs on one node would start now",
             "--tasks 2 --gpus 4, and `nodes_max: 2` in its YAML",
+            {"tasks": 2, "gpus": 4, "nodes_max": 2, "memory_mib": 500},
         ),
     ],
 )
-def test_another_ask_is_told_by_what_differs(ask: dict[str, object], text: str, flags: str) -> None:
+def test_another_ask_is_told_by_what_differs(
+    ask: dict[str, object], text: str, flags: str, fields: dict[str, object]
+) -> None:
     change = Help(AskFor(1, replace(_EIGHT, **ask)), _EIGHT)  # type: ignore[arg-type]
 
-    assert (text, flags) == (help_text(change), help_flags(change))
+    assert (text, flags, fields) == (help_text(change), help_flags(change), help_fields(change))
 
 
 def test_a_gang_is_told_in_tasks() -> None:
@@ -83,5 +86,5 @@ def test_a_time_limit_is_told_in_the_unit_that_the_option_takes() -> None:
     change = Help(LimitTime(1, 90 * MINUTE_MS), _EIGHT)
 
     assert "with a time limit of 1 h 30 min it would start now" == help_text(change)
-    assert "--time 90m" == help_flags(change)
+    assert ("--time 90m", {"time_limit_s": 5400}) == (help_flags(change), help_fields(change))
     assert "with a time limit it would start now" == help_text(Help(LimitTime(1, DAY_MS), _EIGHT, True))

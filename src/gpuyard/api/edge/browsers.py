@@ -1,7 +1,8 @@
 """Identifies the person in a signed-in browser: by its cookie and the key that its page keeps.
 
 A request with a token, or over the Unix socket, is not a browser's and goes on to the door behind this one. What
-changes something must say by which page it was sent: browsers always do.
+changes something, or opens a WebSocket, must say by which page it was sent: browsers always do. A page cannot put a
+header of its own on a WebSocket, so the key comes with the protocols that it offers.
 """
 
 from typing import Any
@@ -15,6 +16,8 @@ from gpuyard.control.access.tokens import Unknown
 from gpuyard.errors import YardError
 
 KEY_HEADER = "yard-page"
+KEY_PROTOCOL = "yard-page."
+"""Before the key, among the protocols that a WebSocket offers."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -35,7 +38,8 @@ class BrowserAuthenticator:
         """Nobody in a browser is known without a look: a session that has ended is refused at once."""
         if self._cookie_of(scope) is None:
             return self._behind.known(scope)
-        if scope["method"] not in _SAFE and not any([name == b"origin" for name, _ in scope["headers"]]):
+        changes = scope["method"] not in _SAFE or any([name == b"upgrade" for name, _ in scope["headers"]])
+        if changes and not any([name == b"origin" for name, _ in scope["headers"]]):
             return Problem(
                 403,
                 "the request does not say which page sent it",
@@ -48,9 +52,9 @@ class BrowserAuthenticator:
         cookie = self._cookie_of(scope)
         if cookie is None:
             return await self._behind.looked_up(scope)
-        key = next((value for name, value in scope["headers"] if name == KEY_HEADER.encode()), b"")
+        key = _key_of(scope["headers"])
         try:
-            return await in_thread(self._browsers.person, cookie.decode("latin-1"), key.decode("latin-1"))
+            return await in_thread(self._browsers.person, cookie.decode("latin-1"), key)
         except Unknown as error:
             return Problem(401, error.message, error.hint, headers={"WWW-Authenticate": "Bearer"})
         except YardError as error:
@@ -72,3 +76,15 @@ class BrowserAuthenticator:
                     if each.strip().startswith(self._cookie):
                         found = each.strip()[len(self._cookie) :]
         return found
+
+
+def _key_of(headers: list[tuple[bytes, bytes]]) -> str:
+    """The page's half of the session; empty: it has sent none."""
+    offered = ""
+    for name, value in headers:
+        if name == KEY_HEADER.encode():
+            return value.decode("latin-1")
+        if name == b"sec-websocket-protocol":
+            offered = value.decode("latin-1")
+    keys = [each.strip() for each in offered.split(",") if each.strip().startswith(KEY_PROTOCOL)]
+    return keys[0][len(KEY_PROTOCOL) :] if keys else ""

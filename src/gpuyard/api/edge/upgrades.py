@@ -28,6 +28,8 @@ TAKE_OVER = "gpuyard.take-over"
 """In the scope of a request: a call that gives the connection away, as a reader and a writer."""
 _READ_BYTES = 64 * 1024
 _VERSION = "13"
+_PROTOCOL = "yard"
+"""What a page of the console offers beside its key, and is answered with: a browser hangs up without an answer."""
 _WAITING_MAX = 32
 """Messages that have come and are not seen to: then the client has to wait."""
 
@@ -50,6 +52,12 @@ def key_of(request: Request) -> str:
             headers={"Upgrade": "websocket", "Sec-WebSocket-Version": _VERSION},
         )
     return key
+
+
+def protocol_of(request: Request) -> str:
+    """The protocol that the client offered and that is spoken; empty: it offered none."""
+    offered = request.headers.get("sec-websocket-protocol", "").split(",")
+    return _PROTOCOL if _PROTOCOL in [each.strip() for each in offered] else ""
 
 
 class Link:
@@ -107,15 +115,17 @@ class Link:
 class Upgraded(Response):
     """The answer: from here on the connection is a WebSocket, for as long as the work on it lasts."""
 
-    def __init__(self, key: str, work: Callable[[Link], Awaitable[None]]) -> None:
+    def __init__(self, key: str, work: Callable[[Link], Awaitable[None]], protocol: str = "") -> None:
         super().__init__(status_code=101)
-        self._key = key
+        self._key, self._protocol = key, protocol
         self._work = work
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Take the connection over, and work."""
         reader, writer = scope[TAKE_OVER]()
         head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        if self._protocol:
+            head += f"Sec-WebSocket-Protocol: {self._protocol}\r\n"
         writer.write(f"{head}Sec-WebSocket-Accept: {accepted(self._key)}\r\n\r\n".encode())
         # The HTTP server sends nothing any more; the layers in between learn that the request is answered.
         await send({"type": "http.response.start", "status": 101, "headers": []})

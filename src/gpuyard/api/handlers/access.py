@@ -10,6 +10,7 @@ from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
 from gpuyard.api.messages.schemas import OidcLogin, TokenRequest, checked, sent
 from gpuyard.control.access.people import NO_UID, Person
+from gpuyard.control.access.rights import allowed
 from gpuyard.control.access.tokens import TokenService, WantedToken, token_view
 from gpuyard.control.commands.newjobs import home_of
 from gpuyard.control.refusals import Impossible
@@ -56,6 +57,7 @@ class _People:
                 "user": person.name,
                 "runs_as": None if person.uid == NO_UID else person.login or person.name,
                 "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
+                "allowed": [allowed(right) for right in person.rights],
                 "home": await in_thread(self._home, person),
                 "token": person.token or None,
                 "expires_ms": person.expires_ms or None,

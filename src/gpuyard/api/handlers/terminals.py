@@ -20,7 +20,7 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import charge, in_thread
-from gpuyard.api.edge.upgrades import Link, Upgraded, key_of
+from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, still
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
@@ -93,7 +93,7 @@ class _Terminals:
         async def work(link: Link) -> None:
             await self._serve(link, pulse, person, label)
 
-        return Upgraded(key, work)
+        return Upgraded(key, work, protocol_of(request))
 
     async def _serve(self, link: Link, pulse: AsyncNotifier, person: Person, label: Label) -> None:
         try:

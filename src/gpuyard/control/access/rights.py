@@ -10,6 +10,7 @@ it is a row without names, because people have to see what they wait behind.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from gpuyard.control.refusals import Forbidden
 from gpuyard.core import State
@@ -135,6 +136,15 @@ def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bo
         and not (need.whole and r.tenant)
         for r in rights
     )
+
+
+def allowed(right: Right) -> dict[str, Any]:
+    """What a right lets someone do, for a page that shows no button in vain."""
+    return {
+        "tenant": right.tenant,
+        "actions": [each.value for each in _NEEDS if may((right,), each, right.tenant)],
+        "own_actions": [each.value for each in _NEEDS if may((right,), each, right.tenant, own=True)],
+    }
 
 
 def may_give(rights: Rights, given: Right) -> bool:

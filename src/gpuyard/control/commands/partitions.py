@@ -24,7 +24,7 @@ from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased
-from gpuyard.model.mig import Slice, read_layout
+from gpuyard.model.mig import MIG_MODELS, Slice, read_layout
 from gpuyard.wire.endpoints import Action
 
 There = Mapping[str, tuple[Slice, ...]]
@@ -243,10 +243,14 @@ def _node(state: State, number: int, there: There) -> View:
             used.update(dict.fromkeys(grant.slices, state.jobs[job_id].job.label))
     # What the engine does not show yet is about to be made.
     pieces = sorted({*_of(state, number, there), *used}, key=lambda piece: (piece.gpu, piece.start))
+    geometry = MIG_MODELS.get(node.gpu_model)
     return {
         "node": node.name,
+        "cluster": node.cluster,
         "gpu_model": node.gpu_model,
         "gpus": node.gpus,
+        "slots": geometry.slots if geometry else 0,
+        "sizes": {each.name: each.memory for each in geometry.profiles} if geometry else {},
         "slices": [[*piece, used.get(piece, "")] for piece in pieces],
         "pins": [_pin_view(gpu, pin) for gpu, pin in pinned(state, number)],
     }

@@ -13,8 +13,8 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.model.units import MILLI
 
-NODES_MAX = 1000
-"""Nodes beyond this number are counted and not drawn: ten thousand bars help no reader."""
+NODES_MAX = 2500
+"""Nodes beyond this number are counted and not drawn: ten thousand bars help no reader, twenty thousand GPUs do."""
 FOREIGN = "foreign"
 """Stands for the job on a GPU that someone outside the yard uses."""
 
@@ -87,6 +87,7 @@ def _node(state: State, number: int) -> View:
     return {
         "name": node.name,
         "cluster": node.cluster,
+        "rack": node.rack,
         "state": state_word,
         "why": why,
         "gpu_model": node.gpu_model,

@@ -18,7 +18,7 @@ from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewher
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.views.tries import last_try
-from gpuyard.control.wording import help_flags, help_text, remedies_text
+from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.explain.share import Amount, Row, position, share
@@ -241,7 +241,10 @@ def why_view(
         "position": where,
         **reasons_view(found, sight),
         "start": {"at_ms": found.start_ms, "how": found.how},
-        "helps": [{"text": help_text(each), "flags": help_flags(each)} for each in found.helps],
+        "helps": [
+            {"text": help_text(each), "flags": help_flags(each), "fields": help_fields(each)}
+            for each in found.helps
+        ],
     }
 
 

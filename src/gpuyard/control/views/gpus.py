@@ -9,7 +9,7 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core import State
 from gpuyard.engines.contract import Engine, EngineError, GpuSignals, HasTelemetry
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import DAY_MS, MILLI
 from gpuyard.telemetry.samples import Sample
 from gpuyard.telemetry.signals import attempt_subject, gpu_subject
 from gpuyard.telemetry.sources import GpuLook
@@ -160,5 +160,6 @@ def _row(
         "others_mib": signals.others_mib if signals else None,
         "emulated": bool(signals and signals.emulated),
         "age_s": age_s if signals else None,
+        "price_micro_usd_h": state.gpu_price(number, state.now_ms // DAY_MS) or None,
         "jobs": jobs,
     }

@@ -180,7 +180,7 @@ class State:
         nodes, shape, day = self.nodes, record.shape, record.started_ms // DAY_MS
         return sum(
             [
-                charge_milli(shape, nodes.kind_of[grant.node]) * grant.tasks * self._price(grant.node, day)
+                charge_milli(shape, nodes.kind_of[grant.node]) * grant.tasks * self.gpu_price(grant.node, day)
                 for grant in record.grants
             ]
         )
@@ -194,7 +194,7 @@ class State:
         known = self._prices_known.get(key)
         if known is None:
             numbers = [n for n in range(len(self.nodes.node)) if kind.members & way.pools & (1 << n)]
-            known = self._prices_known[key] = max([self._price(n, day) for n in numbers], default=0)
+            known = self._prices_known[key] = max([self.gpu_price(n, day) for n in numbers], default=0)
         return charge_milli(shape, kind) * shape.tasks * known
 
     def micro_least(self, shape: Shape, now_ms: int) -> int:
@@ -203,7 +203,7 @@ class State:
             return 0
         return min([self.micro_by(shape, way, now_ms) for way in shape.ways], default=0)
 
-    def _price(self, number: int, day: int) -> int:
+    def gpu_price(self, number: int, day: int) -> int:
         """What an hour of a GPU of a node costs on a day; nothing, if nobody gave a price."""
         key = ("node", number, day)
         known = self._prices_known.get(key)

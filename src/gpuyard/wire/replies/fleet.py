@@ -47,6 +47,8 @@ class NodeGpusReply(TypedDict):
 
     name: str
     cluster: str
+    rack: str
+    """Empty: nobody said."""
     state: str
     why: str
     gpu_model: str
@@ -124,6 +126,8 @@ class GpuReply(TypedDict):
     emulated: bool
     age_s: int | None
     """How old these figures are; null: there are none."""
+    price_micro_usd_h: int | None
+    """What an hour of it costs today, in micro-dollars; null: nobody gave a price."""
     jobs: list[GpuJobReply]
 
 
@@ -205,8 +209,13 @@ class MigNodeReply(TypedDict):
     """A node that can be cut: its slices (GPU, profile, first slot, job or nothing) and what it is pinned to."""
 
     node: str
+    cluster: str
     gpu_model: str
     gpus: int
+    slots: int
+    """Of the memory of one GPU."""
+    sizes: dict[str, int]
+    """Slots that a slice takes, by profile."""
     slices: list[list[Any]]
     pins: list[PinReply]
 

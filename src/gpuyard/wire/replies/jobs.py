@@ -326,6 +326,8 @@ class HelpReply(TypedDict):
 
     text: str
     flags: str
+    fields: dict[str, Any]
+    """The same as fields of `POST /jobs`, over those of `/jobs/{id}/request`."""
 
 
 class StartReply(TypedDict):

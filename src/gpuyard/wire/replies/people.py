@@ -10,6 +10,17 @@ class RightReply(TypedDict):
     tenant: str
 
 
+class AllowedReply(TypedDict):
+    """What one right lets someone do at its place and below it, in the words of the endpoints' actions."""
+
+    tenant: str
+    """Empty: the whole yard."""
+    actions: list[str]
+    """To anything there."""
+    own_actions: list[str]
+    """To jobs of their own there."""
+
+
 class MeReply(TypedDict):
     """The asker, as the yard sees them."""
 
@@ -17,6 +28,8 @@ class MeReply(TypedDict):
     runs_as: str | None
     """The user of the machine for their jobs; None: they run none."""
     rights: list[RightReply]
+    allowed: list[AllowedReply]
+    """What these rights allow, one by one."""
     home: str
     token: str | None
     expires_ms: int | None

@@ -1,0 +1,44 @@
+// When waiting jobs start, for those that somebody looks at: an estimate runs the yard forward, so few are asked for.
+
+import { SvelteMap } from "svelte/reactivity";
+import { get } from "./api";
+
+const FRESH_MS = 60_000;
+const PAUSE_MS = 300;
+
+export class Etas {
+  /** By label: by when, as likely as not; null: nobody can say. */
+  found = new SvelteMap<string, number | null>();
+  #asked = new Map<string, number>();
+  #wanted: string[] = [];
+  #busy = false;
+
+  /** What is looked at now, the most wanted first. */
+  want(labels: string[]): void {
+    this.#wanted = labels;
+    if (!this.#busy) void this.#run();
+  }
+
+  async #run(): Promise<void> {
+    this.#busy = true;
+    try {
+      for (;;) {
+        const label = this.#wanted.find((each) => Date.now() - (this.#asked.get(each) ?? 0) > FRESH_MS);
+        if (label === undefined) return;
+        this.#asked.set(label, Date.now());
+        try {
+          const reply = await get<{ starts_by_ms: { p50: number | null } | null; bound_ms: number | null }>(
+            `/jobs/${encodeURIComponent(label)}/eta`,
+          );
+          this.found.set(label, reply.starts_by_ms?.p50 ?? reply.bound_ms);
+        } catch {
+          // It has started meanwhile, or is out of sight: its row says what there is to say.
+          this.found.delete(label);
+        }
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    } finally {
+      this.#busy = false;
+    }
+  }
+}

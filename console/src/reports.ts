@@ -1,0 +1,33 @@
+// Reports that have no page of their own have a table; what is said here of some of them puts columns in order.
+
+import type { Place } from "./router.svelte";
+
+export type Known = { title: string; group: string; columns?: string[]; asks?: Record<string, string[]> };
+
+export const REPORTS: Record<string, Known> = {
+  nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "rack", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"] },
+  gpus: { title: "GPUs", group: "fleet" },
+  topology: { title: "Links", group: "fleet" },
+  mig: { title: "Slices", group: "fleet" },
+  doctor: { title: "Fences", group: "fleet" },
+  tenants: { title: "Tenants", group: "tenants", columns: ["tenant", "weight", "gpus_used", "running", "waiting", "guarantee", "limit", "borrow", "lend", "budget", "max_running_jobs"] },
+  share: { title: "Shares", group: "tenants" },
+  budgets: { title: "Budgets", group: "tenants" },
+  waits: { title: "Waits", group: "tenants" },
+  cost: { title: "Money", group: "money", asks: { by: ["tenant", "user", "class", "model", "pool", "market", "cluster", "day", "month"] } },
+  "cost/savings": { title: "Savings", group: "money" },
+  efficiency: { title: "Efficiency", group: "money" },
+  audit: { title: "Audit", group: "", columns: ["at_ms", "who", "what", "about", "tenant"] },
+};
+
+/** The report that a place stands for; empty: none. */
+export function reportOf({ page, rest }: Place): string {
+  const name = rest ? `${page}/${rest}` : page;
+  return name in REPORTS ? name : "";
+}
+
+/** The reports beside one, for a row of links. */
+export function beside(name: string): [string, string][] {
+  const { group } = REPORTS[name];
+  return group ? Object.entries(REPORTS).filter(([, each]) => each.group === group).map(([key, each]) => [key, each.title]) : [];
+}

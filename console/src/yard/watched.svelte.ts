@@ -1,0 +1,74 @@
+// What the page Yard looks at: the nodes often, what their GPUs do and how they are cut less often.
+
+import { get } from "../api";
+import { session } from "../session.svelte";
+import { keyOf, type Known, type Node, type Slice, type Use } from "./map";
+
+export type Overview = {
+  running: number;
+  waiting: number;
+  nodes_in_all: number;
+  nodes: Node[];
+  tenants: { tenant: string; gpus: number; waiting: number }[];
+};
+type Mig = {
+  nodes: {
+    node: string;
+    cluster: string;
+    slots: number;
+    sizes: Record<string, number>;
+    slices: [gpu: number, profile: string, start: number, job: string][];
+  }[];
+};
+
+const EVERY_MS = 2000;
+const USES_EVERY = 5;
+
+export class WatchedYard {
+  overview = $state.raw<Overview | null>(null);
+  known = $state.raw<Known>({ uses: new Map(), slices: new Map() });
+  uses = $state.raw<Use[]>([]);
+  error = $state.raw<unknown>(null);
+  #turn = 0;
+
+  /** Look until the function that is returned is called. An answer is waited for before the next question. */
+  watch(): () => void {
+    let stopped = false;
+    let timer = 0;
+    const look = async () => {
+      await this.#look();
+      if (!stopped) timer = window.setTimeout(look, EVERY_MS);
+    };
+    void look();
+    return () => {
+      stopped = true;
+      clearTimeout(timer);
+    };
+  }
+
+  async #look(): Promise<void> {
+    try {
+      this.overview = await get<Overview>("/overview");
+      if (this.#turn++ % USES_EVERY === 0) await this.#uses();
+      this.error = null;
+      session.away = false;
+    } catch (problem) {
+      session.heed(problem);
+      this.error = problem;
+    }
+  }
+
+  async #uses(): Promise<void> {
+    const [found, mig] = await Promise.all([get<{ gpus: Use[] }>("/gpus"), get<Mig>("/mig")]);
+    const uses = new Map(found.gpus.map((each) => [keyOf(each.cluster, each.node, each.gpu), each]));
+    const slices = new Map<string, Slice[]>();
+    for (const node of mig.nodes)
+      for (const [gpu, profile, start, job] of node.slices) {
+        const key = keyOf(node.cluster, node.node, gpu);
+        const [from, part] = [start / node.slots, (node.sizes[profile] ?? 1) / node.slots];
+        slices.set(key, [...(slices.get(key) ?? []), { profile, from, part, job }]);
+      }
+    this.uses = found.gpus;
+    this.known = { uses, slices };
+  }
+}

@@ -1,0 +1,1 @@
+"""The console in a browser, and what is put into it."""

@@ -1,0 +1,112 @@
+"""Debian's Chromium at the console of a real yard, through Playwright: whatever breaks the policy fails the test."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rigs.postgres import NoServer, install, skip_or_fail
+
+ROOT = Path(__file__).resolve().parents[3]
+AXE = ROOT / "console" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 30_000
+WATCH = """
+window.wrong = [];
+addEventListener("securitypolicyviolation", (event) =>
+  console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+
+
+class Wrong(list[str]):
+    """What a page did that it must not do."""
+
+    def watch(self, page: Any, own: str) -> None:
+        """Note violations of the policy, errors of scripts, dialogs, and requests to any other host."""
+        page.on("pageerror", lambda error: self.append(f"an error: {error}"))
+        page.on("console", lambda said: self.append(said.text) if "Content Security" in said.text else None)
+        page.on("dialog", lambda dialog: (self.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda asked: asked.url.startswith(own) or self.append(f"a request: {asked.url}"))
+        page.on("websocket", lambda made: made.url[2:].startswith(own[4:]) or self.append(made.url))
+
+
+def chromium() -> str:
+    """The program, installed where that can be; the test is left out where it cannot."""
+    if not (ROOT / "src" / "gpuyard" / "console" / "index.html").exists():
+        skip_or_fail("the console is not built here: make console")
+    found = shutil.which("chromium")
+    if found is None:
+        try:
+            install("chromium", NoServer)
+        except NoServer as refusal:
+            skip_or_fail(str(refusal))
+        found = shutil.which("chromium")
+    return str(found)
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A browser, for as many pages as a test wants."""
+    program = chromium()
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@contextmanager
+def page_of(made: Any, own: str, **context: Any) -> Iterator[Any]:
+    """A page of its own session at the server `own`, watched to its end."""
+    wrong = Wrong()
+    context.setdefault("viewport", {"width": 1440, "height": 900})
+    session = made.new_context(**context)
+    session.add_init_script(WATCH)
+    page = session.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    wrong.watch(page, own)
+    try:
+        yield page
+    finally:
+        session.close()
+    assert [] == list(wrong)
+
+
+def shot(page: Any, name: str, folder: Path) -> None:
+    """Pictures, light and dark, wide and narrow; nothing may be wider than the page."""
+    folder = Path(os.environ.get("GPUYARD_SHOTS") or folder)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width, height in ((1440, 900), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_timeout(60)
+            page.screenshot(path=str(folder / f"{name}-{scheme}-{width}.png"))
+            assert fits(page), (name, width)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def fits(page: Any) -> bool:
+    """Whether the page has no horizontal bar."""
+    return not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def go(page: Any, place: str) -> None:
+    """To a place of the console, as a link of it does."""
+    page.evaluate("place => { location.hash = `#/${place}` }", place)
+
+
+def serious(page: Any) -> str:
+    """What axe finds that keeps people out. The driver puts it in, beside the policy."""
+    asked = (
+        f"{AXE.read_text(encoding='utf-8')};axe.run().then(r => JSON.stringify("
+        "r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
+        ".map(v => [v.id, v.nodes[0].html, v.nodes[0].any.map(a => a.message).join()])))"
+    )
+    session = page.context.new_cdp_session(page)
+    wanted = {"expression": asked, "awaitPromise": True, "returnByValue": True}
+    return str(session.send("Runtime.evaluate", wanted)["result"].get("value"))
