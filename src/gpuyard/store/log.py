@@ -143,6 +143,8 @@ class EventLog:
 
         Raises `StoreDamaged` if events are missing: a fold over the rest would be wrong.
         """
+        if self._backend.is_head(after_seq):
+            return []
         counters = None
         with self._backend.reading() as conn:
             lines = self._lines(conn, after_seq, limit, until_seq)

@@ -216,7 +216,8 @@ def test_lost_connections_are_made_again(postgres_server: PostgresServer) -> Non
     with open_store(postgres_server.fresh()) as store:
         store.append(ticks(1))
         postgres_server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            # With a time the server answers only once they are gone.
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE pid <> pg_backend_pid() AND application_name = 'gpuyard'"
         )
         assert [2] == store.append(ticks(2))

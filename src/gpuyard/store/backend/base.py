@@ -109,9 +109,9 @@ class Counters(NamedTuple):
     epoch: int
 
 
-_COUNTERS = select(COUNTERS.c.next_seq, COUNTERS.c.next_job_id, COUNTERS.c.epoch).where(COUNTERS.c.id == 1)
+COUNTER_ROW = select(COUNTERS.c.next_seq, COUNTERS.c.next_job_id, COUNTERS.c.epoch).where(COUNTERS.c.id == 1)
 # Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
-_LOCK_COUNTERS = _COUNTERS.with_for_update()
+_LOCK_COUNTERS = COUNTER_ROW.with_for_update()
 _SET_COUNTERS = update(COUNTERS).where(COUNTERS.c.id == 1)
 
 
@@ -172,7 +172,7 @@ class Backend(ABC):
     def counters(self, conn: Connection | None = None) -> Counters:
         """The counter row as it is now."""
         if conn is not None:
-            return Counters(*conn.execute(_COUNTERS).one())
+            return Counters(*conn.execute(COUNTER_ROW).one())
         with self.reading() as own:
             return self.counters(own)
 
@@ -189,6 +189,10 @@ class Backend(ABC):
     def head(self) -> int:
         """The number of the last event."""
         return self.counters().next_seq - 1
+
+    def is_head(self, seq: int) -> bool:
+        """Whether this is known to be the last event, where asking costs less than reading what is after it."""
+        return False
 
     def close(self) -> None:
         """Let waiters go and close every connection."""
