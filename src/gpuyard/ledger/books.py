@@ -13,11 +13,20 @@ day; `c/DAY/DAY/PLACE/OWNER`, a correction, first the day on which it was learne
 import json
 from functools import lru_cache
 from hashlib import sha256
-from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
-from gpuyard.ledger.jobs import PAST_MAX, RUNNING, STARTING_UP, STOPPING, SUSPENDED, WAITING, JobBook, cut_out
-from gpuyard.ledger.nodes import NodeBook, Part
+from gpuyard.ledger.jobs import (
+    RUNNING,
+    STARTING_UP,
+    STOPPING,
+    SUSPENDED,
+    TIMES,
+    WAITING,
+    JobBook,
+    cut_out,
+)
+from gpuyard.ledger.nodes import NodeBook, pieces
+from gpuyard.ledger.shelf import Shelf
 from gpuyard.ledger.units import (
     CHARGED,
     COLUMNS,
@@ -70,7 +79,7 @@ from gpuyard.model.units import DAY_MS, MILLI
 
 _CATEGORY = {STARTING_UP: STARTING, STOPPING: STARTING, RUNNING: UNMEASURED, SUSPENDED: WASTED}
 """What the time of an attempt is, by how it stands. A suspended one keeps GPUs that nobody can use."""
-_OF_JOB = {USED: 0, WASTED: 1, UNMEASURED: 2, STARTING: 3}
+_OF_JOB = {column: place for place, column in enumerate(TIMES)}
 """The places of the categories in the times of a job."""
 
 
@@ -82,6 +91,10 @@ class RowsLike(Protocol):
         ...
 
     def __setitem__(self, key: str, value: Plain) -> None: ...
+
+    def put(self, key: str, value: list[Plain]) -> None:
+        """Set a value that has no dicts in it."""
+        ...
 
     def __delitem__(self, key: str) -> None: ...
 
@@ -98,52 +111,8 @@ PROJECT = "project"
 """The label that is a dimension of its own."""
 LABEL_SETS_MAX = 1_000
 """How many sets of labels are told apart for a user in a tenant and a class; later ones are booked by project alone."""
-SHELF_MAX = 50_000
-"""How many values of a kind are remembered, with their rows on disk."""
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Shelf(Generic[K, V]):
-    """Values made of rows: those that may have changed since the rows were written, and others."""
-
-    __slots__ = ("_same", "_touched")
-
-    def __init__(self) -> None:
-        self._touched: dict[K, V] = {}
-        self._same: dict[K, V] = {}
-
-    def get(self, key: K) -> V | None:
-        """A value, to be changed."""
-        found = self._touched.get(key)
-        if found is None:
-            found = self._same.pop(key, None)
-            if found is not None:
-                self._touched[key] = found
-        return found
-
-    def put(self, key: K, value: V) -> None:
-        """A new value, or one of a row that was looked up."""
-        self._touched[key] = value
-
-    def drop(self, key: K) -> None:
-        """Forget a value."""
-        self._touched.pop(key, None)
-        self._same.pop(key, None)
-
-    def take(self) -> dict[K, V]:
-        """What may have changed since this was asked last."""
-        touched = self._touched
-        self._same |= touched
-        self._touched = {}
-        return touched
-
-    def forget(self) -> bool:
-        """Forget the older half if there are too many; whether there were."""
-        full = len(self._same) > SHELF_MAX
-        if full:
-            self._same = dict(islice(self._same.items(), len(self._same) // 2, None))
-        return full
+OWNERS_MAX = 50_000
+"""How many owners are remembered with their names."""
 
 
 class Books:
@@ -163,13 +132,22 @@ class Books:
         self._earmarks: dict[str, tuple[int, list[int]]] = head.get("earmarks", {})
         """By job: when the earmark expires, and its nodes."""
         self._nodes, self._jobs = Shelf[int, NodeBook](), Shelf[int, JobBook]()
+        self._queued = Shelf[int, str]()
+        """Jobs that were submitted and not asked for since: the owner of each."""
         self._entries = Shelf[_Key, list[int]]()
+        self._day = self.now_ms // DAY_MS
+        self._day_ms = self._day * DAY_MS
+        """When the day of the latest event begins."""
+        self._today: dict[tuple[str, str], list[int]] = {}
+        """Entries of that day that may have changed since the rows were written, by place and owner."""
         self._last_day: int = head.get("last_day", 0)
         """The last day that has entries."""
         self._whole_day = self._last_day + 1
         """From this day on, all entries are on the shelf: none has to be looked up."""
-        self._gone: list[int] = []
+        self._gone: dict[int, None] = {}
         """Jobs that ended without a start."""
+        self._owners: dict[tuple[object, ...], str] = {}
+        """Names of owners, as far as they are remembered."""
         self._names: dict[str, Plain] = {}
         """Owners and places that came up."""
         self._named: set[str] = set()
@@ -181,7 +159,7 @@ class Books:
         """Write everything that may have changed into the rows. What was read is remembered for what comes next."""
         rows = self._rows
         for name, told in self._names.items():
-            if name not in self._named and rows.get(name) is None:
+            if name not in self._named:
                 rows[name] = told
         self._named.update(self._names)
         self._names = {}
@@ -190,16 +168,20 @@ class Books:
         self._sets = {}
         for (learned, day, place, owner), entry in self._entries.take().items():
             if learned:
-                rows[f"c/{learned:06}/{day:06}/{place}/{owner}"] = entry
+                rows.put(f"c/{learned:06}/{day:06}/{place}/{owner}", entry)
             else:
-                rows[f"d/{day:06}/{place}/{owner}"] = entry
+                rows.put(f"d/{day:06}/{place}/{owner}", entry)
+        self._today = {}
         for number, node in self._nodes.take().items():
-            rows[f"n/{number}"] = node.row()
+            rows.put(f"n/{number}", node.row())
+        for job_id, owner in self._queued.take().items():
+            rows.put(f"j/{job_id}", [owner])
         for job_id, job in self._jobs.take().items():
-            rows[f"j/{job_id}"] = job.row()
+            rows.put(f"j/{job_id}", job.row())
         for job_id in self._gone:
             del rows[f"j/{job_id}"]
-        self._gone = []
+        self._gone = {}
+        self._queued.forget()
         self._nodes.forget()
         self._jobs.forget()
         if self._entries.forget():
@@ -218,10 +200,19 @@ class Books:
     def fold(self, event: Event) -> None:
         """Fold one event."""
         if event.at_ms > self.now_ms:
-            self.now_ms = event.at_ms
+            self._come_to(event.at_ms)
         step = _STEPS.get(type(event))
         if step is not None:
             step(self, event)
+
+    def _come_to(self, now_ms: int) -> None:
+        if now_ms <= self.now_ms:
+            return
+        self.now_ms = now_ms
+        if now_ms - self._day_ms >= DAY_MS:
+            self._day = now_ms // DAY_MS
+            self._day_ms = self._day * DAY_MS
+            self._today = {}
 
     # -- entries ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +230,7 @@ class Books:
             self._entry(day, place, owner)[column] += parts * span_ms
 
     def _entry(self, day: int, place: str, owner: str) -> list[int]:
-        key = (self.now_ms // DAY_MS if day < self.closed_day else 0, day, place, owner)
+        key = (self._day if day < self.closed_day else 0, day, place, owner)
         entry = self._entries.get(key)
         if entry is None:
             row = None
@@ -248,7 +239,12 @@ class Books:
                 row = self._rows.get(f"{learned}/{day:06}/{place}/{owner}")
             entry = row or [0] * COLUMNS
             self._last_day = max(self._last_day, day)
-            self._entries.put(key, entry)
+            self._entries.touched[key] = entry
+        return entry
+
+    def _of_today(self, place: str, owner: str) -> list[int]:
+        """An entry of the day of the latest event: no closed month has that day."""
+        entry = self._today[place, owner] = self._entry(self._day, place, owner)
         return entry
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -261,18 +257,28 @@ class Books:
             if row is None:
                 return None
             found = NodeBook.of(row)
-            self._nodes.put(number, found)
+            self._nodes.touched[number] = found
         return found
 
     def _settled(self, number: int) -> NodeBook | None:
         """A node whose free time is booked up to now."""
-        node, now_ms = self.node(number), self.now_ms
-        if node is not None and node.since_ms < now_ms:
-            place, since_ms = node.place, node.since_ms
+        node, now_ms = self._nodes.touched.get(number) or self.node(number), self.now_ms
+        if node is None or node.since_ms >= now_ms:
+            return node
+        place, since_ms = node.place, node.since_ms
+        rest = node.rest()
+        if rest is not None and since_ms >= self._day_ms:
+            entry, span_ms = (
+                self._today.get((place, NOBODY)) or self._of_today(place, NOBODY),
+                now_ms - since_ms,
+            )
+            entry[rest] += node.left * span_ms
+            entry[FLEET] += node.fleet * span_ms
+        else:
             for owner, column, parts in node.free():
                 self._book(place, owner, column, parts, since_ms, now_ms)
             self._book(place, NOBODY, FLEET, node.fleet, since_ms, now_ms)
-            node.since_ms = now_ms
+        node.since_ms = now_ms
         return node
 
     def _place(self, cluster: str, pool: str, model: str) -> str:
@@ -285,7 +291,7 @@ class Books:
     def _node_added(self, event: NodeAdded) -> None:
         node = event.node
         place = self._place(node.cluster, node.pool, node.gpu_model if node.gpus else "")
-        self._nodes.put(self.nodes, NodeBook(node, place, self.now_ms))
+        self._nodes.touched[self.nodes] = NodeBook(node, place, self.now_ms)
         self.nodes += 1
 
     def _node_changed(self, event: NodeChanged) -> None:
@@ -303,8 +309,9 @@ class Books:
                 if part.node == number and part.places[-1][1] != node.place:
                     part.places.append((self.now_ms, node.place))
 
-    def settle(self) -> None:
-        """Book everything up to now: it is otherwise booked when it changes."""
+    def settle(self, now_ms: int = 0) -> None:
+        """Book everything up to the last event, or to a later time: it is otherwise booked when it changes."""
+        self._come_to(now_ms)
         for number in range(self.nodes):
             node = self._settled(number)
             for job_id in sorted(node.jobs) if node is not None else ():
@@ -346,36 +353,42 @@ class Books:
     def job(self, job_id: int) -> JobBook | None:
         """A job; None: it never came, or ended without a start."""
         found = self._jobs.get(job_id)
-        if found is None and job_id not in self._gone:
-            row = self._rows.get(f"j/{job_id}")
+        if found is None:
+            owner = self._queued.drop(job_id)
+            row = [owner] if owner is not None else None
+            if row is None and job_id not in self._gone:
+                row = self._rows.get(f"j/{job_id}")
             if row is not None:
-                found = JobBook.of(row)
-                self._jobs.put(job_id, found)
+                found = self._jobs.touched[job_id] = JobBook.of(row)
         return found
 
     def _live(self, job_id: int) -> JobBook | None:
         """A job with an attempt, whose time is booked up to now."""
-        job, now_ms = self.job(job_id), self.now_ms
+        job, now_ms = self._jobs.touched.get(job_id) or self.job(job_id), self.now_ms
         if job is None or job.phase == WAITING:
             return None
         if job.since_ms < now_ms:
-            column = _CATEGORY[job.phase]
-            for part in job.parts:
-                self._time(job, part, column, 1, job.since_ms, now_ms)
+            self._time(job, _CATEGORY[job.phase], job.since_ms, now_ms)
             if job.phase == RUNNING:
                 job.ran(job.since_ms, now_ms)
             job.since_ms = now_ms
         return job
 
-    def _time(self, job: JobBook, part: Part, column: int, sign: int, from_ms: int, until_ms: int) -> None:
-        """Book time of an attempt, or take it back."""
-        parts = sign * part.parts
-        if len(part.places) == 1:
-            self._book(part.places[0][1], job.owner, column, parts, from_ms, until_ms)
-        else:
-            for place, low, high in part.pieces(from_ms, until_ms):
-                self._book(place, job.owner, column, parts, low, high)
-        job.times[_OF_JOB[column]] += parts * (until_ms - from_ms)
+    def _time(self, job: JobBook, column: int, from_ms: int, until_ms: int) -> None:
+        """Book time of its attempt; a span that ends before it begins takes back what was booked."""
+        owner, span_ms, held = job.owner, until_ms - from_ms, 0
+        for part in job.parts:
+            parts, places = part.parts, part.places
+            held += parts
+            if len(places) > 1 or from_ms < self._day_ms or span_ms < 0:
+                low_ms, high_ms, sign = (from_ms, until_ms, 1) if span_ms >= 0 else (until_ms, from_ms, -1)
+                for place, low, high in pieces(places, low_ms, high_ms):
+                    self._book(place, owner, column, sign * parts, low, high)
+            elif parts and span_ms:
+                place = places[0][1]
+                entry = self._today.get((place, owner)) or self._of_today(place, owner)
+                entry[column] += parts * span_ms
+        job.times[_OF_JOB[column]] += held * span_ms
 
     def _pay(self, job: JobBook, until_ms: int) -> None:
         """Charge its attempt up to a time; one that lies before what it was charged for gives back."""
@@ -387,23 +400,39 @@ class Books:
         low_ms, high_ms = min(from_ms, until_ms), max(from_ms, until_ms)
         if low_ms == high_ms:
             return
+        costs, owner = job.costs, job.owner
         for part in job.parts:
-            parts = sign * part.charged
-            for place, low, high in part.pieces(low_ms, high_ms):
+            parts, places = sign * part.charged, part.places
+            if low_ms >= self._day_ms and high_ms <= self.now_ms and len(places) == 1:
+                place = places[0][1]
+                entry, amount = (
+                    self._today.get((place, owner)) or self._of_today(place, owner),
+                    parts * (high_ms - low_ms),
+                )
+                entry[CHARGED] += amount
+                costs[self._day, place] = costs.get((self._day, place), 0) + amount
+                continue
+            for place, low, high in pieces(places, low_ms, high_ms):
                 for day, span_ms in days(low, high):
                     amount = parts * span_ms
-                    self._entry(day, place, job.owner)[CHARGED] += amount
-                    job.costs[day, place] = job.costs.get((day, place), 0) + amount
+                    self._entry(day, place, owner)[CHARGED] += amount
+                    costs[day, place] = costs.get((day, place), 0) + amount
 
     def _submitted(self, event: JobSubmitted) -> None:
-        self._jobs.put(event.job.id, JobBook(self._owner(event.job.spec)))
+        job = event.job
+        self._queued.touched[job.id] = self._owner(job.spec)
 
     def _owner(self, spec: JobSpec) -> str:
         facts: tuple[object, ...] = (spec.tenant, spec.user, spec.klass or self._klass)
-        if spec.labels:
-            facts = self._labelled(facts, spec.labels)
-        name = name_of(facts)
-        self._names[f"o/{name}"] = facts
+        asked = (*facts, spec.labels) if spec.labels else facts
+        name = self._owners.get(asked)
+        if name is None:
+            facts = self._labelled(facts, spec.labels) if spec.labels else facts
+            name = name_of(facts)
+            self._names[f"o/{name}"] = facts
+            if len(self._owners) >= OWNERS_MAX:
+                self._owners = {}
+            self._owners[asked] = name
         return name
 
     def _labelled(self, facts: tuple[object, ...], labels: tuple[tuple[str, str], ...]) -> tuple[object, ...]:
@@ -430,14 +459,16 @@ class Books:
         return JobBook(name)
 
     def _started(self, event: AttemptStarted) -> None:
-        job_id, now_ms = event.job_id, self.now_ms
-        self._drop_earmark(job_id)
-        job = self.job(job_id)
-        if job is None:
-            job = self._unknown()
-            self._jobs.put(job_id, job)
-        job.attempt, job.phase, job.parts, job.runs = event.attempt, STARTING_UP, [], []
-        job.since_ms = job.start_ms = job.paid_ms = now_ms
+        job_id = event.job_id
+        if self._earmarks:
+            self._drop_earmark(job_id)
+        owner = self._queued.touched.pop(job_id, None)
+        if owner is not None:
+            job = self._jobs.touched[job_id] = JobBook(owner)
+        else:
+            job = self.job(job_id) or self._unknown()
+            self._jobs.touched[job_id] = job
+        job.start(event.attempt, self.now_ms)
         for grant in event.grants:
             node = self._settled(grant.node)
             if node is not None:
@@ -463,23 +494,27 @@ class Books:
             job.phase = phase
 
     def _ended(self, event: AttemptEnded) -> None:
-        job = self._live(event.job_id)
-        if job is None:
+        job, now_ms = self._jobs.touched.get(event.job_id) or self.job(event.job_id), self.now_ms
+        if job is None or job.phase == WAITING:
             return
-        ended_ms = min(event.ended_ms or self.now_ms, self.now_ms)
-        for from_ms, until_ms in cut_out(job.runs, ended_ms, self.now_ms):
+        ended_ms = min(event.ended_ms or now_ms, now_ms)
+        if job.phase == RUNNING and job.since_ms < ended_ms:
+            self._time(job, UNMEASURED, job.since_ms, ended_ms)
+            job.ran(job.since_ms, ended_ms)
+            job.since_ms = now_ms
             # It had ended by then, and its GPUs waited to be given back.
-            for part in job.parts:
-                self._time(job, part, UNMEASURED, -1, from_ms, until_ms)
-                self._time(job, part, STARTING, 1, from_ms, until_ms)
+            self._time(job, STARTING, ended_ms, now_ms)
+        else:
+            self._live(event.job_id)
+            for from_ms, until_ms in cut_out(job.runs, ended_ms, now_ms):
+                self._time(job, UNMEASURED, until_ms, from_ms)
+                self._time(job, STARTING, from_ms, until_ms)
         self._pay(job, max(ended_ms, job.start_ms))
         for part in job.parts:
             node = self._settled(part.node)
             if node is not None:
                 node.give(event.job_id, part)
-        if job.runs:
-            job.past = [*job.past, (job.attempt, job.parts, job.runs)][-PAST_MAX:]
-        job.phase, job.parts, job.runs = WAITING, [], []
+        job.end()
 
     def _cancelled(self, job_id: int) -> None:
         """A waiting job has ended. One that never had an attempt leaves nothing."""
@@ -489,7 +524,7 @@ class Books:
         self._drop_earmark(job_id)
         if not job.attempt:
             self._jobs.drop(job_id)
-            self._gone.append(job_id)
+            self._gone[job_id] = None
 
     def _requested(self, event: Requested) -> None:
         job = self.job(event.job_id)
@@ -510,21 +545,21 @@ class Books:
             return
         if job.phase != WAITING and job.attempt == event.attempt:
             self._live(event.job_id)
-            held, runs = job.parts, job.runs
+            held, runs = [(part.parts, part.places) for part in job.parts], job.runs
         else:
-            found = [each for each in job.past if each[0] == event.attempt]
+            found = [each for each in job.past if each.attempt == event.attempt]
             if not found:
                 return
-            _attempt, held, runs = found[-1]
+            held, runs = [(each.parts, each.places) for each in found[-1].held], found[-1].runs
         ran: dict[tuple[int, str], int] = {}
         measured = [
             span for seen in event.spans for span in cut_out(runs, seen[0], min(seen[1], self.now_ms))
         ]
         for span in measured:
-            for part in held:
-                for place, low, high in part.pieces(*span):
+            for parts, places in held:
+                for place, low, high in pieces(places, *span):
                     for day, span_ms in days(low, high):
-                        ran[day, place] = ran.get((day, place), 0) + part.parts * span_ms
+                        ran[day, place] = ran.get((day, place), 0) + parts * span_ms
         total = sum(ran.values())
         used, so_far, given, burnt = min(event.used_gpu_ms * PARTS, total), 0, 0, 0
         for (day, place), amount in sorted(ran.items()):

@@ -1,20 +1,39 @@
 """One job in the books: what its attempt holds and since when, and what all its attempts came to."""
 
-from typing import Self
+from typing import NamedTuple, Self
 
-from gpuyard.ledger.nodes import Part
+from gpuyard.ledger.nodes import Part, Places
+from gpuyard.ledger.units import STARTING, UNMEASURED, USED, WASTED
 from gpuyard.model.serialise import Plain
 
 WAITING, STARTING_UP, RUNNING, SUSPENDED, STOPPING = "", "S", "R", "P", "X"
 """How its attempt stands; `WAITING`: it has none."""
 PAST_MAX = 2
 """How many ended attempts of a job may still be measured: measurements are an hour late at most."""
+TIMES = (USED, WASTED, UNMEASURED, STARTING)
+"""The categories in which a job has time."""
 
 Span = tuple[int, int]
 
 
+class Held(NamedTuple):
+    """What an attempt had of a node, as far as a late measurement asks for it."""
+
+    parts: int
+    places: Places
+
+
+class Past(NamedTuple):
+    """An attempt that has ended."""
+
+    attempt: int
+    held: list[Held]
+    runs: list[Span]
+    """When it ran and was not measured."""
+
+
 class JobBook:
-    """What is known of a job."""
+    """What is known of a job that has had an attempt."""
 
     __slots__ = (
         "attempt", "costs", "energy", "owner", "paid_ms", "parts", "past", "phase", "runs", "since_ms",
@@ -24,21 +43,24 @@ class JobBook:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.attempt, self.phase = 0, WAITING
-        self.since_ms = 0
-        """Up to when the time of its attempt is in the time book."""
-        self.start_ms = self.paid_ms = 0
-        """When its attempt really started, and up to when it is charged."""
-        self.parts: list[Part] = []
-        self.runs: list[Span] = []
-        """When its attempt ran and was not measured."""
-        self.past: list[tuple[int, list[Part], list[Span]]] = []
-        """Ended attempts: number, what each had, and the unmeasured times."""
+        self.past: list[Past] = []
         self.times = [0, 0, 0, 0]
-        """Used, wasted, unmeasured, starting or stopping: of all attempts together."""
+        """By `TIMES`: of all attempts together."""
         self.costs: dict[tuple[int, str], int] = {}
         """What it is charged for, by day and place."""
         self.energy: dict[tuple[int, str], int] = {}
         """Its measured energy in millijoules, alike."""
+
+    def start(self, attempt: int, now_ms: int) -> None:
+        """An attempt begins."""
+        self.attempt, self.phase = attempt, STARTING_UP
+        self.since_ms = now_ms
+        """Up to when the time of its attempt is in the time book."""
+        self.start_ms = self.paid_ms = now_ms
+        """When its attempt really started, and up to when it is charged."""
+        self.parts: list[Part] = []
+        self.runs: list[Span] = []
+        """When its attempt ran and was not measured."""
 
     def ran(self, from_ms: int, until_ms: int) -> None:
         """Its attempt ran in this span."""
@@ -47,40 +69,60 @@ class JobBook:
         else:
             self.runs.append((from_ms, until_ms))
 
-    def row(self) -> Plain:
-        """As it is kept; of a job that never had an attempt, whose it is."""
+    def row(self) -> list[Plain]:
+        """As it is kept; of a job without an attempt now, nothing that the next one begins anew."""
         if not self.attempt:
             return [self.owner]
-        costs = [
-            [*at, self.costs.get(at, 0), self.energy.get(at, 0)]
-            for at in sorted({**self.costs, **self.energy})
-            if self.costs.get(at) or self.energy.get(at)
-        ]
+        if self.energy:
+            costs = [
+                [*at, self.costs.get(at, 0), self.energy.get(at, 0)]
+                for at in sorted({**self.costs, **self.energy})
+                if self.costs.get(at) or self.energy.get(at)
+            ]
+        else:
+            costs = [[*at, amount, 0] for at, amount in sorted(self.costs.items()) if amount]
+        if self.phase == WAITING:
+            return [self.owner, self.attempt, self.past, self.times, costs]
         return [
-            self.owner, self.attempt, self.phase, self.since_ms, self.start_ms, self.paid_ms,
-            self.parts, self.runs, self.past, self.times, costs,
+            self.owner, self.attempt, self.past, self.times, costs, self.phase, self.since_ms, self.start_ms,
+            self.paid_ms, self.parts, self.runs,
         ]  # fmt: skip
 
     @classmethod
     def of(cls, row: Plain) -> Self:
         """From what was kept."""
+        self = cls(row[0])
         if len(row) == 1:
-            return cls(row[0])
-        self = cls.__new__(cls)
-        (
-            self.owner, self.attempt, self.phase, self.since_ms, self.start_ms, self.paid_ms, parts, runs, past,
-            self.times, costs,
-        ) = row  # fmt: skip
-        self.parts = _parts(parts)
-        self.runs = [(a, b) for a, b in runs]
-        self.past = [(number, _parts(held), [(a, b) for a, b in spans]) for number, held, spans in past]
+            return self
+        _owner, self.attempt, past, self.times, costs, *live = row
+        self.past = [
+            Past(attempt, [Held(parts, _places(places)) for parts, places in held], _spans(runs))
+            for attempt, held, runs in past
+        ]
         self.costs = {(day, place): parts for day, place, parts, _mj in costs}
         self.energy = {(day, place): mj for day, place, _parts, mj in costs if mj}
+        if live:
+            phase, since_ms, start_ms, paid_ms, parts, runs = live
+            self.start(self.attempt, since_ms)
+            self.phase, self.start_ms, self.paid_ms = phase, start_ms, paid_ms
+            self.parts = [Part._make([*held, _places(places)]) for *held, places in parts]
+            self.runs = _spans(runs)
         return self
 
+    def end(self) -> None:
+        """Its attempt is over: keep of it what a late measurement asks for."""
+        if self.runs:
+            held = [Held(part.parts, part.places) for part in self.parts]
+            self.past = [*self.past, Past(self.attempt, held, self.runs)][-PAST_MAX:]
+        self.phase = WAITING
 
-def _parts(rows: Plain) -> list[Part]:
-    return [Part._make([*held, [(at_ms, place) for at_ms, place in places]]) for *held, places in rows]
+
+def _places(rows: Plain) -> Places:
+    return [(at_ms, place) for at_ms, place in rows]
+
+
+def _spans(rows: Plain) -> list[Span]:
+    return [(from_ms, until_ms) for from_ms, until_ms in rows]
 
 
 def cut_out(spans: list[Span], from_ms: int, until_ms: int) -> list[Span]:

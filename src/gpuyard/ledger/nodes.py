@@ -24,6 +24,20 @@ MEMORY_LEAST = GIB_MIB
 """A GPU beside which there is less than one core or one GiB is stranded."""
 
 
+Places = list[tuple[int, str]]
+"""The place of a node, and from when on it has been that: a pool may get another market meanwhile."""
+
+
+def pieces(places: Places, from_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
+    """A span, by place. What lies before the first one belongs to it."""
+    if len(places) == 1:
+        return [(places[0][1], from_ms, until_ms)]
+    starts = [from_ms, *[max(from_ms, at_ms) for at_ms, _place in places[1:]]]
+    ends = [min(until_ms, at_ms) for at_ms, _place in places[1:]] + [until_ms]
+    spans = zip(places, starts, ends, strict=True)
+    return [(place, low, high) for (_at_ms, place), low, high in spans if low < high]
+
+
 class Part(NamedTuple):
     """What an attempt has on one node."""
 
@@ -37,21 +51,10 @@ class Part(NamedTuple):
     each: list[int]
     """The parts of each of these GPUs, in order."""
     slots: list[int]
-    """And its memory slots of MIG."""
+    """And its memory slots of MIG; none, if it has no slices."""
     cpu_milli: int
     memory_mib: int
-    places: list[tuple[int, str]]
-    """The place of the node, and from when on it has been that: a pool may get another market meanwhile."""
-
-    def pieces(self, from_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
-        """A span, by place. What lies before the first one belongs to it."""
-        places = self.places
-        if len(places) == 1:
-            return [(places[0][1], from_ms, until_ms)]
-        starts = [from_ms, *[max(from_ms, at_ms) for at_ms, _place in places[1:]]]
-        ends = [min(until_ms, at_ms) for at_ms, _place in places[1:]] + [until_ms]
-        spans = zip(places, starts, ends, strict=True)
-        return [(place, low, high) for (_at_ms, place), low, high in spans if low < high]
+    places: Places
 
 
 def parts_of(model: str, gpus: int, grant: Grant) -> int:
@@ -76,8 +79,8 @@ class NodeBook:
     """What is known of a node, and since when it has been so."""
 
     __slots__ = (
-        "broken", "cordoned", "cpu_milli", "cpus_left", "down", "gpus", "jobs", "kept", "memory_left", "memory_mib",
-        "model", "names", "place", "recut", "since_ms", "slots", "taken", "used",
+        "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept", "left", "memory_left",
+        "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken", "used",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: str, at_ms: int) -> None:
@@ -91,14 +94,24 @@ class NodeBook:
         """By job with an earmark here: its owner, and masks of GPUs with the parts kept on each."""
         self.taken = self.recut = self.broken = 0
         """GPUs, as masks: used from outside; being cut to a pinned layout; with a layout that could not be made."""
+        self.used = [0] * node.gpus
+        self.slots = [0] * node.gpus
         self._size(node)
-        self.used = [0] * self.gpus
-        self.slots = [0] * self.gpus
         self.cpus_left, self.memory_left = self.cpu_milli, self.memory_mib
 
     def _size(self, node: Node) -> None:
         self.gpus, self.model = node.gpus, node.gpu_model if node.gpus else ""
         self.cpu_milli, self.memory_mib = node.cpu_milli, node.memory_mib
+        self._count()
+
+    def _count(self) -> None:
+        """Work out what follows from the rest."""
+        self.left = self.gpus * PARTS - sum(self.used)
+        """Parts that no attempt holds."""
+        self.sliced = sum(self.slots)
+        """Memory slots of MIG that attempts hold."""
+        self.fleet = (self.gpus or 1) * PARTS
+        """Parts of GPUs there are to pay for; a node without GPUs counts as one."""
 
     def change(self, node: Node, place: str) -> None:
         """It is other hardware now, and empty; or its GPUs have another name, and the attempts stay."""
@@ -110,31 +123,34 @@ class NodeBook:
         self.names, self.place = (node.cluster, node.pool), place
         self._size(node)
 
-    @property
-    def fleet(self) -> int:
-        """Parts of GPUs there are to pay for; a node without GPUs counts as one."""
-        return (self.gpus or 1) * PARTS
-
     def take(self, job_id: int, grant: Grant) -> Part:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
-        each, slots, dear = [], [], 0
-        mask = grant.gpus & ((1 << self.gpus) - 1)
-        for gpu in positions[mask]:
-            want, slot, worth = _wanted(self.model, grant, gpu)
-            got = min(want, PARTS - self.used[gpu])
-            self.used[gpu] += got
-            self.slots[gpu] += slot
-            each.append(got)
-            slots.append(slot)
-            dear += min(worth, PARTS)
+        mask, used = grant.gpus & ((1 << self.gpus) - 1), self.used
+        each, slots, dear = list[int](), list[int](), 0
+        if grant.slices:
+            for gpu in positions[mask]:
+                want, slot, worth = _wanted(self.model, grant, gpu)
+                got = min(want, PARTS - used[gpu])
+                used[gpu] += got
+                self.slots[gpu] += slot
+                each.append(got)
+                slots.append(slot)
+                dear += min(worth, PARTS)
+            self.sliced += sum(slots)
+        else:
+            want = grant.milli * PARTS_OF_MILLI
+            for gpu in positions[mask]:
+                got = want if used[gpu] + want <= PARTS else PARTS - used[gpu]
+                used[gpu] += got
+                each.append(got)
+            dear = min(want, PARTS) * len(each)
+        parts = sum(each)
+        self.left -= parts
         self.cpus_left -= grant.cpu_milli
         self.memory_left -= grant.memory_mib
         self.jobs[job_id] = None
-        charged = self._charged(dear, grant)
-        places = [(self.since_ms, self.place)]
-        return Part(
-            grant.node, sum(each), charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, places
-        )
+        charged, places = self._charged(dear, grant), [(self.since_ms, self.place)]
+        return Part(grant.node, parts, charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, places)
 
     def _charged(self, parts: int, grant: Grant) -> int:
         """By the dominant resource: the largest part of the node that the attempt has."""
@@ -147,28 +163,43 @@ class NodeBook:
 
     def give(self, job_id: int, part: Part) -> None:
         """The attempt has gone."""
-        for gpu, got, slot in zip(positions[part.gpus], part.each, part.slots, strict=True):
+        for gpu, got in zip(positions[part.gpus], part.each, strict=True):
             self.used[gpu] -= got
-            self.slots[gpu] -= slot
+        if part.slots:
+            for gpu, slot in zip(positions[part.gpus], part.slots, strict=True):
+                self.slots[gpu] -= slot
+            self.sliced -= sum(part.slots)
+        self.left += part.parts
         self.cpus_left += part.cpu_milli
         self.memory_left += part.memory_mib
         self.jobs.pop(job_id, None)
 
+    def rest(self) -> int | None:
+        """The category of all that no attempt holds; None: it is of several."""
+        if self.down or self.cordoned:
+            return UNAVAILABLE
+        if self.sliced or self.kept or self.taken or self.broken or self.recut:
+            return None
+        return self._bare()
+
+    def _bare(self) -> int:
+        """Whether there is a core and some memory left beside a GPU."""
+        if (self.cpus_left < CORES_LEAST and self.cpu_milli) or (
+            self.memory_left < MEMORY_LEAST and self.memory_mib
+        ):
+            return STRANDED
+        return IDLE
+
     def free(self) -> Iterator[tuple[str, int, int]]:
         """What no attempt holds: owner, category, parts."""
-        left = self.gpus * PARTS - sum(self.used)
-        if not left:
+        if not self.left:
             return
-        if self.down or self.cordoned:
-            yield NOBODY, UNAVAILABLE, left
+        only = self.rest()
+        if only is not None:
+            yield NOBODY, only, self.left
             return
-        bare = bool(self.cpu_milli) and self.cpus_left < CORES_LEAST
-        bare = bare or (bool(self.memory_mib) and self.memory_left < MEMORY_LEAST)
-        rest = STRANDED if bare else IDLE
+        rest = self._bare()
         gone, recut = self.taken | self.broken, self.recut
-        if not (gone or recut or self.kept or any(self.slots)):
-            yield NOBODY, rest, left
-            return
         geometry = MIG_MODELS.get(self.model)
         full = geometry.slots if geometry is not None else 0
         for gpu, used in enumerate(self.used):
@@ -210,4 +241,5 @@ class NodeBook:
         self.names = tuple(names)
         self.jobs = dict.fromkeys(jobs)
         self.kept = {job: (owner, [tuple(each) for each in grants]) for job, owner, grants in kept}
+        self._count()
         return self

@@ -8,7 +8,7 @@ GPUs, what a job runs) carry their kind.
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -34,7 +34,7 @@ def to_plain(value: object) -> Plain:
 def from_plain(kind: type[T], plain: Plain) -> T:
     """The value of this type that `to_plain` wrote."""
     declared: Any = kind
-    value: T = _reader(declared)(plain)
+    value: T = reader(declared)(plain)
     return value
 
 
@@ -76,7 +76,7 @@ def _field_writer(kind: Any, names: tuple[str, ...]) -> Callable[[Any], Plain]:
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Plain], Any]:
+def reader(kind: Any) -> Callable[[Plain], Any]:
     """How values of a declared type are read."""
     origin = get_origin(kind)
     if origin is UnionType:
@@ -84,52 +84,58 @@ def _reader(kind: Any) -> Callable[[Plain], Any]:
     if origin is tuple:
         return _tuple_reader(get_args(kind))
     if origin is dict:
-        part = _reader(get_args(kind)[1])
+        part = reader(get_args(kind)[1])
         return lambda plain: {name: part(value) for name, value in plain.items()}
     if _field_names(kind):
         hints = get_type_hints(kind)
         every = _field_names(kind)
-        readers = {name: _reader(hints[name]) for name in every if hints[name] not in _ATOMS}
+        readers = {name: reader(hints[name]) for name in every if hints[name] not in _ATOMS}
         placed = [(place, readers[name]) for place, name in enumerate(every) if name in readers]
         names = frozenset(every)
+        # A named tuple is made of its values without a call in Python.
+        whole: Any = partial(tuple.__new__, kind) if issubclass(kind, tuple) else lambda values: kind(*values)
+        make: Callable[[Any], Any] = whole
 
         def read(plain: Plain) -> Any:
             if tuple(plain) == every:
                 # As it is written: by place, without a name for each field.
+                if not placed:
+                    return make(plain.values())
                 values = [*plain.values()]
-                for place, reader in placed:
-                    values[place] = reader(values[place])
-                return kind(*values)
+                for place, part in placed:
+                    values[place] = part(values[place])
+                return make(values)
             parts = {name: part for name, part in plain.items() if name in names}
-            for name, reader in readers.items():
+            for name, part in readers.items():
                 if name in parts:
-                    parts[name] = reader(parts[name])
+                    parts[name] = part(parts[name])
             return kind(**parts)
 
         return read
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind
+        members = {member.value: member for member in kind}
+        return lambda plain: members[plain] if plain in members else kind(plain)
     return lambda plain: plain
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Plain], Any]:
-    only = _reader(kinds[0])
+    only = reader(kinds[0])
 
     def read(plain: Plain) -> Any:
         if plain is None and NoneType in kinds:
             return None
         if isinstance(plain, dict) and "kind" in plain:
-            return _reader(_KINDS[plain["kind"]])(plain)
+            return reader(_KINDS[plain["kind"]])(plain)
         return only(plain)
 
     return read
 
 
 def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Plain], Any]:
-    readers = [_reader(part) for part in parts if part is not Ellipsis]
+    readers = [reader(part) for part in parts if part is not Ellipsis]
     if parts[-1] is Ellipsis:
         one = readers[0]
-        return lambda plain: tuple([one(value) for value in plain])
+        return lambda plain: () if plain == [] else tuple([one(value) for value in plain])
     return lambda plain: tuple([read(value) for read, value in zip(readers, plain, strict=True)])
 
 

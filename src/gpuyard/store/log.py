@@ -4,8 +4,11 @@ Every writer locks the counter row before it does anything else. So numbers have
 commits, and a reader that has seen one event has seen all before it.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
@@ -25,6 +28,9 @@ Numbered = tuple[int, Event]
 
 READ_MAX = 10_000
 """How many events one read gives by default."""
+
+RECENT_MAX = 5_000
+"""How many of the last events are remembered."""
 
 _ALL = (1 << 62) - 1
 _LINES = (
@@ -47,12 +53,54 @@ class Commit:
     """New tokens, and revoked ones: no event has their hashes, so they are in no table that is made from events."""
 
 
+class Recent:
+    """The last events that this process wrote, and those that it read in between: values that need no decoding.
+
+    Another process may write too. Whatever is not known to follow on what is kept replaces all of it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._next = 1
+        """The number after the last one."""
+        self._events: deque[Event] = deque(maxlen=RECENT_MAX)
+
+    def add(self, first_seq: int, events: Sequence[Event]) -> None:
+        """Keep events with consecutive numbers."""
+        if not events:
+            return
+        with self._lock:
+            known = self._next - first_seq
+            if known < 0:
+                self._events.clear()
+                known = 0
+            self._events.extend(events[known:])
+            self._next = max(self._next, first_seq + len(events))
+
+    def cut(self, before_seq: int) -> None:
+        """Forget the events before this one."""
+        with self._lock:
+            first = self._next - len(self._events)
+            for _ in range(min(len(self._events), before_seq - first)):
+                self._events.popleft()
+
+    def after(self, seq: int, limit: int) -> list[Numbered]:
+        """Events right after this one; none, if the next one is not kept."""
+        with self._lock:
+            begin = seq + 1 - (self._next - len(self._events))
+            if not 0 <= begin < len(self._events):
+                return []
+            some = list(islice(self._events, begin, begin + limit))
+        return list(enumerate(some, start=seq + 1))
+
+
 class EventLog:
     """The log of one store."""
 
     def __init__(self, backend: Backend, codec: Codec) -> None:
         self._backend = backend
         self._codec = codec
+        self._recent = Recent()
 
     def submit(self, batch: Sequence[Submission], now_ms: int) -> list[Accepted | Exception]:
         """Accept many submissions with one transaction; durable when this returns.
@@ -66,7 +114,7 @@ class EventLog:
             writes.recall(conn, batch)
             answers = [writes.take(item) for item in batch]
             self._write(conn, writes)
-        self._backend.notifier.notify(writes.counters.next_seq - 1)
+        self._written(writes)
         return answers
 
     def append(self, events: Sequence[Event]) -> list[int]:
@@ -75,9 +123,9 @@ class EventLog:
             return []
         with self._backend.writing() as conn:
             writes = WriteBatch(self._backend.lock_counters(conn), self._codec, 0)
-            writes.put(self._checked(writes, events))
+            writes.put(self._checked(writes, events), events)
             self._write(conn, writes)
-        self._backend.notifier.notify(writes.counters.next_seq - 1)
+        self._written(writes)
         return [row["seq"] for row in writes.events]
 
     def commit(
@@ -102,9 +150,10 @@ class EventLog:
             if wanted is None or not (wanted.events or wanted.rows):
                 return []
             writes = WriteBatch(counters, self._codec, 0)
-            writes.put(self._checked(writes, wanted.events))
+            writes.put(self._checked(writes, wanted.events), wanted.events)
             self._write(conn, writes, wanted)
-        self._backend.notifier.notify(writes.counters.next_seq - 1)
+        self._recent.add(after_seq + 1, [event for _seq, event in new])
+        self._written(writes)
         return [row["seq"] for row in writes.events]
 
     def _checked(self, writes: WriteBatch, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -129,6 +178,16 @@ class EventLog:
             writes.write(conn)
             if writes.events:
                 self._backend.set_counters(conn, writes.counters)
+
+    def _written(self, writes: WriteBatch) -> None:
+        """What was written is on disk: wake what waits for it."""
+        last = writes.counters.next_seq - 1
+        self._recent.add(last + 1 - len(writes.told), writes.told)
+        self._backend.notifier.notify(last)
+
+    def recent(self, after_seq: int, limit: int) -> list[Numbered]:
+        """At most `limit` events right after this one, if this process has just written them; else none."""
+        return self._recent.after(after_seq, limit)
 
     def head(self) -> int:
         """The number of the last event; 0 before the first."""
@@ -196,7 +255,11 @@ class EventLog:
 
     def _lines(self, conn: Connection, after_seq: int, limit: int | None, until_seq: int | None) -> list[Any]:
         parts = {"after_seq": after_seq, "until_seq": until_seq if until_seq is not None else _ALL}
-        return list(conn.execute(_LINES, {**parts, "count": limit if limit is not None else _ALL}).all())
+        result = conn.execute(_LINES, {**parts, "count": limit if limit is not None else _ALL})
+        # As the driver gives them: a value of SQLAlchemy's own for each would take as long as reading them.
+        lines = list(result.cursor.fetchall())
+        result.close()
+        return lines
 
     def _decoded(self, lines: list[Any], after_seq: int, counters: Counters | None) -> list[Numbered]:
         """Lines as events, if they are all there."""

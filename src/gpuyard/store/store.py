@@ -108,7 +108,10 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
                 name,
             )
             wanted = self.place_to_cut(before_ms, covered_seq)
-        return 0 if wanted is None else self.cut_log(wanted)
+        if wanted is None:
+            return 0
+        self._recent.cut(wanted + 1)
+        return self.cut_log(wanted)
 
     def close(self) -> None:
         """Close every connection. A lease is released by its holder."""

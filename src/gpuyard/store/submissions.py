@@ -81,6 +81,9 @@ class WriteBatch:
     def __init__(self, counters: Counters, codec: Codec, now_ms: int) -> None:
         self.counters = counters
         self.events: list[dict[str, Any]] = []
+        """As rows."""
+        self.told: list[Event] = []
+        """The same events as values."""
         self._codec = codec
         self._now_ms = now_ms
         self._blobs: dict[str, bytes] = {}
@@ -155,7 +158,7 @@ class WriteBatch:
                 again,
             )
         self._blobs.update(item.blobs)
-        self.put(rows)
+        self.put(rows, events)
         self.counters = self.counters._replace(next_job_id=first_id + item.ids)
         return accepted
 
@@ -192,9 +195,10 @@ class WriteBatch:
             )
         return rows
 
-    def put(self, rows: list[dict[str, Any]]) -> None:
-        """Put rows made by `rows` into the batch: their numbers are taken."""
+    def put(self, rows: list[dict[str, Any]], events: Sequence[Event]) -> None:
+        """Put events, with what `rows` made of them, into the batch: their numbers are taken."""
         self.events += rows
+        self.told += events
         self.counters = self.counters._replace(next_seq=self.counters.next_seq + len(rows))
 
     def write(self, conn: Connection) -> None:

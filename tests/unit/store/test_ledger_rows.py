@@ -5,6 +5,7 @@ import random
 
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
+from gpuyard.ledger.jobs import JobBook
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
@@ -19,9 +20,9 @@ from gpuyard.model import (
     Ticked,
 )
 from gpuyard.model.units import DAY_MS
-from gpuyard.store import Store
+from gpuyard.store import Store, open_store
 from gpuyard.testing.values import node
-from rigs.stores import accepted, submission
+from rigs.stores import LEASE_S, accepted, submission
 
 NOVEMBER_MS = 20_758 * DAY_MS
 CLOSED_MS = 20_789 * DAY_MS
@@ -62,7 +63,7 @@ def write_jobs(store: Store, begin_ms: int, seed: int, count: int = 40) -> int:
     return at_ms
 
 
-def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(store: Store) -> None:
+def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: str, store: Store) -> None:
     epoch = elected(store)
     store.append([NodeAdded(NOVEMBER_MS, node("a")), NodeAdded(NOVEMBER_MS, node("b"))])
     write_jobs(store, NOVEMBER_MS + 5, seed=1)
@@ -74,8 +75,11 @@ def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(store: S
     write_jobs(store, CLOSED_MS + 5, seed=2)
     live = fill(store, epoch, batch=11)
 
-    Filler(store, [Ledger()], lambda: NOW_MS).rebuild("ledger")
-    assert live == fill(store, epoch, batch=500)
+    # Another process has the events from the log alone.
+    with open_store(place, lease_s=LEASE_S) as other:
+        Filler(other, [Ledger()], lambda: NOW_MS).rebuild("ledger")
+        assert [] == other.recent(0, 500)
+        assert live == fill(other, epoch, batch=500)
     # The log is cut where the month was closed: the books lack nothing of it.
     store.save_snapshot(closed, {}, NOW_MS)
     assert closed == store.forget_log(NOW_MS + 90 * DAY_MS, ["ledger"])
@@ -86,3 +90,31 @@ def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(store: S
     whole = sum(sum(entry[:9]) for entry in entries)
     assert whole == sum(entry[10] for entry in entries) > 0
     assert json.loads(live["m/2026-11"])["until_day"] * DAY_MS <= CLOSED_MS
+
+
+def test_a_checkpoint_of_the_version_before_is_lifted() -> None:
+    part = [3, 7000, 7000, 1, [7000], [0], 1000, 1024, [[5, "p"]]]
+    costs, times = [[20_758, "p", 63_000, 0]], [0, 0, 63_000, 0]
+    before = {
+        "head": "{}",
+        "j/1": ["o"],
+        "j/2": ["o", 1, "", 9, 5, 9, [], [], [[1, [part], [[5, 9]]]], times, costs],
+        "j/3": ["o", 2, "R", 9, 5, 9, [part], [[6, 9]], [], times, costs],
+    }
+    after = {
+        "j/1": ["o"],
+        "j/2": ["o", 1, [[1, [[7000, [[5, "p"]]]], [[5, 9]]]], times, costs],
+        "j/3": [
+            "o", 2, [], times, costs, "R", 9, 5, 9, [[*part[:5], [], *part[6:]]], [[6, 9]],
+        ],
+    }  # fmt: skip
+    old = {
+        key: row if key == "head" else json.dumps(row, separators=(",", ":")) for key, row in before.items()
+    }
+
+    lifted = Ledger().upgrade(3, old)
+    assert lifted is not None
+    assert {"head": {}, **after} == {key: json.loads(text) for key, text in lifted.items()}
+    for key, row in after.items():
+        assert row == json.loads(json.dumps(JobBook.of(row).row())), key
+    assert None is Ledger().upgrade(2, old)

@@ -230,3 +230,19 @@ def test_closing_lets_waiters_go(place: str) -> None:
 
     assert not store.wait(0, 30)
     closer.join()
+
+
+def test_what_this_process_wrote_last_is_known_without_reading(place: str, store: Store) -> None:
+    store.append(ticks(1, 2, 3))
+    accepted(store, submission(ids=2))
+
+    assert store.read(0) == store.recent(0, 9)
+    assert store.read(1, limit=2) == store.recent(1, 2)
+    assert [] == store.recent(5, 9)
+    # Another process writes in between: what came before, and what it wrote, is in the log alone.
+    with open_store(place) as other:
+        other.append(ticks(4))
+        assert [] == other.recent(4, 9)
+    store.append(ticks(5, 6))
+    assert [] == store.recent(0, 9) == store.recent(5, 9)
+    assert store.read(6) == store.recent(6, 9)

@@ -89,7 +89,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
             path = yard.instance.socket
             with contextlib.closing(_unix(path)) as local:
                 yard.start()
-                _tidy()
+                tidy()
 
                 def started() -> None:
                     ready(yard)
@@ -109,7 +109,7 @@ def _heed_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _tidy() -> None:
+def tidy() -> None:
     """Keep what is there now: the collector need not look at it again and again."""
     gc.collect()
     gc.freeze()

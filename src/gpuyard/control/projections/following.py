@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pydantic_core import to_json
+
 from gpuyard.errors import YardError
 from gpuyard.model import Event, JobHeld, JobSubmitted, TasksSubmitted
 from gpuyard.model.serialise import Plain
@@ -63,6 +65,10 @@ class Rows:
         key = kept_text(key)
         text = _to_json(value)
         self.known[key] = self.changed[key] = text
+
+    def put(self, key: str, value: list[Plain]) -> None:
+        """Set a value that has no dicts in it (they might be in any order), in a quarter of the time."""
+        self.known[key] = self.changed[key] = to_json(value).decode()
 
     def __delitem__(self, key: str) -> None:
         key = kept_text(key)

@@ -1,6 +1,7 @@
 """The books as a projection that follows the log: all rows are those of `gpuyard.ledger.books`."""
 
 import json
+from collections.abc import Mapping
 
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.books import Books
@@ -12,7 +13,7 @@ class Ledger(Projection):
     """The time book and the charges. A month that is closed leaves a checkpoint, from which they are filled again."""
 
     name = "ledger"
-    version = 3
+    version = 4
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """The books are kept aside, so that a row which many events change is written once and hardly ever read."""
@@ -31,6 +32,25 @@ class Ledger(Projection):
     def closes(self, event: Event) -> bool:
         """The books of a closed month stand: filling them again may begin there."""
         return isinstance(event, MonthClosed)
+
+    def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Before version 4, jobs were kept in another order, with all of their past attempts."""
+        if version != 3:
+            return None
+        return {key: _lifted(text) if key.startswith("j/") else text for key, text in rows.items()}
+
+
+def _lifted(text: str) -> str:
+    row = json.loads(text)
+    if len(row) == 1:
+        return text
+    owner, attempt, phase, since_ms, start_ms, paid_ms, parts, runs, past, times, costs = row
+    held = [[each, [[part[1], part[8]] for part in before], spans] for each, before, spans in past]
+    lifted = [owner, attempt, held, times, costs]
+    if phase:
+        parts = [[*part[:5], part[5] if any(part[5]) else [], *part[6:]] for part in parts]
+        lifted += [phase, since_ms, start_ms, paid_ms, parts, runs]
+    return json.dumps(lifted, separators=(",", ":"))
 
 
 def closed_day(store: Store) -> int:

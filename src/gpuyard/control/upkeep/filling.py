@@ -12,6 +12,7 @@ from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
+from gpuyard.model import Event, TasksSubmitted
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
 
@@ -106,16 +107,18 @@ class Filler:
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
         seq, jobs, closes = cursor.seq, 0, False
-        for seq, event in events:
-            for fact in facts(event):
-                try:
-                    projection.fold(rows, seq, fact)
-                except Exception as error:
-                    raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
-                jobs += 1
-            closes = projection.closes(event)
-            if closes or jobs >= BATCH_JOBS:
-                break
+        fold, ends = projection.fold, projection.closes
+        fact: Event | None = None
+        try:
+            for seq, event in events:
+                for fact in facts(event) if type(event) is TasksSubmitted else (event,):
+                    fold(rows, seq, fact)
+                    jobs += 1
+                closes = ends(event)
+                if closes or jobs >= BATCH_JOBS:
+                    break
+        except Exception as error:
+            raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
         projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
@@ -135,7 +138,8 @@ class Filler:
         """The next events of the log; None: they were cut off."""
         if self._read[0] != cursor.seq or not self._read[1]:
             try:
-                self._read = (cursor.seq, self._store.read(cursor.seq, self._batch))
+                seq, store = cursor.seq, self._store
+                self._read = (seq, store.recent(seq, self._batch) or store.read(seq, self._batch))
             except StoreDamaged:
                 if self._store.first_seq() <= cursor.seq + 1:
                     raise

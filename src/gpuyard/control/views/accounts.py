@@ -78,7 +78,6 @@ def _settled(store: Store, nodes: dict[str, str], now_ms: int) -> dict[str, str]
     known: dict[str, str | None] = {**nodes, **store.projected_at(Ledger.name, sorted(jobs))}
     rows = Rows(lambda key: store.projected_at(Ledger.name, [key]).get(key), known)
     books = Books(rows)
-    books.now_ms = max(books.now_ms, now_ms)
-    books.settle()
+    books.settle(now_ms)
     books.flush()
     return {key: text for key, text in rows.changed.items() if text is not None}

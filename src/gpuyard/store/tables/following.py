@@ -185,10 +185,11 @@ class Following:
         # changes meanwhile, the cursor moves.
         pack, packed, comma, after = zlib.compressobj(1), [], "{", ""
         while page := self.projected(cursor.name, after=after):
-            for key, value in page:
-                packed.append(pack.compress(f"{comma}{json.dumps(key)}:{json.dumps(value)}".encode()))
-                comma = ","
-            after = page[-1][0]
+            # Without its braces: the pages are one object.
+            packed.append(
+                pack.compress(f"{comma}{json.dumps(dict(page), separators=(',', ':'))[1:-1]}".encode())
+            )
+            comma, after = ",", page[-1][0]
         packed.append(pack.compress(b"}" if comma == "," else b"{}"))
         body = b"".join([*packed, pack.flush()])
         with self._backend.writing() as conn:
