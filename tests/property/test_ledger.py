@@ -4,12 +4,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.control.projections.following import Rows
 from gpuyard.ledger.accounts import Owner, Prices, micro_usd, read_entry, summed
 from gpuyard.ledger.books import Books
+from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.units import CATEGORIES, CHARGED, ENERGY, FLEET, PARTS, month_of
 from gpuyard.model import (
     AttemptConfirmed,
@@ -273,10 +275,10 @@ _OPS = (
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Any]:
+def histories(draw: st.DrawFn, steps_max: int = 60) -> list[Any]:
     number = st.integers(0, 40)
     history = History()
-    for step in draw(st.lists(st.tuples(number, number, number, number), min_size=1, max_size=60)):
+    for step in draw(st.lists(st.tuples(number, number, number, number), min_size=1, max_size=steps_max)):
         history.step(*step)
     history.steps.append(Ticked(max(history.now_ms, history.last_ms) + draw(st.sampled_from(STEPS_MS))))
     return history.steps
@@ -310,6 +312,10 @@ def settled(steps: list[Any]) -> Rows:
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: list[Any]) -> None:
+    check_integral(steps)
+
+
+def check_integral(steps: list[Any]) -> None:
     integral, rows = Integral(steps), settled(steps)
     places = {key[2:]: tuple(facts) for key, facts in read(rows, "p/").items()}
     whose = {key[2:]: Owner.of(facts) for key, facts in read(rows, "o/").items()}
@@ -336,6 +342,13 @@ def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: lis
     assert {k: v for k, v in integral.charges.items() if v} == {k: v for k, v in charged.items() if v}
     assert {k: v for k, v in integral.fleet.items() if v} == {k: v for k, v in fleet.items() if v}
     assert integral.energy_mj == {who: burnt for who, burnt in energy_mj.items() if burnt}
+    # What each job owes, by itself, adds up to the same.
+    owed: dict[Any, Fraction] = {}
+    for job in [JobBook.of(row) for row in read(rows, "j/").values()]:
+        for (day, place), parts in job.costs.items():
+            at = (day, places[place], owners[job.owner])
+            owed[at] = owed.get(at, Fraction(0)) + Fraction(parts, PARTS)
+    assert {k: v for k, v in owed.items() if v} == {k: v for k, v in charged.items() if v}
     for (day, where), units in fleet.items():
         whole = sum((v for k, v in time.items() if k[:2] == (day, where)), Fraction(0))
         assert (units if where[2] else 0) == whole
@@ -345,6 +358,10 @@ def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: lis
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.integers(1, 7))
 def test_the_books_are_the_same_bytes_in_any_batches(steps: list[Any], batch: int) -> None:
+    check_batches(steps, batch)
+
+
+def check_batches(steps: list[Any], batch: int) -> None:
     remembered = fold(steps, Rows(), batch, kept=True).known
     whole = {key: text for key, text in fold(steps, Rows()).known.items() if text is not None}
     parts = {key: text for key, text in fold(steps, Rows(), batch).known.items() if text is not None}
@@ -354,8 +371,44 @@ def test_the_books_are_the_same_bytes_in_any_batches(steps: list[Any], batch: in
 
 
 @settings(max_examples=25, deadline=None)
+@given(histories(), st.lists(st.integers(0, 60), min_size=1, max_size=4), st.integers(1, 7))
+def test_from_the_checkpoint_of_any_closed_month_the_books_are_the_same_bytes(
+    steps: list[Any], at: list[int], batch: int
+) -> None:
+    check_checkpoints(steps, at, batch)
+
+
+def closing(steps: list[Any], at: list[int]) -> list[Any]:
+    """The history with months closed after some of its steps: those that have ended by then."""
+    made, now_ms = list[Any](), 0
+    for place, step in enumerate(steps):
+        made.append(step)
+        now_ms = max(now_ms, step.at_ms)
+        if place in at:
+            made.append(MonthClosed(now_ms, month_of(now_ms // DAY_MS - 31)))
+    return made
+
+
+def check_checkpoints(steps: list[Any], at: list[int], batch: int) -> None:
+    steps = closing(steps, at)
+    whole = {key: text for key, text in fold(steps, Rows()).known.items() if text is not None}
+    ends = [place + 1 for place, step in enumerate(steps) if isinstance(step, MonthClosed)]
+    kept = Rows()
+    for first, end in zip([0, *ends], ends, strict=False):
+        fold(steps[first:end], kept, batch)
+        checkpoint = {key: text for key, text in kept.known.items() if text is not None}
+        again = fold(steps[end:], Rows(known=dict[str, str | None](checkpoint)), batch, kept=True)
+
+        assert whole == {key: text for key, text in again.known.items() if text is not None}
+
+
+@settings(max_examples=25, deadline=None)
 @given(histories())
 def test_the_money_of_any_two_dimensions_balances_to_the_cost_of_the_fleet(steps: list[Any]) -> None:
+    check_money(steps)
+
+
+def check_money(steps: list[Any]) -> None:
     rows = settled(steps)
     places = {key[2:]: BookPlace(*facts) for key, facts in read(rows, "p/").items()}
     owners = {key[2:]: Owner.of(facts) for key, facts in read(rows, "o/").items()}
@@ -403,3 +456,16 @@ def test_a_closed_month_stays_byte_for_byte_whatever_is_learned_later(
     fold([price, *ends, Ticked(close_ms + 9)], rows)
 
     assert standing == {key: rows.known[key] for key in standing}
+
+
+@pytest.mark.soak
+@settings(max_examples=3_000, deadline=None)
+@given(histories(120), st.lists(st.integers(0, 120), max_size=6), st.integers(1, 20))
+def test_long_histories_balance_and_are_the_same_bytes_from_the_log_and_any_month(
+    steps: list[Any], at: list[int], batch: int
+) -> None:
+    steps = closing(steps, at)
+    check_integral(steps)
+    check_money(steps)
+    check_batches(steps, batch)
+    check_checkpoints(steps, [], batch)
