@@ -19,6 +19,8 @@ VERSIONS = ("1.2", "1.3")
 NAME = "gpuyard"
 GPU_UNIT, NODE_UNIT = "GPU-Hours", "Node-Hours"
 NANO = 10**9
+TAGS = "gpuyard/"
+"""Before the key of a tag that a yard gives; all others are labels of jobs."""
 
 
 class FocusReply(TypedDict):
@@ -121,7 +123,12 @@ def _row(yard: str, entry: Any, place: Any, owner: Any, price: int) -> dict[str,
     unit = GPU_UNIT if place.model else NODE_UNIT
     begins, ends = month_days(month_of(entry.learned))
     model = place.model or "node"
-    tags = {"user": owner.user, "class": owner.klass, **owner.labels}
+    tags = {
+        # A label that looks like one of ours is told apart from it.
+        **{f"label:{key}" if key.startswith(TAGS) else key: text for key, text in owner.labels.items()},
+        f"{TAGS}user": owner.user,
+        f"{TAGS}class": owner.klass,
+    }
 
     def at(day: int) -> str:
         return f"{day_text(day)}T00:00:00Z"
@@ -154,7 +161,7 @@ def _row(yard: str, entry: Any, place: Any, owner: Any, price: int) -> dict[str,
         "PricingUnit": unit,
         "ProviderName": NAME,
         "PublisherName": NAME,
-        **_resource(place, price),
+        **_resource(yard, place, price),
         "SubAccountId": owner.tenant,
         "SubAccountName": owner.tenant,
         "SubAccountType": "Tenant",
@@ -162,23 +169,24 @@ def _row(yard: str, entry: Any, place: Any, owner: Any, price: int) -> dict[str,
     }
 
 
-def _resource(place: Any, price: int) -> dict[str, str | None]:
+def _resource(yard: str, place: Any, price: int) -> dict[str, str | None]:
     """What was used, and what of the price list it is."""
     model = place.model or "node"
-    sku = "/".join([model, place.market, place.region or "-"])
+    # What it is, whatever it costs; the price is that of a market in a region.
+    priced = "/".join([model, place.market, place.region or "-", str(price)])
     return {
         "RegionId": place.region or None,
         "RegionName": place.region or None,
-        "ResourceId": f"{place.cluster}/{place.pool}/{model}",
+        "ResourceId": f"{yard}/{place.cluster}/{place.pool}/{model}",
         "ResourceName": place.pool,
         "ResourceType": "GPU pool" if place.model else "Node pool",
         "ServiceCategory": "Compute",
         "ServiceName": "GPU time",
         "ServiceSubcategory": "Other (Compute)",
-        "SkuId": sku,
+        "SkuId": model,
         "SkuMeter": "GPU time" if place.model else "Node time",
         "SkuPriceDetails": None,
-        "SkuPriceId": f"{sku}/{price}",
+        "SkuPriceId": priced,
     }
 
 
