@@ -76,4 +76,4 @@ def test_it_is_filled_by_servers_that_die_and_filled_anew_it_is_the_same(
     done = box("rebuild", "gpu-tiem")
     assert (2, "") == (done.code, done.out)
     assert "there is no projection gpu-tiem" in done.err
-    assert "There is: gpu-time, ledger, waits." in done.err
+    assert "There is: fleet, gpu-time, ledger, waits." in done.err

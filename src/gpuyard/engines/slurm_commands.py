@@ -8,12 +8,12 @@ from pathlib import Path
 VERSION = "slurm-wlm 22.05.8"
 """The Slurm that these commands are like. Scripts look at the number; the words after it name gpuyard."""
 PROGRAMS = (
-    "sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare", "salloc", "sbcast", "sstat", "seff",
+    "sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare", "sreport", "salloc", "sbcast",
+    "sstat", "seff",
 )  # fmt: skip
 INSTEAD = {
     "sattach": "`yard logs -f JOB` shows what a job writes",
     "sprio": "`yard why JOB` says why a job waits, and `yard share --explain` whose turn it is",
-    "sreport": "`yard share` shows what tenants used, and `yard history -o csv` has every job",
     "sacctmgr": "tenants, classes and limits are in yard.yaml: `yard tenants` shows them, `yard apply` changes them",
     "sdiag": "`yard queue` shows the jobs that wait, and `yard top` the whole yard",
     "scrontab": "let cron run sbatch",

@@ -22,6 +22,7 @@ OURS = {
     "savings": "gpuyard.reports.savings:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",
     "topology": "gpuyard.reports.topology:REPORT",
+    "usage": "gpuyard.reports.usage:REPORT",
     "waits": "gpuyard.reports.waits:REPORT",
 }
 """By name, where each is: only the one that is asked for is imported."""

@@ -77,6 +77,7 @@ GET    /api/v1/budgets               200 200 200 200  200 200 200 200  200 200 2
 GET    /api/v1/cost                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/cost/savings          200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/cost/focus            200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/usage                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/waits                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/doctor                200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/mig                   200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -298,6 +299,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
     ("GET", "/api/v1/share"): shared,
     ("GET", "/api/v1/efficiency"): efficient,
+    ("GET", "/api/v1/usage"): configured("GET", "/api/v1/usage?from_ms=0&until_ms=3600000", None),
     ("PUT", "/api/v1/config"): configured("PUT", "/api/v1/config", {"yaml": CONFIG}),
     ("GET", "/api/v1/config/versions/{version}"): configured("GET", "/api/v1/config/versions/1", None),
     ("POST", "/api/v1/config/diff"): configured("POST", "/api/v1/config/diff", {"yaml": CONFIG}),

@@ -23,16 +23,16 @@ def installed(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_program_registers_its_own() -> None:
-    assert ["ledger", "waits"] == [each.name for each in following.registered()]
+    assert ["fleet", "ledger", "waits"] == [each.name for each in following.registered()]
     mine = GpuTime()
     register(mine)
     assert mine in following.registered()
-    assert ["gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
 
 
 def test_those_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "rigs.gpu_time:GpuTime", monkeypatch)
-    assert ["gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
 
 
 def test_one_that_cannot_be_loaded_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,7 @@ Commands:
   srun       Run a command and watch it; inside a job, a step of it.
   scontrol   Show jobs, nodes and partitions; hold, release, requeue, suspend, resume, drain.
   sshare     Show shares and what was used of them.
+  sreport    Show GPU and core time by cluster, account and user.
   salloc     Run a command on an allocation of its own.
   sbcast     In a job: put a file on its nodes.
   sstat      Show what running jobs use.

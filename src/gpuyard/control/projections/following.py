@@ -129,14 +129,16 @@ def checked(projection: Projection) -> Projection:
 
 
 def registered() -> tuple[Projection, ...]:
-    """The books, what was waited for, those that were registered, and those of installed packages, by name."""
+    """The books, the nodes over time, what was waited for, those that were registered or are of packages, by name."""
     # Only a server looks, once; and the books are a projection as any other.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
+    from gpuyard.control.projections.fleet import Fleet  # noqa: PLC0415
     from gpuyard.control.projections.ledger import Ledger  # noqa: PLC0415
     from gpuyard.control.projections.waits import Waits  # noqa: PLC0415
 
-    found: dict[str, Projection] = {Ledger.name: Ledger(), Waits.name: Waits(), **_registered}
+    ours = (Fleet(), Ledger(), Waits())
+    found: dict[str, Projection] = {**{each.name: each for each in ours}, **_registered}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             made = entry.load()

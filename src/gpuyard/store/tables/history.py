@@ -25,6 +25,8 @@ _TEXTS = ("name", "tenant", "user", "klass", "state", "why")
 
 ENDED_COLUMNS = ("id", "tenant", "submitted_ms", "started_ms", "ended_ms", "attempts", "detail")
 """What `History.ended_since` gives of a job; the detail is JSON."""
+RAN_COLUMNS = ("id", "tenant", "user", "gpus_milli", "submitted_ms", "started_ms", "ended_ms", "detail")
+"""What `History.ran_between` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,17 @@ class History:
         if before is not None:
             ended_ms, job_id = before
             query = query.where(table.ended_ms <= ended_ms, or_(table.ended_ms < ended_ms, table.id < job_id))
+        with self._backend.reading() as conn:
+            return [tuple(row) for row in conn.execute(query)]
+
+    def ran_between(self, from_ms: int, until_ms: int) -> list[tuple[Any, ...]]:
+        """Raw rows (`RAN_COLUMNS`) of jobs that ended after the first moment and were there before the second."""
+        table = HISTORY.c
+        query = (
+            select(*[table[name] for name in RAN_COLUMNS])
+            .where(table.ended_ms > from_ms, table.submitted_ms < until_ms)
+            .order_by(table.ended_ms, table.id)
+        )
         with self._backend.reading() as conn:
             return [tuple(row) for row in conn.execute(query)]
 

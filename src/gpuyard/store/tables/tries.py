@@ -53,6 +53,17 @@ class Tries:
             rows = conn.execute(query).mappings().all()
         return [_row(dict(row)) for row in reversed(rows)]
 
+    def tried_between(self, from_ms: int, until_ms: int) -> list[tuple[int, int, int, str]]:
+        """Tries that ended after the first moment and began before the second: job, start, end, detail as JSON."""
+        table = TRIES.c
+        query = (
+            select(table.job_id, table.started_ms, table.ended_ms, table.detail)
+            .where(table.ended_ms > from_ms, table.started_ms < until_ms)
+            .order_by(table.job_id, table.attempt)
+        )
+        with self._backend.reading() as conn:
+            return [(row[0], row[1], row[2], row[3]) for row in conn.execute(query)]
+
 
 def _values(row: TryRow) -> dict[str, Any]:
     return {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.getopt import Fault, Opt, getopt
 
-_WRITTEN = re.compile(r"([A-Za-z0-9-]+)(?:,(.))?([=?]?)(?::([a-z-]+))?")
+_WRITTEN = re.compile(r"([A-Za-z0-9_-]+)(?:,(.))?([=?]?)(?::([a-z-]+))?")
 
 
 def options(text: str) -> tuple[Opt, ...]:
