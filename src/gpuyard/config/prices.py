@@ -16,12 +16,10 @@ from gpuyard.config.fields import Entry, Name, choice, key, required, text, whol
 from gpuyard.config.findings import Findings
 from gpuyard.errors import quoted, remedy
 from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
+from gpuyard.ledger.tco import hour_of
 from gpuyard.ledger.units import read_day
-from gpuyard.model import Market, Price
+from gpuyard.model import Market, OwnedHardware, Price
 from gpuyard.model.units import MICRO_USD, MILLI
-
-YEAR_H = 8_766
-"""Hours of a year, leap days included."""
 
 
 def _day(written: str) -> int:
@@ -101,14 +99,17 @@ class PriceEntry(Entry):
 
     def value(self) -> Price:
         """As the books have it."""
-        owned, micro_usd_h = self.owned, Fraction(self.price or 0)
-        if owned is not None:
-            years = Fraction(owned.years, MILLI)
-            yearly = max(0, owned.purchase - (owned.salvage or 0)) / years + (owned.people or 0)
-            micro_usd_h = yearly / YEAR_H / (owned.gpus or 1)
+        micro_usd_h, owned = Fraction(self.price or 0), None
+        if self.owned is not None:
+            bought = self.owned
+            owned = OwnedHardware(
+                bought.purchase, bought.years, bought.salvage or 0, bought.gpus or 1, bought.people or 0
+            )
+            micro_usd_h = hour_of(owned)
+        pue = self.pue or MILLI
         return Price(
             round(micro_usd_h), self.model or "", self.pool or "", self.market or "", self.region or "",
-            self.since or 0, self.until or 0, round(Fraction((self.energy or 0) * (self.pue or MILLI), MILLI)),
+            self.since or 0, self.until or 0, round(Fraction((self.energy or 0) * pue, MILLI)), owned, pue,
         )  # fmt: skip
 
 

@@ -109,6 +109,11 @@ class Prices:
         self._now = now
         self._closed = sorted(closed, key=lambda each: each[0])
 
+    @property
+    def now(self) -> PriceBook:
+        """The prices in force."""
+        return self._now
+
     def price(self, place: BookPlace, day: int) -> int:
         """Micro-dollars an hour; nothing for a model without any price."""
         return self.rate(place, day)[0] or 0

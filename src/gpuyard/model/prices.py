@@ -66,6 +66,20 @@ class PriceBook:
             self._found[key] = found
         return found
 
+    def offers(self, model: str, day: int) -> list[Price]:
+        """Prices that hold for a model on a day, wherever it stands, the most exact first."""
+        return [
+            each
+            for each in self._prices
+            if each.model in ("", model)
+            and each.from_day <= day
+            and (not each.until_day or day < each.until_day)
+        ]
+
+    def listed(self, model: str) -> int | None:
+        """The price of a model by its name alone: that under `prices`, else its list price."""
+        return self._models.get(model)
+
 
 def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
     named = (bool(price.pool), bool(price.region), bool(price.market), bool(price.model))

@@ -160,6 +160,17 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedHardware:
+    """What was bought, and what it takes: from this the price of an hour was made."""
+
+    purchase_micro_usd: int
+    years_milli: int
+    salvage_micro_usd: int = 0
+    gpus: int = 1
+    people_micro_usd_y: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Price:
     """What an hour of a GPU costs (of a node, if it has no GPUs) from one day on. What is left empty fits anything."""
 
@@ -174,6 +185,10 @@ class Price:
     """The first day on which it no longer holds; 0: it holds on."""
     micro_usd_kwh: int = 0
     """What a measured kWh of a GPU costs on top, cooling included."""
+    owned: OwnedHardware | None = None
+    """Where it is the price of hardware that was bought."""
+    pue_milli: int = 1000
+    """What cooling and losses add to a kWh, in thousandths; it is in `micro_usd_kwh`."""
 
 
 @dataclass(frozen=True, slots=True)

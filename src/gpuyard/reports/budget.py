@@ -13,12 +13,15 @@ from gpuyard.wire.endpoints import Action, Endpoint, query
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
+    from gpuyard.control.views.accounts import Accounts
     from gpuyard.core.explain.budget_use import NamedUse
+    from gpuyard.ledger.accounts import Entry
+    from gpuyard.model import NamedBudget
     from gpuyard.sim.exhaustion import Exhaustion
 
 _MICRO = 1_000_000
 _MILLI_MS_H = 1000 * 3_600_000
-_GPU_HOURS, _USD = "GPU-hours", "USD"
+GPU_HOURS, USD = "GPU-hours", "USD"
 
 
 class BudgetPart(TypedDict):
@@ -93,20 +96,21 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         names = [use.rule.name for use, _told in uses]
         known = remedy(name, names, "budgets") if names else "there are none that you may see"
         raise NotFound(f"no budget {quoted(name)}; {known}")
-    rows = [_line(readings, use, told) for use, told in uses if name in (None, "", use.rule.name)]
+    rows = [line(readings, use, told) for use, told in uses if name in (None, "", use.rule.name)]
     return Table(rows)
 
 
-def _line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
+def line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
+    """One budget as it stands now."""
     rule = use.rule
     ends = _forecast(readings, use)
     return {
         "budget": rule.name,
-        "unit": _USD if rule.micro_usd else _GPU_HOURS,
-        "amount": _shown(use, use.amount),
-        "spent": _shown(use, use.spent),
-        "set_aside": _shown(use, use.aside),
-        "left": _shown(use, use.left),
+        "unit": USD if rule.micro_usd else GPU_HOURS,
+        "amount": in_its_unit(rule, use.amount),
+        "spent": in_its_unit(rule, use.spent),
+        "set_aside": in_its_unit(rule, use.aside),
+        "left": in_its_unit(rule, use.left),
         "action": rule.action.value,
         "tenant": rule.tenant,
         "job_class": rule.klass,
@@ -115,7 +119,7 @@ def _line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
         "window_start_ms": use.window_start_ms,
         "renews_ms": use.window_end_ms,
         "told_percent": told,
-        "users": [{"user": user, "spent": _shown(use, part)} for user, part in use.by_user],
+        "users": [{"user": user, "spent": in_its_unit(rule, part)} for user, part in use.by_user],
         "endless": list(use.endless),
         "spent_p5_ms": ends.p5_ms if ends else None,
         "spent_p50_ms": ends.p50_ms if ends else None,
@@ -124,17 +128,15 @@ def _line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
     }
 
 
-def _shown(use: "NamedUse", amount: int) -> float:
+def in_its_unit(rule: "NamedBudget", amount: int) -> float:
     """GPU-hours, or dollars."""
-    return round(amount / (_MICRO * _MILLI_MS_H if use.rule.micro_usd else _MILLI_MS_H), 6)
+    return round(amount / (_MICRO * _MILLI_MS_H if rule.micro_usd else _MILLI_MS_H), 6)
 
 
 def _forecast(readings: "Readings", use: "NamedUse") -> "Exhaustion | None":
     """From the days of the books. A window that rolls is never renewed as a whole: nothing is said of it."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.core.quota.budgets import is_about  # noqa: PLC0415
-    from gpuyard.ledger.units import CHARGED, PARTS, STARTING, UNMEASURED, USED, WASTED  # noqa: PLC0415
-    from gpuyard.model.units import DAY_MS, MILLI  # noqa: PLC0415
+    from gpuyard.model.units import DAY_MS  # noqa: PLC0415
     from gpuyard.sim.exhaustion import HISTORY_DAYS, exhaustion  # noqa: PLC0415
 
     now_ms, rule = readings.now_ms, use.rule
@@ -144,21 +146,27 @@ def _forecast(readings: "Readings", use: "NamedUse") -> "Exhaustion | None":
     books = accounts(readings.store, today - HISTORY_DAYS, today)
     daily = dict.fromkeys(range(today - HISTORY_DAYS, today), 0)
     for entry in books.entries:
-        owner = books.owners.get(entry.owner)
-        if (
-            owner is None
-            or entry.day not in daily
-            or not is_about(rule, owner.tenant, owner.klass, owner.labels.items())
-        ):
-            continue
-        if rule.micro_usd:
-            spent = entry.columns[CHARGED] * books.prices.price(books.places[entry.place], entry.day)
-        else:
-            spent = sum([entry.columns[kind] for kind in (USED, WASTED, UNMEASURED, STARTING)])
-        daily[entry.day] += spent * MILLI // PARTS
+        if entry.day in daily:
+            daily[entry.day] += spent_of(rule, entry, books)
     first = next((day for day, spent in daily.items() if spent), today)
     known = [(day, spent) for day, spent in daily.items() if day >= first]
     return exhaustion(known, use.amount - use.spent, now_ms, use.window_end_ms, seed=today)
+
+
+def spent_of(rule: "NamedBudget", entry: "Entry", books: "Accounts") -> int:
+    """What an entry of the books is to a budget: milli-GPU x ms, or that times micro-dollars an hour; 0: nothing."""
+    from gpuyard.core.quota.budgets import is_about  # noqa: PLC0415
+    from gpuyard.ledger.units import CHARGED, PARTS, STARTING, UNMEASURED, USED, WASTED  # noqa: PLC0415
+    from gpuyard.model.units import MILLI  # noqa: PLC0415
+
+    owner = books.owners.get(entry.owner)
+    if owner is None or not is_about(rule, owner.tenant, owner.klass, owner.labels.items()):
+        return 0
+    if rule.micro_usd:
+        spent = entry.columns[CHARGED] * books.prices.price(books.places[entry.place], entry.day)
+    else:
+        spent = sum([entry.columns[kind] for kind in (USED, WASTED, UNMEASURED, STARTING)])
+    return spent * MILLI // PARTS
 
 
 def _amount(key: str) -> Column:
@@ -166,7 +174,7 @@ def _amount(key: str) -> Column:
 
 
 def _text(row: Row, amount: float) -> str:
-    return f"${amount:,.2f}" if row["unit"] == _USD else f"{amount:,.2f} GPU-h"
+    return f"${amount:,.2f}" if row["unit"] == USD else f"{amount:,.2f} GPU-h"
 
 
 def _of(row: Row) -> str:

@@ -7,7 +7,7 @@ the time that no job had, and what was not charged, with which the charges add u
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from gpuyard.reports.report import Flag, Report
+from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NO_JOB = "(no job)"
 NONE = "(none)"
-_MAY_LACK = frozenset({"project", "region", "model"})
+MAY_LACK = frozenset({"project", "region", "model"})
 """Dimensions that the time of a job may lack."""
 NOT_CHARGED = "not charged"
 DEFAULT_BY = "tenant"
@@ -183,7 +183,7 @@ def _hours(*kinds: str) -> Callable[[Row], str]:
 
 
 def _named(name: str) -> Column:
-    return Column(name.upper(), lambda row: row[name] or (NONE if name in _MAY_LACK else NO_JOB))
+    return Column(name.upper(), lambda row: row[name] or (NONE if name in MAY_LACK else NO_JOB))
 
 
 def _labelled(key: str) -> Column:
@@ -224,6 +224,12 @@ def _notes(reply: Row) -> list[str]:
     ]
 
 
+def _page(ask: Asking, values: Mapping[str, Any]) -> str:
+    from gpuyard.reports.money.cost_page import cost_page  # noqa: PLC0415
+
+    return cost_page(ask, values)
+
+
 REPORT: "Report[BooksReply]" = Report(
     "cost",
     COST,
@@ -234,7 +240,8 @@ REPORT: "Report[BooksReply]" = Report(
     more_help=(
         "By tenant, user, class, project, label:KEY, model, pool, market, region, cluster, day or month, or several of "
         "them: --by tenant,model. You see the tenants that are yours; with sight of the whole yard you also see the "
-        "time that no job had, and what was not charged."
+        "time that no job had, and what was not charged. `yard cost -o html > cost.html` writes a page with "
+        "plots over time."
     ),
     flags=[
         Flag("by", ("--by",)),
@@ -243,4 +250,5 @@ REPORT: "Report[BooksReply]" = Report(
     ],
     notes=_notes,
     wakes=False,
+    page=_page,
 )

@@ -20,6 +20,8 @@ OURS = {
     "gpus": "gpuyard.reports.gpus:REPORT",
     "nodes": "gpuyard.reports.nodes:REPORT",
     "savings": "gpuyard.reports.savings:REPORT",
+    "statement": "gpuyard.reports.money.statement:REPORT",
+    "tco": "gpuyard.reports.money.tco:REPORT",
     "tenants": "gpuyard.reports.tenants:REPORT",
     "topology": "gpuyard.reports.topology:REPORT",
     "usage": "gpuyard.reports.usage:REPORT",

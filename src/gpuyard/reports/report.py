@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Build = Callable[["Readings", Mapping[str, Any], "Sight"], Table]
+Asking = Callable[[Mapping[str, Any]], Row]
+"""Asks a yard for the report with some values of its parameters; the reply."""
 
 
 class Flag:
@@ -54,12 +56,15 @@ class Report(Generic[R]):
         flags: Sequence[Flag] | None = None,
         notes: Callable[[Row], Sequence[str]] | None = None,
         wakes: bool = True,
+        whole: bool = False,
+        page: Callable[[Asking, Mapping[str, Any]], str] | None = None,
     ) -> None:
         """`rows` is the field of the reply that has them; `columns` may depend on them.
 
         `flags` are the options of the command; left out: one for each parameter of the endpoint. `notes` are sentences
         that the command prints beside the table. Not `wakes`: it changes without an event of the yard; `--watch` asks
-        again and again.
+        again and again. `whole`: a document (json, yaml) is the whole reply and not its rows alone. `page` makes one
+        HTML page of it, for `-o html`, and asks for what it shows.
         """
         self.name = name
         """Of its command."""
@@ -73,6 +78,8 @@ class Report(Generic[R]):
         self.flags = [Flag(str(each["name"])) for each in endpoint.parameters] if flags is None else flags
         self.wakes = wakes
         self.notes = notes or (lambda _reply: ())
+        self.whole = whole
+        self.page = page
 
     def columns(self, rows: Sequence[Row]) -> Sequence[Column]:
         """The columns that people see of these rows."""

@@ -41,10 +41,11 @@ class LiveYard(Generic[E]):
         settings: Settings = SETTINGS,
         *,
         now_ms: int = 1_000_000,
+        store: Any = None,
     ) -> None:
-        """`engine` makes an engine from this yard's clock."""
+        """`engine` makes an engine from this yard's clock. `store`: an empty one; left out, one in memory."""
         self.now_ms = now_ms
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         # It keeps the promises of a store on which the loop relies.
         self.replica = Replica(cast(Any, self.store))
         self.engine = engine(lambda: self.now_ms)
@@ -64,15 +65,17 @@ class LiveYard(Generic[E]):
 
         self.replica.commit(None, write)
 
-    def submit(self, wanted: Ask | int = 1, recipe: Recipe = NOTHING, **spec: Any) -> int:
-        """Submit a job; returns its id. `spec`: other fields of `JobSpec`."""
+    def submit(
+        self, wanted: Ask | int = 1, recipe: Recipe = NOTHING, *, limit_ms: int = 0, **spec: Any
+    ) -> int:
+        """Submit a job; returns its id. `limit_ms`: of an attempt. `spec`: other fields of `JobSpec`."""
         body = json.dumps(to_plain(recipe)).encode()
         name = hashlib.sha256(body).hexdigest()
         request = ask(wanted) if isinstance(wanted, int) else wanted
         made = JobSpec(spec.pop("tenant", "t"), request, recipe=name, **spec)
 
         def events(job_id: int) -> list[Event]:
-            return [JobSubmitted(self.now_ms, Job(job_id, made, self.now_ms))]
+            return [JobSubmitted(self.now_ms, Job(job_id, made, self.now_ms, limit_ms))]
 
         (answer,) = self.store.submit([Submission(events, blobs={name: body})], self.now_ms)
         assert not isinstance(answer, Exception)

@@ -75,6 +75,8 @@ GET    /api/v1/efficiency            200 200 200 404  200 200 200 404  200 200 2
 GET    /api/v1/topology              200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/budgets               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/cost                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/cost/statement        200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
+GET    /api/v1/cost/tco              422 422 422 422  422 422 422 422  422 422 422 422  422 422 422 422
 GET    /api/v1/cost/savings          200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/cost/focus            200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/usage                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -241,6 +243,11 @@ def shared(yard: Team, token: str, role: str, relation: str) -> Answer:
     return yard.call("GET", f"/api/v1/share?tenant={tenant_of(role, relation)}", token)
 
 
+def stated(yard: Team, token: str, role: str, relation: str) -> Answer:
+    job(yard, role, relation)
+    return yard.call("GET", f"/api/v1/cost/statement?tenant={tenant_of(role, relation)}", token)
+
+
 def configured(
     method: str, path: str, body: dict[str, Any] | None
 ) -> Callable[[Team, str, str, str], Answer]:
@@ -298,6 +305,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
     ("GET", "/api/v1/share"): shared,
+    ("GET", "/api/v1/cost/statement"): stated,
     ("GET", "/api/v1/efficiency"): efficient,
     ("GET", "/api/v1/usage"): configured("GET", "/api/v1/usage?from_ms=0&until_ms=3600000", None),
     ("PUT", "/api/v1/config"): configured("PUT", "/api/v1/config", {"yaml": CONFIG}),

@@ -7,7 +7,19 @@ import pytest
 from gpuyard.config import Cluster, Engine
 from gpuyard.config.reading import load, loads
 from gpuyard.errors import BadInput
-from gpuyard.model import Budget, GpuModel, JobClass, Market, Node, PolicySpec, Price, Quota, Settings, Tenant
+from gpuyard.model import (
+    Budget,
+    GpuModel,
+    JobClass,
+    Market,
+    Node,
+    OwnedHardware,
+    PolicySpec,
+    Price,
+    Quota,
+    Settings,
+    Tenant,
+)
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies import registry
 
@@ -204,7 +216,8 @@ def test_owned_hardware_energy_and_people_come_to_a_price(fleet: str) -> None:
 
     owned, november, december = settings.price_book
     # (250,000 - 19,800) / 4 + 8,000 = 65,550 USD a year for 8 GPUs of 8,766 hours.
-    assert Price(934_719, pool="h100", micro_usd_kwh=325_000) == owned
+    bought = OwnedHardware(250_000_000_000, 4000, 19_800_000_000, 8, 8_000_000_000)
+    assert Price(934_719, pool="h100", micro_usd_kwh=325_000, owned=bought, pue_milli=1300) == owned
     assert (20_758, 20_788, 1_200_000) == (november.from_day, november.until_day, november.micro_usd_h)
     assert (20_788, 0, 1_100_000) == (december.from_day, december.until_day, december.micro_usd_h)
     assert {"main/h100": "eu-west"} == settings.regions

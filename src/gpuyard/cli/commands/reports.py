@@ -10,6 +10,7 @@ from gpuyard.cli.line.options import (
     Option,
     Output,
     OutputOption,
+    PageOutput,
     Parameter,
     WatchOption,
     taking,
@@ -32,8 +33,11 @@ def __getattr__(name: str) -> Callable[..., None]:
 def command(report: Report[Any]) -> Callable[..., None]:
     """The command of a report, as the reader of command lines wants it."""
     described = {each["name"]: each for each in report.endpoint.parameters}
+    declared = [_parameter(flag, described[flag.parameter]) for flag in report.flags]
+    if report.page is not None:
+        return _with_page(report, declared)
 
-    @taking(_parameter(flag, described[flag.parameter]) for flag in report.flags)
+    @taking(declared)
     def run(
         *,
         output: OutputOption = Output.TABLE,
@@ -43,8 +47,30 @@ def command(report: Report[Any]) -> Callable[..., None]:
     ) -> None:
         shown(report, values, output, columns, watch)
 
-    run.__doc__ = f"{report.help}\n\n{report.more_help}" if report.more_help else report.help
+    run.__doc__ = _help(report)
     return run
+
+
+def _with_page(report: Report[Any], declared: list[Parameter]) -> Callable[..., None]:
+    """The command of a report that is a page too."""
+    forms = Option(
+        "-o",
+        "--output",
+        metavar="FORM",
+        help="table, wide, json, yaml, csv, parquet, or html: a page with plots.",
+    )
+    declared.append(Parameter("output", PageOutput, False, forms, PageOutput.TABLE, False))
+
+    @taking(declared)
+    def run(*, columns: ColumnsOption = "", watch: WatchOption = None, **values: Any) -> None:
+        shown(report, values, values.pop("output"), columns, watch)
+
+    run.__doc__ = _help(report)
+    return run
+
+
+def _help(report: Report[Any]) -> str:
+    return f"{report.help}\n\n{report.more_help}" if report.more_help else report.help
 
 
 def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
@@ -67,20 +93,41 @@ def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
 
 
 def shown(
-    report: Report[Any], values: Mapping[str, Any], output: Output, columns: str, watch: int | None
+    report: Report[Any],
+    values: Mapping[str, Any],
+    output: Output | PageOutput,
+    columns: str,
+    watch: int | None,
 ) -> None:
     """Ask for a report and print it, once or again and again."""
     from gpuyard.cli.connection.watching import repeated
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import emit, write_document
     from gpuyard.cli.terminal.streams import notice
+
+    if output == PageOutput.HTML:
+        _print_page(report, values, columns, watch)
+        return
 
     def show() -> None:
         with client() as yard:
             reply = yard.report(report, **values)
         rows = reply[report.rows]
-        fields = () if rows else report.fields()
-        emit(rows, report.columns(rows), output, fields=fields, wanted=columns)
+        if report.whole and not columns and output in (Output.JSON, Output.YAML):
+            write_document(reply, output)
+        else:
+            fields = () if rows else report.fields()
+            emit(rows, report.columns(rows), output, fields=fields, wanted=columns)
         for note in report.notes(reply):
             notice(note, before="note: ", style="bold")
 
     repeated(show, watch, wakes=report.wakes)
+
+
+def _print_page(report: Report[Any], values: Mapping[str, Any], columns: str, watch: int | None) -> None:
+    from gpuyard.errors import BadInput
+
+    if columns or watch is not None:
+        raise BadInput("a page shows all of a report, once", "Leave --columns and --watch out, or -o html.")
+    assert report.page is not None
+    with client() as yard:
+        print(report.page(lambda asked: yard.report(report, **asked), values), end="")

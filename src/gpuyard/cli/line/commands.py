@@ -134,7 +134,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
             "commands.reports",
             "Show where GPU time went, in GPU-hours, and what it cost.",
             below={
+                "statement": Entry("commands.reports", "Show one month of a tenant, as a page to print too."),
                 "savings": Entry("commands.reports", "Show what a month has saved against another."),
+                "tco": Entry(
+                    "commands.reports", "Compare owning, reserving, on demand and spot for the recorded load."
+                ),
                 "close": Entry(
                     "commands.yard.upkeep",
                     "Close the books of a month.",

@@ -35,6 +35,20 @@ class Output(StrEnum):
     """One line a row, names joined with underscores."""
 
 
+class PageOutput(StrEnum):
+    """How a report is printed that is a page too."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+    PARQUET = "parquet"
+    """Columns for programs that analyse data; needs pyarrow."""
+    HTML = "html"
+    """One page with plots, to read, mail or print."""
+
+
 class Option:
     """An option of a command, as in `-g, --gpus N`."""
 

@@ -56,6 +56,8 @@ def emit(
         ]
     if output == "csv":
         write_csv(names, ([each.get(name) for name in names] for each in records))
+    elif output == "parquet":
+        write_parquet(names, records)
     else:
         write_document([dict(each) for each in records], output)
 
@@ -112,6 +114,24 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([[_shown_cell(flat(cell)) for cell in row] for row in rows])
+
+
+def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
+    """Rows by column, for programs that analyse data."""
+    from gpuyard.errors import BadInput
+
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise BadInput(
+            "parquet needs pyarrow, which is not installed here",
+            "Install it: pip install 'gpuyard[parquet]'. Or take -o csv.",
+        ) from None
+    if sys.stdout.isatty():
+        raise BadInput("parquet is nothing for a terminal", "Write it into a file: -o parquet > FILE.")
+    made = pyarrow.table({name: [each.get(name) for each in records] for name in names})
+    parquet.write_table(made, sys.stdout.buffer)
 
 
 def _shown_cell(value: Any) -> Any:

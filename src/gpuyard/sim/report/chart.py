@@ -139,7 +139,7 @@ def draw(frame: Frame) -> Markup:
     notches = [el("path", class_="rule", d=f"M{_x(tick.at)} 0V{frame.height}") for tick in frame.x]
     svg = el(
         "svg",
-        *notches if frame.kind != "classes" else (),
+        *notches if frame.kind not in ("classes", "columns") else (),
         *rules,
         *frame.marks,
         viewBox=f"0 0 {WIDTH} {frame.height}",

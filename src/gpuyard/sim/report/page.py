@@ -1,24 +1,15 @@
-"""The report as one HTML file that can be mailed, archived and opened without a network.
+"""The report of a simulation as one HTML file: headlines, tables, plots."""
 
-The file loads nothing. A content security policy forbids it to, and names the one script by its hash, so that
-even a name that slipped through the escaping could not run.
-"""
-
-import base64
-import hashlib
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from gpuyard import __version__
 from gpuyard.sim.report import human, plots, sentences
+from gpuyard.sim.report.document import Facts, asset, document, head, made, scrolling
 from gpuyard.sim.report.markup import Markup, el, join, text
 from gpuyard.sim.report.series import TENANTS_MAX, Entry, entries_of
 from gpuyard.sim.report.table import METRICS, comparable, terminal_table
 from gpuyard.sim.result import Result
-
-Facts = Sequence[tuple[str, str]]
-"""What was simulated, as (name, value): trace, jobs, GPUs, time."""
 
 SLOWDOWN_MEANING = (
     "Time from submission to end over run time (bounded slowdown): run times under 10 s count as 10 s, "
@@ -48,7 +39,6 @@ def render(
     equal bytes.
     """
     entries = entries_of(results, summaries)
-    script = _asset("report.js")
     body = el(
         "main",
         _head(title, facts, entries),
@@ -59,35 +49,12 @@ def render(
         el("section", plots.all_plots(entries, origin_ms), class_="plots") if entries else None,
         _foot(command, version),
     )
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_content_policy(script)),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{title} – gpuyard"),
-        el("style", _asset("report.css")),
-    )
-    return "<!doctype html>\n" + el("html", head, el("body", body, el("script", script)), lang="en") + "\n"
-
-
-def _asset(name: str) -> Markup:
-    return Markup(resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
-
-
-def _content_policy(script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return document(title, body, asset("report.js"))
 
 
 def _head(title: str, facts: Facts, entries: Sequence[Entry]) -> Markup:
     shown = [("policies", ", ".join(entry.name for entry in entries) or "none"), *facts]
-    return el(
-        "header",
-        el("p", el("b", "gpuyard"), " simulation report", class_="brand"),
-        el("h1", title),
-        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in shown), class_="facts"),
-    )
+    return head("simulation report", title, shown)
 
 
 def _headlines(entries: Sequence[Entry]) -> Markup | None:
@@ -136,17 +103,9 @@ def _table(entries: Sequence[Entry]) -> Markup | None:
     marked = any(any(column.best) for column in table.columns)
     return el(
         "section",
-        _scrolling(el("table", el("thead", el("tr", *heads)), el("tbody", *rows))),
+        scrolling(el("table", el("thead", el("tr", *heads)), el("tbody", *rows))),
         _key(entries, marked),
         class_="summary",
-    )
-
-
-def _scrolling(table: Markup) -> Markup:
-    """A table that may be wider than a narrow screen, with a line that says so."""
-    return join(
-        el("p", "Swipe sideways: there are more columns →", class_="more"),
-        el("div", table, class_="scroll", tabindex="0"),
     )
 
 
@@ -211,7 +170,7 @@ def _teams(entries: Sequence[Entry]) -> Markup | None:
     return el(
         "section",
         el("h2", _teams_heading(entries, paths)),
-        _scrolling(el("table", el("thead", el("tr", *columns)), el("tbody", *rows))),
+        scrolling(el("table", el("thead", el("tr", *columns)), el("tbody", *rows))),
         el("p", f"The {TENANTS_MAX} that used most, of {len(paths)}.", class_="key") if left > 0 else None,
         class_="summary teams",
     )
@@ -249,9 +208,5 @@ def _foot(command: str, version: str) -> Markup:
         el("h2", "What the figures mean"),
         el("dl", *definitions, class_="definitions"),
         join(el("h2", "Repeat it"), el("pre", el("code", command), tabindex="0")) if command else None,
-        el(
-            "p",
-            f"Made by gpuyard {version}. Nothing in this file comes from or goes to a network.",
-            class_="made",
-        ),
+        made(version),
     )

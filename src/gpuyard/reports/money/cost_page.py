@@ -1,0 +1,181 @@
+"""Costs by anything over time, as one page: what was charged day by day, where GPU time went, and every line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuyard.reports import cost
+from gpuyard.reports.cost import usd
+from gpuyard.reports.money import plots
+from gpuyard.reports.money.statement_page import dollars, exact_hours, hours
+from gpuyard.reports.report import Asking
+from gpuyard.reports.table import Row
+from gpuyard.sim.report import human
+from gpuyard.sim.report.document import document, head, made
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.plots import figure
+
+_BARS_MAX = 20
+_LINES_MAX = 500
+_TIMES = ("day", "month")
+
+
+def cost_page(ask: Asking, values: Mapping[str, Any]) -> str:
+    """The whole page. The lines are asked for again by day, or by month where there are many days."""
+    reply = ask(values)
+    by = [name for name in reply["by"] if name not in _TIMES]
+    over = plots.slots(reply["from_day"], reply["to_day"])
+    unit = "day" if len(over[0].key) > 7 else "month"
+    days = ask({**values, "from": reply["from_day"], "to": reply["to_day"], "by": ",".join([*by[:1], unit])})
+    title = f"What GPU time cost, by {human.listed(reply['by'])}"
+    facts = [
+        ("days, UTC", f"{reply['from_day']} to {reply['to_day']}"),
+        ("charged", usd(reply["charged_micro_usd"])),
+    ]
+    if reply["fleet_micro_usd"] is not None:
+        facts += [
+            ("not charged", usd(reply["not_charged_micro_usd"])),
+            ("cost of the fleet", usd(reply["fleet_micro_usd"])),
+        ]
+    facts.append(("currency", reply["currency"]))
+    body = el(
+        "main",
+        head("costs", title, facts),
+        *[
+            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
+            for model in reply["unpriced"]
+        ],
+        el(
+            "ul",
+            *[el("li", said, style=f"--c:{colour}") for said, colour in _said(reply)],
+            class_="headlines",
+        ),
+        el("section", _charges(days, over, unit), _time(days, over, unit), _lines(reply), class_="plots"),
+        _table(reply),
+        el("footer", made()),
+        class_="statement",
+    )
+    return document(title, body)
+
+
+def name_of(row: Row, by: list[str]) -> str:
+    """What a line is about, in words."""
+    said = []
+    for name in by:
+        if name.startswith(cost.LABEL):
+            said.append(row["labels"][name.removeprefix(cost.LABEL)] or cost.NONE)
+        else:
+            said.append(row[name] or (cost.NONE if name in cost.MAY_LACK else cost.NO_JOB))
+    return ", ".join(said)
+
+
+def held(row: Row) -> float:
+    """All GPU-hours of a line."""
+    return sum([row[f"{kind}_gpu_hours"] for kind in cost.KINDS])
+
+
+def _said(reply: Row) -> list[tuple[Markup, str]]:
+    """What a reader should know first."""
+    total, of_jobs = sum(map(held, reply["lines"])), ("used", "wasted", "unmeasured", "starting")
+    sums = {kind: sum([row[f"{kind}_gpu_hours"] for row in reply["lines"]]) for kind in cost.KINDS}
+    had = sum([sums[kind] for kind in of_jobs])
+    charged = usd(reply["charged_micro_usd"])
+    found = [
+        (join(el("span", charged, class_="n"), f" was charged for {hours(had)} GPU-hours."), "var(--c1)")
+    ]
+    if reply["fleet_micro_usd"] and total:
+        part = human.percent(had / total)
+        said = f" of the fleet's {hours(total)} GPU-hours; {human.percent(sums['idle'] / total)} was idle."
+        found.append((join("Jobs had ", el("span", part, class_="n"), said), "var(--c6)"))
+    measured = sums["used"] + sums["wasted"]
+    if measured:
+        part = human.percent(sums["wasted"] / measured)
+        found.append((join(el("span", part, class_="n"), " of what was measured was wasted."), "var(--c2)"))
+    return found
+
+
+def _charges(days: Row, over: list[plots.Slot], unit: str) -> Markup:
+    """What was charged over time, by the first dimension."""
+    by = [name for name in days["by"] if name not in _TIMES]
+    drawn = f"What was charged each {unit}" + (f", by {by[0]}." if by else ".")
+    sums: dict[str, float] = {}
+    for row in days["lines"]:
+        name = name_of(row, by) or "charged"
+        sums[name] = sums.get(name, 0.0) + row["charged_micro_usd"]
+    colours = plots.coloured(sums)
+    if not colours:
+        return figure("charges", "Nothing was charged", drawn)
+    heights: dict[str, dict[str, float]] = {name: {} for name in colours}
+    for row in days["lines"]:
+        name = name_of(row, by) or "charged"
+        if row["charged_micro_usd"] > 0:
+            part = heights[name if name in colours else plots.OTHERS]
+            part[row[unit]] = part.get(row[unit], 0.0) + row["charged_micro_usd"]
+    first = next(iter(colours))
+    share = human.percent(sums[first] / sum(sums.values()))
+    heading = f"{first}: {usd(round(sums[first]))}, {share} of all charges" if by else "Charges over time"
+    return figure("charges", heading, drawn, plots.columns(heights, colours, over, dollars, heading))
+
+
+def _time(days: Row, over: list[plots.Slot], unit: str) -> Markup:
+    """Where GPU time went over time, by its kind."""
+    heights: dict[str, dict[str, float]] = {}
+    for row in days["lines"]:
+        for kind in cost.KINDS:
+            value = row[f"{kind}_gpu_hours"]
+            if value > 0:
+                part = heights.setdefault(kind, {})
+                part[row[unit]] = part.get(row[unit], 0.0) + value
+    ordered = {kind: heights[kind] for kind in cost.KINDS if kind in heights}
+    drawn = f"GPU-hours each {unit} by what became of them."
+    if not ordered:
+        return figure("time", "There was no GPU time", drawn)
+    most = max(ordered, key=lambda kind: sum(ordered[kind].values()))
+    heading = f"Most GPU-hours were {most}: {hours(sum(ordered[most].values()))}"
+    return figure("time", heading, drawn, plots.columns(ordered, plots.KIND_COLOURS, over, hours, heading))
+
+
+def _lines(reply: Row) -> Markup:
+    """The lines with most GPU-hours, as bars."""
+    by = reply["by"]
+    most = sorted(
+        [row for row in reply["lines"] if held(row) > 0], key=lambda row: (-held(row), name_of(row, by))
+    )
+    drawn = f"GPU-hours by what became of them, by {human.listed(by)}."
+    if not most:
+        return figure("lines", "Nothing to compare", drawn)
+    shown = [
+        plots.Bar(
+            name_of(row, by), [(kind, row[f"{kind}_gpu_hours"]) for kind in cost.KINDS], hours(held(row))
+        )
+        for row in most[:_BARS_MAX]
+    ]
+    heading = (
+        f"The {_BARS_MAX} largest of {len(most)} lines" if len(most) > _BARS_MAX else "Where GPU time went"
+    )
+    return figure("lines", heading, drawn, plots.bars(shown, plots.KIND_COLOURS, hours, heading))
+
+
+def _table(reply: Row) -> Markup:
+    by = reply["by"]
+    kinds = [kind for kind in cost.KINDS if any([row[f"{kind}_gpu_hours"] for row in reply["lines"]])]
+    rows = [
+        [
+            name_of(row, by),
+            *[exact_hours(row[f"{kind}_gpu_hours"]) for kind in kinds],
+            exact_hours(held(row)),
+            usd(row["charged_micro_usd"]),
+        ]
+        for row in reply["lines"][:_LINES_MAX]
+    ]
+    sums = [sum([row[f"{kind}_gpu_hours"] for row in reply["lines"]]) for kind in kinds]
+    rows.append(["total", *map(exact_hours, sums), exact_hours(sum(sums)), usd(reply["charged_micro_usd"])])
+    more = len(reply["lines"]) - _LINES_MAX
+    return el(
+        "section",
+        el("h2", "Every line, in GPU-hours"),
+        plots.table([", ".join(by), *kinds, "GPU-hours", "charged"], rows, total=True),
+        el("p", f"{more:,} more lines are in -o csv; the total has them.", class_="key")
+        if more > 0
+        else None,
+        class_="summary",
+    )

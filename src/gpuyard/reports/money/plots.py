@@ -1,0 +1,145 @@
+"""What pages about money are drawn with: columns over time, bars by name, tables. The kit is that of simulations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from gpuyard.sim.report import chart
+from gpuyard.sim.report.chart import WIDTH, Frame
+from gpuyard.sim.report.document import scrolling
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.scale import Linear, Tick, nice_steps
+
+KIND_COLOURS = {
+    "used": "var(--c3)", "wasted": "var(--c2)", "unmeasured": "var(--c0)", "starting": "var(--c5)", "held": "var(--c4)",
+    "stranded": "var(--c7)", "idle": "var(--c6)", "recutting": "var(--c5)", "unavailable": "var(--soft)",
+}  # fmt: skip
+"""The kinds of time, the same on every page."""
+OTHERS = "others"
+_COLOURS = tuple([f"var(--c{number})" for number in (1, 4, 6, 7, 5, 3, 2)])
+_DAYS_MAX = 100
+COLUMNS_PX = 190
+
+
+def coloured(sums: Mapping[str, float]) -> dict[str, str]:
+    """A colour for each name, the largest sum first; where there are more names than colours, the last are `others`."""
+    names = sorted([name for name, total in sums.items() if total > 0], key=lambda name: (-sums[name], name))
+    found = dict(zip(names, _COLOURS, strict=False))
+    return found if len(names) <= len(_COLOURS) else {**found, OTHERS: "var(--c0)"}
+
+
+class Slot(NamedTuple):
+    """A day or a month on the axis of time."""
+
+    key: str
+    """As rows have it: `2026-11-01` or `2026-11`."""
+    label: str
+
+
+def slots(from_day: str, to_day: str) -> list[Slot]:
+    """The days from one to the other; the months, where there are many days."""
+    first, last = date.fromisoformat(from_day), date.fromisoformat(to_day)
+    if (last - first).days < _DAYS_MAX:
+        days = [date.fromordinal(each) for each in range(first.toordinal(), last.toordinal() + 1)]
+        return [Slot(each.isoformat(), f"{each.day} {each:%b}") for each in days]
+    months = range(12 * first.year + first.month - 1, 12 * last.year + last.month)
+    starts = [date(each // 12, each % 12 + 1, 1) for each in months]
+    return [Slot(each.isoformat()[:7], f"{each:%b %Y}") for each in starts]
+
+
+def columns(
+    heights: Mapping[str, Mapping[str, float]],
+    colours: Mapping[str, str],
+    over: Sequence[Slot],
+    text: Callable[[float], str],
+    label: str,
+) -> Markup:
+    """Columns of parts, one upon the other: by name of the part, its height at each slot."""
+    totals = [sum([part.get(slot.key, 0.0) for part in heights.values()]) for slot in over]
+    steps = nice_steps(max([*totals, 0.0]))
+    y = Linear(0, steps[-1])
+    width = 1 / len(over)
+    marks = []
+    for place, slot in enumerate(over):
+        below = 0.0
+        for name, part in heights.items():
+            value = part.get(slot.key, 0.0)
+            if value <= 0:
+                continue
+            top, foot = y.at(below + value) * COLUMNS_PX, y.at(below) * COLUMNS_PX
+            marks.append(
+                chart.bar(
+                    (place + 0.12) * width, (place + 0.88) * width, top_px=COLUMNS_PX - top, tall_px=top - foot,
+                    colour=colours[name], title=f"{slot.label}, {name}: {text(value)}",
+                )
+            )  # fmt: skip
+            below += value
+    every = -(-len(over) // 8)
+    ticks = [
+        Tick((place + 0.5) * width, slot.label, place // every % 2 == 1) for place, slot in enumerate(over)
+    ]
+    rules = [Tick(y.at(step), text(step)) for step in steps]
+    frame = Frame(COLUMNS_PX, label, ticks[::every], rules, marks, kind="columns")
+    shown = {name: colours[name] for name in heights}
+    return join(legend(shown) if len(shown) > 1 else None, chart.draw(frame))
+
+
+def legend(colours: Mapping[str, str]) -> Markup:
+    """Names beside their colours."""
+    items = [el("span", el("i", style=f"--c:{colour}"), el("b", name)) for name, colour in colours.items()]
+    return el("div", *items, class_="legend shown")
+
+
+class Bar(NamedTuple):
+    """A bar of several parts, with what stands beside it."""
+
+    name: str
+    parts: Sequence[tuple[str, float]]
+    """What each is, and how long."""
+    note: str
+
+
+def bars(drawn: Sequence[Bar], colours: Mapping[str, str], text: Callable[[float], str], head: str) -> Markup:
+    """Bars under each other. What is below zero is not drawn."""
+    longest = max([*[sum([max(0.0, value) for _, value in bar.parts]) for bar in drawn], 0.0]) or 1.0
+    rows = []
+    for bar in drawn:
+        left, marks = 0.0, []
+        for what, value in bar.parts:
+            if value > 0:
+                title = f"{bar.name}, {what}: {text(value)}"
+                right = left + value / longest
+                marks.append(chart.bar(left, right, top_px=0, tall_px=14, colour=colours[what], title=title))
+                left = right
+        svg = el("svg", *marks, viewBox=f"0 0 {WIDTH} 14", preserveAspectRatio="none", aria_hidden="true")
+        rows.append(
+            el("tr", el("th", bar.name, scope="row"), el("td", svg, class_="bar"), el("td", bar.note))
+        )
+    shown = {
+        what: colours[what] for what in colours if any([dict(bar.parts).get(what, 0) > 0 for bar in drawn])
+    }
+    table = el("table", el("caption", head, class_="hint"), el("tbody", *rows), class_="bars")
+    return join(legend(shown) if len(shown) > 1 else None, table)
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, total: bool = False
+) -> Markup:
+    """A table whose first columns are texts and the others figures; `total`: its last line is the sum."""
+    first = el(
+        "tr",
+        *[
+            el("th", head, scope="col", class_="left" if place < left else None)
+            for place, head in enumerate(heads)
+        ],
+    )
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [
+            el("td", cell, class_="left" if 0 < place < left else None)
+            for place, cell in enumerate(row)
+            if place
+        ]
+        last = total and number == len(rows) - 1
+        lines.append(el("tr", el("th", row[0], scope="row"), *cells, class_="total" if last else None))
+    return scrolling(el("table", el("thead", first), el("tbody", *lines)))

@@ -1,0 +1,265 @@
+"""A statement as one page: what is owed and for what, over the days, by person and project, and what was waited for."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from gpuyard.reports.cost import usd
+from gpuyard.reports.money import plots, statement
+from gpuyard.reports.table import Row
+from gpuyard.sim.report import human
+from gpuyard.sim.report.document import document, head, made
+from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.sim.report.plots import figure
+
+NONE = "(none)"
+_SHOWN = ("used", "wasted", "unmeasured", "starting", "held")
+_LINES_MAX = 12
+_MEANINGS = (
+    ("charged", "A job is charged for its dominant resource: of each node the largest part that it holds of GPUs, "
+     "cores or memory, from its start to its end, at the price of the day."),
+    ("used, wasted", "A job had the GPU, and its use was measured: what it used, and the rest."),
+    ("unmeasured", "A job had the GPU, and nobody measured what it did."),
+    ("starting, held", "A job started or stopped; the GPU was kept for a job that was about to start."),
+    ("waited for", "GPUs that waiting jobs asked for, times the hours in which they waited, by cause."),
+    ("correction", "What was learned in this month about a month that is closed, at the price of that day."),
+)  # fmt: skip
+
+
+def dollars(value: float) -> str:
+    """Micro-dollars on an axis and beside a bar."""
+    return usd(round(value)) if value % 1_000_000 else f"${value / 1_000_000:,.0f}"
+
+
+def hours(value: float) -> str:
+    """GPU-hours in a sentence and beside a bar."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def exact_hours(value: float) -> str:
+    """GPU-hours in a table."""
+    return f"{value:,.2f}" if value else human.MISSING
+
+
+def held(line: Row) -> float:
+    """GPU-hours that jobs had."""
+    return sum([line[f"{kind}_gpu_hours"] for kind in _SHOWN])
+
+
+def statement_page(reply: Row) -> str:
+    """The whole page."""
+    parts: dict[str, list[Row]] = {part: [] for part in statement.PARTS}
+    for line in reply["lines"]:
+        parts[line["part"]].append(line)
+    (total,) = parts[statement.TOTAL]
+    month = date.fromisoformat(f"{reply['month']}-01")
+    title = f"{reply['tenant']}, {month:%B %Y}"
+    facts = [
+        ("days, UTC", f"{reply['from_day']} to {reply['to_day']}"),
+        ("books", "closed" if reply["closed"] else "open: they may still change"),
+        ("charged", usd(reply["charged_micro_usd"])),
+        ("GPU-hours", hours(held(total))),
+        ("people", human.count(len([line for line in parts[statement.USER] if line["name"]]))),
+        ("currency", reply["currency"]),
+    ]
+    body = el(
+        "main",
+        head("statement", title, facts),
+        *[
+            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
+            for model in reply["unpriced"]
+        ],
+        el(
+            "ul",
+            *[el("li", said, style=f"--c:{colour}") for said, colour in _said(reply, total)],
+            class_="headlines",
+        ),
+        el(
+            "section",
+            _days(reply, parts),
+            _time(parts[statement.USER], "person", "user"),
+            _time(parts[statement.PROJECT], "project", "project"),
+            _waits(reply),
+            _budgets(reply),
+            class_="plots",
+        ),
+        _charges(parts, total),
+        _lines_of("By person", "person", parts[statement.USER], total),
+        _lines_of("By project", "project", parts[statement.PROJECT], total),
+        _corrections(parts[statement.CORRECTION]),
+        _foot(reply),
+        class_="statement",
+    )
+    return document(title, body)
+
+
+def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
+    """What a reader should know first."""
+    now, before, had = reply["charged_micro_usd"], reply["before"]["charged_micro_usd"], held(total)
+    then = (
+        f"{usd(before)} in {reply['before']['month']}" if before else f"nothing in {reply['before']['month']}"
+    )
+    change = f" ({100 * (now - before) / before:+.0f} %)" if before else ""
+    found = [
+        (
+            join(el("span", usd(now), class_="n"), f" for {hours(had)} GPU-hours, against {then}{change}."),
+            "var(--c1)",
+        )
+    ]
+    measured = total["used_gpu_hours"] + total["wasted_gpu_hours"]
+    if measured:
+        part = human.percent(total["used_gpu_hours"] / measured)
+        found.append(
+            (
+                join(
+                    "Of the time that was measured, ", el("span", part, class_="n"), " was used; the rest cost ",
+                    el("span", usd(total["wasted_micro_usd"]), class_="n"), ".",
+                ),
+                "var(--c2)",
+            )
+        )  # fmt: skip
+    elif had:
+        found.append((join("Nobody measured what its jobs did with their GPUs."), "var(--c0)"))
+    if reply["waits"]:
+        most = reply["waits"][0]
+        waited = sum([wait["gpu_hours"] for wait in reply["waits"]])
+        said = f" GPU-hours were waited for, most of all for: {most['reason']} ({hours(most['gpu_hours'])})."
+        found.append((join(el("span", hours(waited), class_="n"), said), "var(--c5)"))
+    return found
+
+
+def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
+    over = plots.slots(reply["from_day"], reply["to_day"])
+    charged = {line["name"]: line["charged_micro_usd"] for line in parts[statement.DAY]}
+    wasted = {line["name"]: line["wasted_micro_usd"] for line in parts[statement.DAY]}
+    rest = {day: charged[day] - wasted[day] for day in charged}
+    dearest = max(charged, key=lambda day: (charged[day], day), default="")
+    heading = f"{usd(charged[dearest])} on {dearest}, the dearest day" if dearest else "Nothing was charged"
+    drawn = "What is charged for each day, and how much of it is for wasted time."
+    if not charged:
+        return figure("days", heading, drawn)
+    heights = {"used or unmeasured": rest, "wasted": wasted}
+    colours = {"used or unmeasured": "var(--c1)", "wasted": plots.KIND_COLOURS["wasted"]}
+    return figure("days", heading, drawn, plots.columns(heights, colours, over, dollars, heading))
+
+
+def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
+    """Bars of what each had."""
+    most = sorted([line for line in lines if held(line)], key=lambda line: (-held(line), line["name"]))
+    drawn = "GPU-hours by what became of them."
+    if not most:
+        return figure(key, f"No {noun} had a GPU", drawn, wide=False)
+    name = most[0]["name"] or f"jobs without a {noun}"
+    heading = f"{name} had most: {hours(held(most[0]))} of {hours(sum(map(held, most)))} GPU-hours"
+    shown = [
+        plots.Bar(
+            line["name"] or NONE, [(kind, line[f"{kind}_gpu_hours"]) for kind in _SHOWN], hours(held(line))
+        )
+        for line in most[:_LINES_MAX]
+    ]
+    return figure(key, heading, drawn, plots.bars(shown, plots.KIND_COLOURS, hours, heading), wide=False)
+
+
+def _waits(reply: Row) -> Markup:
+    drawn = "GPU-hours that waiting jobs asked for, by cause."
+    if not reply["waits"]:
+        return figure("waits", "Nobody waited", drawn, wide=False)
+    heading = f"Most waiting: {reply['waits'][0]['reason']}"
+    shown = [
+        plots.Bar(wait["reason"], [("waited for", wait["gpu_hours"])], hours(wait["gpu_hours"]))
+        for wait in reply["waits"]
+    ]
+    return figure(
+        "waits", heading, drawn, plots.bars(shown, {"waited for": "var(--c5)"}, hours, heading), wide=False
+    )
+
+
+def _budgets(reply: Row) -> Markup | None:
+    """What the month's jobs are to each budget."""
+    if not reply["budgets"]:
+        return None
+    items = []
+    for budget in reply["budgets"]:
+        amount, spent = budget["amount"], budget["spent_in_month"]
+        parts = [
+            ("spent in this month", min(spent, amount)),
+            ("over it", max(0.0, spent - amount)),
+            ("the rest", max(0.0, amount - spent)),
+        ]
+        text = (
+            (lambda value: f"${value:,.2f}")
+            if budget["unit"] == "USD"
+            else (lambda value: f"{value:,.2f} GPU-h")
+        )
+        colours = {"spent in this month": "var(--c1)", "over it": "var(--c2)", "the rest": "var(--faint)"}
+        bar = plots.Bar(budget["budget"], parts, human.percent(spent / amount) if amount else human.MISSING)
+        items += [
+            plots.bars([bar], colours, text, budget["budget"]),
+            el("p", statement.budget_text(budget), class_="note"),
+        ]
+    heading = "Budgets" if len(reply["budgets"]) > 1 else "The budget"
+    return figure(
+        "budgets", heading, "What this month is to it; windows may be longer or shorter.", *items, wide=False
+    )
+
+
+def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
+    """The lines of prices: quantity times price is the amount."""
+    rows = [
+        [
+            line["name"],
+            f"{line['charged_gpu_hours']:,.4f}",
+            "no price" if line["price_micro_usd_h"] is None else usd(line["price_micro_usd_h"]),
+            f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else human.MISSING,
+            usd(line["charged_micro_usd"]),
+        ]
+        for line in parts[statement.PRICE]
+    ]
+    rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", usd(total["charged_micro_usd"])])
+    heads = ["what", "GPU-hours charged", "price an hour", "kWh", "charged"]
+    return el("section", el("h2", "What is charged"), plots.table(heads, rows, total=True), class_="summary")
+
+
+def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Markup | None:
+    """Figures of every person or project, the most expensive first; a single one is the total."""
+    if len(lines) < 2:
+        return None
+    ordered = sorted(lines, key=lambda line: (-line["charged_micro_usd"], line["name"]))
+    rows = [
+        [
+            name,
+            *[exact_hours(line[f"{kind}_gpu_hours"]) for kind in _SHOWN[:4]],
+            exact_hours(held(line)),
+            usd(line["wasted_micro_usd"]),
+            usd(line["charged_micro_usd"]),
+        ]
+        for name, line in [*[(line["name"] or NONE, line) for line in ordered], ("total", total)]
+    ]
+    heads = [noun, *_SHOWN[:4], "GPU-hours", "for waste", "charged"]
+    return el("section", el("h2", heading), plots.table(heads, rows, total=True), class_="summary")
+
+
+def _corrections(lines: Sequence[Row]) -> Markup | None:
+    if not lines:
+        return None
+    rows = [
+        [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd(line["charged_micro_usd"])] for line in lines
+    ]
+    heading = "Corrections of closed months, in the total"
+    return el(
+        "section",
+        el("h2", heading),
+        plots.table(["about the day", "GPU-hours charged", "charged"], rows),
+        class_="summary",
+    )
+
+
+def _foot(reply: Row) -> Markup:
+    meanings = [el("div", el("dt", term), el("dd", meaning)) for term, meaning in _MEANINGS]
+    command = f"yard cost statement {reply['tenant']} --month {reply['month']} -o html"
+    return el(
+        "footer",
+        el("h2", "What the figures mean"),
+        el("dl", *meanings, class_="definitions"),
+        el("pre", el("code", command), tabindex="0"),
+        made(),
+    )
