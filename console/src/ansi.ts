@@ -7,7 +7,7 @@ type Look = { fg: string; bg: string; bold: boolean; dim: boolean; italic: boole
 const PLAIN: Look = { fg: "", bg: "", bold: false, dim: false, italic: false, under: false };
 // CSI …, OSC … (ended by BEL or ST), other escapes, and control characters other than tab and line feed.
 const ESCAPE =
-  /\x1b\[([0-9;:?]*)([ -/]*[@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g;
+  /\x1b\[([0-9;:?]*)([ -/]*[@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 function kindOf(look: Look): string {
   const found = [look.fg && `f${look.fg}`, look.bg && `b${look.bg}`];

@@ -30,7 +30,7 @@ export function dollars(amount: number | null | undefined): string {
 /** A text without characters that turn the direction of those around it, or that cannot be seen. */
 export function plain(value: unknown): string {
   return String(value ?? "").replace(
-    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
     "\ufffd",
   );
 }

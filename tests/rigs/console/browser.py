@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "console" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 30_000
 WATCH = """
-window.wrong = [];
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
 """
@@ -46,13 +45,13 @@ def chromium() -> str:
 
 
 @contextmanager
-def browser() -> Iterator[Any]:
+def browser(*more: str) -> Iterator[Any]:
     """A browser, for as many pages as a test wants."""
     program = chromium()
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     with sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        made = driver.chromium.launch(executable_path=program, args=["--no-sandbox", *more])
         try:
             yield made
         finally:
@@ -73,7 +72,7 @@ def page_of(made: Any, own: str, **context: Any) -> Iterator[Any]:
         yield page
     finally:
         session.close()
-    assert [] == list(wrong)
+    assert not wrong, "\n".join(wrong[:10])
 
 
 def shot(page: Any, name: str, folder: Path) -> None:
