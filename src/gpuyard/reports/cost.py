@@ -65,6 +65,8 @@ class BooksLine(_About):
     energy_kwh: float
     """As far as it was measured."""
     charged_micro_usd: int
+    fleet_micro_usd: int | None
+    """What the GPUs of this line cost, with or without a job; null without sight of the whole yard."""
 
 
 class BooksReply(TypedDict):
@@ -135,14 +137,16 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     charged, fleet = sum([line.charged for line in lines]), sum([line.fleet for line in lines])
     # Rounded so that everything that is shown adds up.
     *money, rest = micro_usd([*[line.charged for line in lines], fleet - charged if sight.whole else 0])
+    fleets = micro_usd([line.fleet for line in lines]) if sight.whole else [None] * len(lines)
     rows = [
         {
             **_dimensions(by, line.names),
             **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
             "energy_kwh": round(line.energy_mj / 3_600_000_000, 6),
             "charged_micro_usd": owed,
+            "fleet_micro_usd": cost,
         }
-        for line, owed in zip(lines, money, strict=True)
+        for line, owed, cost in zip(lines, money, fleets, strict=True)
     ]
     head = {
         "by": by,

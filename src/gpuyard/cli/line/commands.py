@@ -139,6 +139,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
                 "tco": Entry(
                     "commands.reports", "Compare owning, reserving, on demand and spot for the recorded load."
                 ),
+                "reconcile": Entry(
+                    "commands.yard.reconcile",
+                    "Compare a cloud's bill with the books.",
+                    no_args_is_help=True,
+                ),
                 "close": Entry(
                     "commands.yard.upkeep",
                     "Close the books of a month.",

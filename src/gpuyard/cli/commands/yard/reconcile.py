@@ -1,0 +1,173 @@
+"""`yard cost reconcile`: a cloud's bill beside the books."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
+from gpuyard.errors import BadInput, quoted
+
+if TYPE_CHECKING:
+    from gpuyard.ledger.bills import Finding, Place, Sums
+
+DIFFERS = 1
+"""The exit code where bill and books differ; 2: the bill cannot be read."""
+
+
+def reconcile(
+    bill: Annotated[Path, Argument(metavar="BILL", help="A csv of FOCUS 1.x or AWS CUR, or that in gzip.")],
+    from_day: Annotated[
+        str, Option("--from", metavar="DAY", help="The first day. Left out: the bill's.")
+    ] = "",
+    to_day: Annotated[str, Option("--to", metavar="DAY", help="The last day. Left out: the bill's.")] = "",
+    tolerance: Annotated[
+        float,
+        Option("--tolerance", metavar="PERCENT", help="Sums may differ by so much.", min=0.0, max=100.0),
+    ] = 0.1,
+    instance: Annotated[
+        list[str] | None,
+        Option(
+            "--instance",
+            metavar="TYPE=MODEL:GPUS",
+            help="An instance type that is not known here, as p9.48xlarge=X100:8. May be repeated.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+) -> int:
+    """Compare a cloud's bill with the books: GPU time and cost by day, GPU model, market and region.
+
+    Differences are told with the lines of the bill that make them: a line that is there twice, at another price or with
+    less time than its neighbours, and the hours of a machine for which there is no line. Nothing is written. It takes
+    sight of the whole yard.
+
+    \b
+    Exit codes: 0: they agree, 1: they differ, 2: the bill cannot be read.
+    \b
+    Example:
+      yard cost reconcile november.csv.gz --tolerance 0.5
+    """
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.intake.bills import read_bill
+    from gpuyard.ledger.bills import compared
+    from gpuyard.ledger.units import day_text, read_day
+    from gpuyard.model.units import DAY_MS
+
+    found = read_bill(bill, dict([_instance(each) for each in instance or ()]))
+    if not found.lines:
+        known = f"; not known: {', '.join(found.unknown)}" if found.unknown else ""
+        raise BadInput(
+            f"{bill} has no line about a machine with GPUs{known}", "Name its types by --instance."
+        )
+    first = read_day(from_day) if from_day else min([line.from_ms for line in found.lines]) // DAY_MS
+    last = read_day(to_day) if to_day else max([line.until_ms - 1 for line in found.lines]) // DAY_MS
+    if first > last:
+        raise BadInput("the first day is after the last one", "Give --from a day before --to.")
+    books, regions = _books(day_text(first), day_text(last))
+    lines = found.lines if regions else [line._replace(region="") for line in found.lines]
+    differ = compared(lines, books, (first, last + 1), round(10 * tolerance))
+    emit([_row(each) for each in differ], _columns(), output, fields=_FIELDS, wanted=columns)
+    span = f"{day_text(first)} to {day_text(last)}, UTC"
+    notice(_sum_up(found.form, len(found.lines), differ, span), before="note: ", style="bold")
+    if not regions:
+        notice("the pools have no region: regions are not compared", before="note: ", style="bold")
+    if found.others:
+        fees = found.fees_micro_usd / 1_000_000
+        text = f"{found.others:,} lines are about no machine with GPUs"
+        notice(f"{text}; taxes, fees and credits among them: ${fees:,.2f}", before="note: ", style="bold")
+    if found.unknown:
+        text = f"not known here: {', '.join(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
+        notice(text, before="note: ", style="bold")
+    return DIFFERS if differ else 0
+
+
+def _sum_up(form: str, lines: int, differ: "Sequence[Finding]", span: str) -> str:
+    what = "the bill and the books agree" if not differ else f"differences: {len(differ)}"
+    return f"{span}: {lines:,} lines of {form} about machines with GPUs; {what}"
+
+
+def _instance(text: str) -> tuple[str, tuple[str, int]]:
+    name, _, rest = text.partition("=")
+    model, _, count = rest.rpartition(":")
+    if not (name and model and count.isdecimal() and int(count)):
+        raise BadInput(f"--instance {quoted(text)} names no machine", "Write it as p9.48xlarge=X100:8.")
+    return name, (model, int(count))
+
+
+def _books(from_day: str, to_day: str) -> "tuple[dict[Place, Sums], bool]":
+    """GPU time and cost of the fleet in the books, and whether all of it has a region."""
+    from gpuyard.ledger.bills import Sums
+    from gpuyard.ledger.units import read_day
+    from gpuyard.model.units import HOUR_MS
+    from gpuyard.reports import registry
+    from gpuyard.reports.cost import KINDS
+
+    asked = {"by": "day,model,market,region", "from": from_day, "to": to_day}
+    with client() as yard:
+        reply: Mapping[str, Any] = yard.report(registry.ours("cost"), **asked)
+    if reply["fleet_micro_usd"] is None:
+        raise BadInput("a bill is about the whole yard, and you see a part of it", "Ask an administrator.")
+    lines = [line for line in reply["lines"] if line["model"]]
+    regions = all([line["region"] for line in lines])
+    found: dict[Place, Sums] = {}
+    for line in lines:
+        place = (read_day(line["day"]), line["model"], line["market"], line["region"] if regions else "")
+        before = found.get(place, Sums())
+        gpu_ms = round(sum([line[f"{kind}_gpu_hours"] for kind in KINDS]) * HOUR_MS)
+        found[place] = Sums(before.gpu_ms + gpu_ms, before.micro_usd + line["fleet_micro_usd"])
+    return found, regions
+
+
+_FIELDS = (
+    "lines", "day", "model", "market", "region", "bill_gpu_hours", "books_gpu_hours", "bill_micro_usd",
+    "books_micro_usd", "said",
+)  # fmt: skip
+
+
+def _row(each: "Finding") -> Mapping[str, Any]:
+    from gpuyard.ledger.units import day_text
+    from gpuyard.model.units import HOUR_MS
+
+    return {
+        "lines": list(each.lines),
+        "day": day_text(each.day),
+        "model": each.model,
+        "market": each.market,
+        "region": each.region,
+        "bill_gpu_hours": round(each.bill.gpu_ms / HOUR_MS, 6),
+        "books_gpu_hours": round(each.books.gpu_ms / HOUR_MS, 6),
+        "bill_micro_usd": each.bill.micro_usd,
+        "books_micro_usd": each.books.micro_usd,
+        "said": each.said,
+    }
+
+
+def _columns() -> list[Any]:
+    from gpuyard.reports.cost import usd
+    from gpuyard.reports.table import Column
+
+    return [
+        Column("LINE", lambda row: _numbers(row["lines"]), right=True),
+        Column("DAY", lambda row: row["day"]),
+        Column("MODEL", lambda row: row["model"]),
+        Column("MARKET", lambda row: row["market"]),
+        Column("REGION", lambda row: row["region"] or "-", wide=True),
+        Column("BILL GPU-H", lambda row: f"{row['bill_gpu_hours']:,.2f}", right=True),
+        Column("BOOKS GPU-H", lambda row: f"{row['books_gpu_hours']:,.2f}", right=True),
+        Column("BILL", lambda row: usd(row["bill_micro_usd"]), right=True),
+        Column("BOOKS", lambda row: usd(row["books_micro_usd"]), right=True),
+        Column("WHAT", lambda row: row["said"]),
+    ]
+
+
+def _numbers(lines: Sequence[int]) -> str:
+    """Line numbers, those that follow each other together: 2-25, 40."""
+    parts: list[list[int]] = []
+    for number in sorted(set(lines)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join([f"{low}-{high}" if low < high else str(low) for low, high in parts]) or "-"
