@@ -1,6 +1,6 @@
 """The books over a long log: how fast they are filled again, how fast a month is summed up, what a commit costs.
 
-    python benchmarks/bench_ledger.py [--attempts 1000000] [--rounds 7] [--write]
+    python benchmarks/bench_ledger.py [--attempts 1000000] [--rounds 7] [--log FILE] [--write]
 
 The log is made here: jobs of 40 tenants and 200 users in three classes on 250 nodes, 30,000 of them a day, each with a
 submission, a start, a confirmation and an end. The books are filled as a leader fills them, from the first event on.
@@ -184,17 +184,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--attempts", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="keep the log there, or take the one that is there"
+    )
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     tidy()
     with (
         tempfile.TemporaryDirectory(prefix="yard-ledger-") as folder,
-        open_store(Path(folder) / "l.db") as store,
+        open_store(options.log or Path(folder) / "l.db") as store,
     ):
         lease = store.elect("bench")
         if lease is None:
             sys.exit("bench_ledger: another process leads in a store of our own")
-        write_log(store, options.attempts)
+        if not store.head():
+            write_log(store, options.attempts)
         began_s = time.perf_counter()
         cpu_s = fill(store, lease.epoch)
         wall_s = time.perf_counter() - began_s

@@ -416,13 +416,18 @@ def check_money(steps: list[Any]) -> None:
     prices = Prices(PriceBook.of(rows.get("prices")), closed)
     entries = [read_entry(k, v) for k, v in {**read(rows, "d/"), **read(rows, "c/")}.items()]
     totals = {
-        (sum(line.charged for line in lines), sum(line.fleet for line in lines))
+        (
+            sum(line.charged for line in lines),
+            sum(line.fleet for line in lines),
+            sum(line.rest for line in lines),
+        )
         for by in (("tenant", "model"), ("user", "day"), ("class", "market"), ("cluster", "pool"))
-        for lines in [summed(entries, by, places, owners, prices)]
+        for lines in [summed(entries, by, places, owners, prices, whole=True)]
     }
 
     assert 1 == len(totals)
-    ((charged, fleet),) = totals
+    ((charged, fleet, rest),) = totals
+    assert fleet - charged == rest
     lines = summed(entries, ("tenant",), places, owners, prices)
     shown = micro_usd([*[line.charged for line in lines], fleet - charged])
     assert micro_usd([fleet])[0] == sum(shown)

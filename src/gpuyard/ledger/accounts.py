@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
 from gpuyard.ledger.books import PROJECT
-from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, KWH_PARTS, day_text, month_of
+from gpuyard.ledger.units import (
+    CHARGED,
+    COLUMNS,
+    ENERGY,
+    FLEET,
+    GPU_HOUR,
+    KWH_PARTS,
+    NOBODY,
+    day_text,
+    month_of,
+)
 from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.model.serialise import Plain
 
@@ -61,6 +71,8 @@ class Line(NamedTuple):
     """What the fleet cost, in the same unit."""
     energy_mj: int = 0
     """Measured energy of jobs, in millijoules."""
+    rest: int = 0
+    """What the fleet cost and no job was charged for, in the unit of `charged`: of each place and day, with nobody."""
 
 
 _Of = Callable[[Entry, BookPlace, Owner], str]
@@ -130,30 +142,42 @@ def summed(
     places: Mapping[str, BookPlace],
     owners: Mapping[str, Owner],
     prices: Prices,
+    *,
+    whole: bool = False,
 ) -> list[Line]:
-    """The lines of a statement by these dimensions, by name. What nobody owns has empty names of its owner."""
-    of = [dimension(name) for name in by]
+    """The lines of a statement by these dimensions, by name. What nobody owns has empty names of its owner.
+
+    `whole`: the entries are those of all owners, and the lines tell what was not charged (`rest`).
+    """
+    of, not_charged = [dimension(name) for name in by], COLUMNS
     sums: dict[tuple[str, ...], list[int]] = {}
     lines: dict[tuple[str, str, int], list[int]] = {}
     by_day, nobody = not {"day", "month"}.isdisjoint(by), Owner()
-    for entry in entries:
-        place = places[entry.place]
-        key = (entry.place, entry.owner, entry.learned if by_day else 0)
+
+    def line_of(entry: Entry, owner: str) -> list[int]:
+        key = (entry.place, owner, entry.learned if by_day else 0)
         line = lines.get(key)
         if line is None:
-            owner = owners.get(entry.owner, nobody)
-            names = tuple([each(entry, place, owner) for each in of])
-            line = lines[key] = sums.setdefault(names, [0] * COLUMNS)
+            place, whose = places[entry.place], owners.get(owner, nobody)
+            names = tuple([each(entry, place, whose) for each in of])
+            line = lines[key] = sums.setdefault(names, [0] * (COLUMNS + 1))
+        return line
+
+    for entry in entries:
+        place, line = places[entry.place], line_of(entry, entry.owner)
         (price, a_kwh), columns = prices.rate(place, entry.day), entry.columns
         for column in range(CHARGED):
             line[column] += columns[column]
         # Measured energy is the job's, and part of what the fleet cost.
         energy = columns[ENERGY] * a_kwh * KWH_PARTS
-        line[CHARGED] += columns[CHARGED] * (price or 0) + energy
-        line[FLEET] += columns[FLEET] * (price or 0) + energy
+        charged, fleet = columns[CHARGED] * (price or 0), columns[FLEET] * (price or 0)
+        line[CHARGED] += charged + energy
+        line[FLEET] += fleet + energy
         line[ENERGY] += columns[ENERGY]
+        if whole and (charged or fleet):
+            line_of(entry, NOBODY)[not_charged] += fleet - charged
     return [
-        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET], line[ENERGY])
+        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET], line[ENERGY], line[not_charged])
         for names, line in sorted(sums.items())
     ]
 

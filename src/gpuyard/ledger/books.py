@@ -319,6 +319,14 @@ class Books:
                 if job is not None:
                     self._pay(job, self.now_ms)
 
+    def bill(self, job_id: int, now_ms: int) -> JobBook | None:
+        """A job that is charged up to the last event, or to a later time; None: it never came, or never started."""
+        self._come_to(now_ms)
+        job = self._live(job_id)
+        if job is not None:
+            self._pay(job, self.now_ms)
+        return self.job(job_id)
+
     def _flagged(self, number: int, *, down: bool | None = None, cordoned: bool | None = None) -> None:
         node = self._settled(number)
         if node is not None:

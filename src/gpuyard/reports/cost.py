@@ -67,6 +67,9 @@ class BooksLine(_About):
     charged_micro_usd: int
     fleet_micro_usd: int | None
     """What the GPUs of this line cost, with or without a job; null without sight of the whole yard."""
+    not_charged_micro_usd: int | None
+    """What the fleet cost and no job was charged for: on the lines of what no job had. Null without sight of the whole
+    yard."""
 
 
 class BooksReply(TypedDict):
@@ -133,20 +136,22 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     if not sight.whole:
         seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
         books = books._replace(entries=[entry for entry in books.entries if entry.owner in seen])
-    lines = books.lines(by)
-    charged, fleet = sum([line.charged for line in lines]), sum([line.fleet for line in lines])
+    lines = books.lines(by, whole=sight.whole)
     # Rounded so that everything that is shown adds up.
-    *money, rest = micro_usd([*[line.charged for line in lines], fleet - charged if sight.whole else 0])
+    exact = [line.charged for line in lines] + [line.rest for line in lines]
+    money = micro_usd(exact)
+    owed, rest = money[: len(lines)], money[len(lines) :]
     fleets = micro_usd([line.fleet for line in lines]) if sight.whole else [None] * len(lines)
     rows = [
         {
             **_dimensions(by, line.names),
             **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
             "energy_kwh": round(line.energy_mj / 3_600_000_000, 6),
-            "charged_micro_usd": owed,
+            "charged_micro_usd": charged,
+            "not_charged_micro_usd": not_charged if sight.whole else None,
             "fleet_micro_usd": cost,
         }
-        for line, owed, cost in zip(lines, money, fleets, strict=True)
+        for line, charged, not_charged, cost in zip(lines, owed, rest, fleets, strict=True)
     ]
     head = {
         "by": by,
@@ -154,9 +159,9 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "to_day": day_text(to_day),
         "currency": CURRENCY,
         "unpriced": books.unpriced(),
-        "charged_micro_usd": sum(money),
-        "not_charged_micro_usd": rest if sight.whole else None,
-        "fleet_micro_usd": sum(money) + rest if sight.whole else None,
+        "charged_micro_usd": sum(owed),
+        "not_charged_micro_usd": sum(rest) if sight.whole else None,
+        "fleet_micro_usd": sum(money) if sight.whole else None,
     }
     return Table(rows, head)
 
@@ -210,6 +215,11 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
             wide=True,
         ),
         Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
+        Column(
+            "NOT CHARGED",
+            lambda row: usd(row["not_charged_micro_usd"]) if row["not_charged_micro_usd"] else "-",
+            right=True,
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a job has used: over all its tries, at the price of the GPUs that each had."""
+"""What a job has used: over all its tries, and what it owes by the books."""
 
 from typing import Any
 
@@ -13,26 +13,23 @@ def job(**more: Any) -> dict[str, Any]:
     return base | more
 
 
-def price(node: str) -> int:
-    return {"a": 2_000_000, "b": 1_000_000}.get(node, 0)
-
-
 def test_one_try_that_has_ended_and_one_that_runs() -> None:
-    assert {"run_s": 7200, "gpu_hours": 4.0, "cost_usd": 8.0} == used(job(), 9 * HOUR, price)
-    assert {"run_s": 3600, "gpu_hours": 2.0, "cost_usd": 4.0} == used(job(ended_ms=None), 2 * HOUR, price)
+    assert {"run_s": 7200, "gpu_hours": 4.0, "cost_usd": 8.0} == used(job(), 9 * HOUR, 8_000_000)
+    assert {"run_s": 3600, "gpu_hours": 2.0, "cost_usd": 4.0} == used(job(ended_ms=None), 2 * HOUR, 4_000_000)
 
 
-def test_all_tries_count_each_at_its_own_price() -> None:
+def test_all_tries_count() -> None:
     tries = [{"started_ms": 4 * HOUR, "ended_ms": 5 * HOUR, "nodes": ["b"]}, job()]
-    assert {"run_s": 10_800, "gpu_hours": 6.0, "cost_usd": 10.0} == used(job(tries=tries), 9 * HOUR, price)
+    assert {"run_s": 10_800, "gpu_hours": 6.0, "cost_usd": 10.0} == used(
+        job(tries=tries), 9 * HOUR, 10_000_000
+    )
 
 
-def test_a_share_no_gpus_no_price_and_nothing_yet() -> None:
-    assert 1.0 == used(job(gpus=0.25), 9 * HOUR, price)["cost_usd"]
-    assert {"run_s": 7200, "gpu_hours": 0.0, "cost_usd": 0.0} == used(job(gpus=0), 9 * HOUR, lambda _: 0)
-    assert used(job(nodes=["?"]), 9 * HOUR, price)["cost_usd"] is None
+def test_no_gpus_no_price_and_nothing_yet() -> None:
+    assert {"run_s": 7200, "gpu_hours": 0.0, "cost_usd": 0.0} == used(job(gpus=0), 9 * HOUR, 0)
+    assert used(job(), 9 * HOUR, None)["cost_usd"] is None
     assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": 0.0} == used(
-        job(started_ms=None, ended_ms=None), 9, price
+        job(started_ms=None, ended_ms=None), 9, None
     )
 
 
@@ -59,6 +56,6 @@ def test_what_one_try_took_and_nobody_knows_is_unknown() -> None:
 
 def test_an_ended_job_counts_all_that_it_ran() -> None:
     row = {"gpus": 2, "ran_ms": 3 * HOUR, "nodes": ["a", "b"], "started_ms": 2 * HOUR, "ended_ms": 3 * HOUR}
-    assert {"run_s": 10_800, "gpu_hours": 6.0, "cost_usd": 12.0} == used_in_all(row, price)
+    assert {"run_s": 10_800, "gpu_hours": 6.0, "cost_usd": 12.0} == used_in_all(row, 12_000_000)
     never = row | {"ran_ms": 0, "nodes": []}
-    assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": None} == used_in_all(never, price)
+    assert {"run_s": 0, "gpu_hours": 0.0, "cost_usd": 0.0} == used_in_all(never, None)

@@ -116,6 +116,15 @@ def test_by_any_dimensions_and_for_some_days(readings: Any) -> None:
         ("ann", "H100"): (20, 40),
         ("bob", "A100-80GB"): (24, 24),
     } == by_user
+    # Whatever it is summed up by, both columns together are the cost of the fleet.
+    for by in ("model", "user,model", "day", "project", "label:stage,tenant", "month,market"):
+        rows = cost(readings, by).rows
+        both = [row["charged_micro_usd"] + row["not_charged_micro_usd"] for row in rows]
+        assert 324_000_000 == sum(both)
+    found = cost(readings, "model")
+    assert [28_000_000 + 2_000_000, 264_000_000 - 40_000_000] == [
+        row["not_charged_micro_usd"] for row in found.rows
+    ]
     assert {("2026-11-12",): (144, 64), ("2026-11-13",): (36, 6)} == lines(cost(readings, "day"))
     assert {} == lines(cost(readings, "day", "2026-10-01", "2026-10-31"))
 
@@ -124,6 +133,7 @@ def test_a_tenants_money_is_seen_by_the_tenant_and_those_above_it_alone(readings
     mine = cost(readings, "tenant", sight=Sight(("org/research",)))
     assert {("org/research",): (20, 40)} == lines(mine)
     assert (None, None) == (mine.head["fleet_micro_usd"], mine.head["not_charged_micro_usd"])
+    assert [None] == [row["not_charged_micro_usd"] for row in mine.rows]
     # By another dimension too: nothing of another tenant is in any sum.
     assert {("H100",): (20, 40)} == lines(cost(readings, "model", sight=Sight(("org/research",))))
     assert {("org/product",), ("org/research",)} == lines(cost(readings, sight=Sight(("org",)))).keys()
@@ -165,7 +175,8 @@ def test_the_table_says_how_it_balances(readings: Any) -> None:
     found = cost(readings, "tenant")
     cells = [[column.cell(row) for column in REPORT.columns(found.rows)] for row in found.rows]
     assert ["(no job)", "org/product", "org/research"] == [line[0] for line in cells]
-    assert ["$0.00", "$30.00", "$40.00"] == [line[-1] for line in cells]
+    assert ["$0.00", "$30.00", "$40.00"] == [line[-2] for line in cells]
+    assert ["$254.00", "-", "-"] == [line[-1] for line in cells]
     (note,) = REPORT.notes(found.head)
     assert "$70.00 charged + $254.00 not charged = $324.00, the cost of the fleet" in note
     assert ["$0.0012", "-$3.00", "$1,234.50"] == [usd(each) for each in (1_200, -3_000_000, 1_234_500_000)]

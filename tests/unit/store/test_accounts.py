@@ -2,9 +2,19 @@
 
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.views.accounts import accounts
+from gpuyard.control.views.accounts import accounts, owed
 from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED
-from gpuyard.model import AttemptConfirmed, AttemptStarted, Grant, NodeAdded
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    ConfigSet,
+    Grant,
+    NodeAdded,
+    Outcome,
+    Price,
+    Settings,
+)
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Store
 from gpuyard.testing.values import node
@@ -37,3 +47,41 @@ def test_what_is_open_counts_up_to_now_and_nothing_of_it_is_written(store: Store
     (_nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + 30 * HOUR_MS).lines(["tenant"])
     assert 48 * GPU_HOUR == tenant.time[UNMEASURED]
     assert [] == accounts(store, 20_000, 20_001).lines(["tenant"])
+
+
+def test_a_job_owes_what_the_books_say_at_the_price_of_each_day(store: Store) -> None:
+    lease = store.elect("test")
+    assert lease is not None
+    prices = (Price(2_000_000, "H100", from_day=20_000), Price(5_000_000, "H100", from_day=20_001))
+    first = accepted(store, submission(4))[0].first_id
+    ids = range(first, first + 4)
+    whole, share, node_of = first, first + 1, Grant(0, 0b1, 1000, 0, 0, 1)
+    store.append(
+        [
+            ConfigSet(BEGIN_MS, Settings(price_book=prices)),
+            NodeAdded(BEGIN_MS, node(gpus=4)),
+            AttemptStarted(BEGIN_MS, whole, 1, (node_of,)),
+            AttemptStarted(BEGIN_MS, share, 1, (Grant(0, 0b10, 250, 0, 0, 1),)),
+        ]
+    )
+    # Nothing is filled yet.
+    assert dict.fromkeys(ids) == owed(store, ids, BEGIN_MS)
+    filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
+    while filler.step(lease.epoch):
+        pass
+    day_later = BEGIN_MS + 25 * HOUR_MS
+    assert {whole: 53_000_000, share: 13_250_000, first + 2: 0, first + 3: 0} == owed(store, ids, day_later)
+    # What the books lack is known all the same: an end, and a start on a node that is new.
+    store.append(
+        [
+            AttemptEnded(day_later, whole, 1, Outcome.COMPLETED, ended_ms=day_later - HOUR_MS),
+            NodeAdded(day_later, node("b", gpus=1, model="Unheard-of")),
+            AttemptStarted(day_later, first + 2, 1, (Grant(1, 0b1, 1000, 0, 0, 1),)),
+        ]
+    )
+    now_ms = day_later + HOUR_MS
+    late = {whole: 48_000_000, share: 14_500_000, first + 2: None, first + 3: 0}
+    assert late == owed(store, ids, now_ms)
+    while filler.step(lease.epoch):
+        pass
+    assert {**late, 999: None} == owed(store, [*ids, 999], now_ms)

@@ -32,6 +32,7 @@ from gpuyard.control.commands.wishes import FEW, Gone, Wish, WishedId
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
+from gpuyard.control.views.accounts import owed
 from gpuyard.control.views.tries import taken, used
 from gpuyard.engines.contract import EngineError, HasDaemonLogs, IsObserved
 from gpuyard.errors import YardError
@@ -131,13 +132,17 @@ class Jobs:
         if view.get("array"):
             body = await in_thread(encoded_array, discreet(person, view))
             return Response(body, media_type="application/json")
-        view["used"] = used(view, self._yard.now_ms(), self._yard.price_of_node)
+        view["used"] = await in_thread(self._used, view)
         view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
             view |= await in_thread(self._daemon_lines, view)
             if lines := await in_thread(self._yard.kernel_lines, view):
                 view["kernel_log"] = lines
         return answer(discreet(person, view))
+
+    def _used(self, view: dict[str, Any]) -> dict[str, Any]:
+        now_ms = self._yard.now_ms()
+        return used(view, now_ms, owed(self._yard.store, [view["id"]], now_ms)[view["id"]])
 
     def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
         """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""

@@ -24,6 +24,7 @@ from gpuyard.api.handlers.jobs import listed
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, sent
 from gpuyard.control.serve import Yard
+from gpuyard.control.views.accounts import owed
 from gpuyard.control.views.queue_list import QueueList
 from gpuyard.control.views.tries import used_in_all
 from gpuyard.control.views.views import ENDED_STATES
@@ -83,8 +84,9 @@ class _Lists:
         since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
         found, more = await in_thread(self._yard.views.history, wanted, since_ms, before, most)
+        owes = await in_thread(owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms())
         for view in found:
-            view["used"] = used_in_all(view, self._yard.price_of_node)
+            view["used"] = used_in_all(view, owes[view["id"]])
         return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
 
     async def overview(self, request: Request) -> Response:

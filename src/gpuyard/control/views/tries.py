@@ -105,32 +105,21 @@ def taken(job: View, usage: Callable[[int], Usage]) -> View:
     }
 
 
-def used_in_all(job: View, price_micro_usd_h: Callable[[str], int]) -> View:
-    """The same of an ended job as the history has it: its tries together, at the price of the GPUs of the last."""
-    nodes = job["nodes"]
-    return used(
-        {"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"], "nodes": nodes},
-        0,
-        price_micro_usd_h,
-    )
+def used_in_all(job: View, owed_micro_usd: int | None) -> View:
+    """The same of an ended job as the history has it: its tries together."""
+    return used({"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"]}, 0, owed_micro_usd)
 
 
-def used(job: View, now_ms: int, price_micro_usd_h: Callable[[str], int]) -> View:
-    """Over all tries of a job as it is shown; the price is that of a GPU of a node. No cost: no price is known."""
-    tries = job.get("tries") or [job]
-    gpu_milli = round(job["gpus"] * MILLI)
-    run_ms = micro_usd = 0
-    priced = True
-    for each in tries:
-        if not each["started_ms"]:
-            continue
-        ran_ms = max(0, (each["ended_ms"] or now_ms) - each["started_ms"])
-        run_ms += ran_ms
-        price = price_micro_usd_h(each["nodes"][0]) if each["nodes"] else 0
-        priced = priced and bool(price)
-        micro_usd += price * gpu_milli * ran_ms // (MILLI * HOUR_MS)
+def used(job: View, now_ms: int, owed_micro_usd: int | None) -> View:
+    """Over all tries of a job as it is shown, and what it owes by the books, if they know that."""
+    gpu_milli, run_ms = round(job["gpus"] * MILLI), 0
+    for each in job.get("tries") or [job]:
+        if each["started_ms"]:
+            run_ms += max(0, (each["ended_ms"] or now_ms) - each["started_ms"])
+    if owed_micro_usd is None and not run_ms:
+        owed_micro_usd = 0
     return {
         "run_s": run_ms // SECOND_MS,
         "gpu_hours": round(gpu_milli * run_ms / (MILLI * HOUR_MS), 4),
-        "cost_usd": round(micro_usd / MICRO_USD, 4) if priced or not gpu_milli else None,
+        "cost_usd": None if owed_micro_usd is None else round(owed_micro_usd / MICRO_USD, 4),
     }

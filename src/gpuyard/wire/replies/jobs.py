@@ -161,7 +161,7 @@ class UsedReply(TypedDict):
     run_s: int
     gpu_hours: float
     cost_usd: float | None
-    """None: the price of its GPUs is not known."""
+    """What it owes by the books; None: its GPUs have no price, or the books do not tell of it."""
     cpu_s: NotRequired[float | None]
     """CPU time of its processes; None: the engine does not know."""
     memory_mib: NotRequired[int | None]
