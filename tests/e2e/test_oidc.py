@@ -1,15 +1,18 @@
 """Login through a real identity provider, with the browser played by a program."""
 
+import re
 import sys
 import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
 
+from gpuyard.api.client import Client, Refused
 from gpuyard.cli.commands.people import oidc as flow
 from gpuyard.config.values import Account, Oidc
 from gpuyard.control.access import oidc as server
@@ -18,6 +21,8 @@ from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
+from gpuyard.wire import endpoints
+from rigs.console.browser import browser, page_of
 from rigs.oidc.browser import browse
 from rigs.teams import CONFIG, ME
 
@@ -94,6 +99,41 @@ def test_a_group_gives_a_role_and_who_is_in_none_is_refused(yard: Federated) -> 
         done = yard.login(name)
         assert 2 == done.code
         assert "is known to the identity provider, and not to this yard" in done.err
+
+
+@pytest.mark.rig
+def test_a_browser_signs_in_at_the_provider_and_comes_back(yard: Federated, issuer: str) -> None:
+    own = f"http://127.0.0.1:{yard.note()['port']}/"
+
+    def enter(page: Any, name: str) -> None:
+        page.get_by_role("button", name=re.compile("Sign in with")).click()
+        page.locator("input[name=login]").fill(name)
+        page.locator("input[name=password]").fill("any")
+        page.get_by_role("button", name="Sign-in").click()
+        page.get_by_role("button", name="Continue").click()
+
+    # The provider's own page asks for letters.
+    also = (issuer, "https://fonts.googleapis.com/")
+    with browser() as chrome, page_of(chrome, own, also) as page:
+        page.goto(own)
+        enter(page, "ulla")
+        page.get_by_role("heading", name="Queue").wait_for()
+        assert f"{own}#/queue" == page.url, "the code is not in the address"
+        page.goto(f"{own}?state=another&code=stolen")
+        page.get_by_role("heading", name="Queue").wait_for()
+    with browser() as chrome, page_of(chrome, own, also) as page:
+        page.goto(f"{own}?state=another&code=stolen")
+        page.get_by_role("alert").get_by_text("another login").wait_for()
+        enter(page, "bin")
+        page.get_by_role("alert").get_by_text("not to this yard").wait_for()
+
+
+def test_a_code_that_the_provider_does_not_know_opens_nothing(yard: Federated) -> None:
+    own = f"http://127.0.0.1:{yard.note()['port']}"
+    body = {"code": "made-up", "verifier": "v" * 43, "nonce": NONCE, "redirect_uri": f"{own}/"}
+    with Client(own, "none") as asked, pytest.raises(Refused, match="does not take the code") as refused:
+        asked.ask_for(endpoints.LOGIN_OIDC_CODE, body)
+    assert 401 == refused.value.status
 
 
 @pytest.fixture

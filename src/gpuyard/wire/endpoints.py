@@ -322,6 +322,11 @@ LOGIN_WAYS = Endpoint("GET", "/login", Action.ANYBODY, "LoginReply", "How to log
 LOGIN_OIDC = Endpoint("POST", "/login/oidc", Action.ANYBODY, "NewTokenReply",
     "Trade an ID token for a token of the yard", tag="people", status=201, body="OidcLogin",
     problems=(401, 403, 404, 409, 422))
+LOGIN_PROVIDER = Endpoint("GET", "/login/provider", Action.ANYBODY, "ProviderReply",
+    "Where the identity provider asks a browser for a login", tag="people", problems=(409,))
+LOGIN_OIDC_CODE = Endpoint("POST", "/login/oidc/code", Action.ANYBODY, "NewTokenReply",
+    "Trade the code that the identity provider gave a browser for a token of the yard", tag="people", status=201,
+    body="OidcCode", problems=(401, 403, 404, 409, 422))
 BROWSER_CODE = Endpoint("POST", "/login/codes", Action.SELF, "BrowserCodeReply",
     "Make a code that signs a browser in, once, within a minute", tag="people", status=201, problems=(422,))
 LOGIN_BROWSER = Endpoint("POST", "/login/browser", Action.ANYBODY, "BrowserReply", "Trade a code for a cookie",

@@ -21,12 +21,15 @@ addEventListener("securitypolicyviolation", (event) =>
 class Wrong(list[str]):
     """What a page did that it must not do."""
 
-    def watch(self, page: Any, own: str) -> None:
-        """Note violations of the policy, errors of scripts, dialogs, and requests to any other host."""
+    def watch(self, page: Any, own: str, also: tuple[str, ...]) -> None:
+        """Note violations of the policy, errors of scripts, dialogs, and requests to any other host than these."""
         page.on("pageerror", lambda error: self.append(f"an error: {error}"))
         page.on("console", lambda said: self.append(said.text) if "Content Security" in said.text else None)
         page.on("dialog", lambda dialog: (self.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda asked: asked.url.startswith(own) or self.append(f"a request: {asked.url}"))
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith((own, *also)) or self.append(f"a request: {asked.url}"),
+        )
         page.on("websocket", lambda made: made.url[2:].startswith(own[4:]) or self.append(made.url))
 
 
@@ -59,15 +62,15 @@ def browser(*more: str) -> Iterator[Any]:
 
 
 @contextmanager
-def page_of(made: Any, own: str, **context: Any) -> Iterator[Any]:
-    """A page of its own session at the server `own`, watched to its end."""
+def page_of(made: Any, own: str, also: tuple[str, ...] = (), **context: Any) -> Iterator[Any]:
+    """A page of its own session at the server `own`, watched to its end; `also`: where else a login leads."""
     wrong = Wrong()
     context.setdefault("viewport", {"width": 1440, "height": 900})
     session = made.new_context(**context)
     session.add_init_script(WATCH)
     page = session.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    wrong.watch(page, own)
+    wrong.watch(page, own, also)
     try:
         yield page
     finally:

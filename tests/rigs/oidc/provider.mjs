@@ -6,7 +6,7 @@ const groups = { daemon: ["ml", "everybody"], wanda: ["ml"], bin: ["nobody-knows
 const client = (client_id) => ({
   client_id,
   application_type: "native",
-  redirect_uris: ["http://127.0.0.1/callback"],
+  redirect_uris: ["http://127.0.0.1/callback", "http://127.0.0.1/"],
   token_endpoint_auth_method: "none",
   grant_types: ["authorization_code"],
   response_types: ["code"],

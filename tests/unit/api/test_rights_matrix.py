@@ -116,6 +116,8 @@ OPEN = {
     ("GET", "/version"): 200,
     ("GET", "/api/v1/login"): 200,
     ("POST", "/api/v1/login/oidc"): 409,
+    ("POST", "/api/v1/login/oidc/code"): 409,
+    ("GET", "/api/v1/login/provider"): 409,
     ("POST", "/api/v1/login/browser"): 422,
     ("GET", "/assets/{name}"): 404,
     ("GET", "/api/v1/openapi.json"): 200,

@@ -19,7 +19,16 @@ from gpuyard.control.access.people import Person, person
 from gpuyard.control.access.tokens import TokenService, Unknown
 from gpuyard.control.refusals import Forbidden
 from gpuyard.errors import YardError
-from gpuyard.wire.endpoints import ASSET, DESCRIPTION, ENDPOINTS, LOGIN_BROWSER, LOGIN_OIDC, Action
+from gpuyard.wire.endpoints import (
+    ASSET,
+    DESCRIPTION,
+    ENDPOINTS,
+    LOGIN_BROWSER,
+    LOGIN_OIDC,
+    LOGIN_OIDC_CODE,
+    LOGIN_PROVIDER,
+    Action,
+)
 
 _HERE = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
@@ -73,7 +82,7 @@ def _shown(text: bytes) -> str:
 
 PEER = "gpuyard.peer"
 PERSON = "gpuyard.person"
-LOGIN_PATHS = frozenset({LOGIN_OIDC.path, LOGIN_BROWSER.path})
+LOGIN_PATHS = frozenset({each.path for each in (LOGIN_OIDC, LOGIN_OIDC_CODE, LOGIN_PROVIDER, LOGIN_BROWSER)})
 _ASSETS = ASSET.path.partition("{")[0]
 
 OPEN_PATHS = frozenset({DESCRIPTION, *(each.path for each in ENDPOINTS if each.action is Action.ANYBODY)})

@@ -8,7 +8,8 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
-from gpuyard.api.messages.schemas import OidcLogin, TokenRequest, checked, sent
+from gpuyard.api.messages.schemas import OidcCode, OidcLogin, TokenRequest, checked, sent
+from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import NO_UID, Person
 from gpuyard.control.access.rights import allowed
 from gpuyard.control.access.tokens import TokenService, WantedToken, token_view
@@ -31,6 +32,8 @@ def handlers(yard: Yard) -> Handlers:
         endpoints.UNBIND: api.unbind,
         endpoints.LOGIN_WAYS: api.ways,
         endpoints.LOGIN_OIDC: api.login,
+        endpoints.LOGIN_PROVIDER: api.provider,
+        endpoints.LOGIN_OIDC_CODE: api.login_by_code,
     }
 
 
@@ -100,12 +103,30 @@ class _People:
 
     async def login(self, request: Request) -> Response:
         """Good once for each login."""
-        oidc = self._yard.oidc
-        if oidc is None:
-            raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
+        oidc = self._oidc
         wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
-        vouched = await in_thread(oidc.vouched, wanted.id_token, wanted.nonce)
-        future = self._token_service.login(*vouched, wanted.nonce, oidc.session_ms)
+        return await self._logged_in(oidc, wanted.id_token, wanted.nonce)
+
+    async def provider(self) -> Response:
+        """Where the console sends the browser."""
+        return answer(await in_thread(self._oidc.where))
+
+    async def login_by_code(self, request: Request) -> Response:
+        """For the console, whose page may ask no other host than this one. Good once, as the code is."""
+        oidc = self._oidc
+        wanted = checked(OidcCode, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
+        id_token = await in_thread(oidc.redeemed, wanted.code, wanted.verifier, wanted.redirect_uri)
+        return await self._logged_in(oidc, id_token, wanted.nonce)
+
+    @property
+    def _oidc(self) -> Provider:
+        if self._yard.oidc is None:
+            raise Impossible("this yard has no identity provider", "Log in with a token: `yard login`.")
+        return self._yard.oidc
+
+    async def _logged_in(self, oidc: Provider, id_token: str, nonce: str) -> Response:
+        vouched = await in_thread(oidc.vouched, id_token, nonce)
+        future = self._token_service.login(*vouched, nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))
 
 

@@ -484,6 +484,21 @@ class OidcLogin(BaseModel):
     nonce: Annotated[str, Field(min_length=16, max_length=200)]
 
 
+class OidcCode(BaseModel):
+    """What the identity provider gave a browser for the console, and what makes it worth something."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    code: Annotated[str, Field(min_length=1, max_length=4000)]
+    verifier: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9._~-]{43,128}$", description="Of PKCE, as RFC 7636 has it.")
+    ]
+    nonce: Annotated[str, Field(min_length=16, max_length=200)]
+    redirect_uri: Annotated[str, Field(pattern=r"^https?://[^\s#]+$", max_length=2000)] = Field(
+        description="The page that the provider sent the browser back to."
+    )
+
+
 class BrowserLogin(BaseModel):
     """A code, and where the console is."""
 

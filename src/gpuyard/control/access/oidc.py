@@ -12,7 +12,8 @@ import threading
 import time
 import urllib.request
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
 
 from gpuyard.config.access import USER
 from gpuyard.config.values import Oidc
@@ -60,6 +61,7 @@ class Provider:
         self._directory = directory
         self._lock = threading.Lock()
         self._keys: tuple[float, PyJWKClient] | None = None
+        self._document: tuple[float, dict[str, Any]] | None = None
 
     @property
     def session_ms(self) -> int:
@@ -69,6 +71,27 @@ class Provider:
     def described(self) -> dict[str, str]:
         """What a client needs to know to log in."""
         return {"issuer": self._oidc.issuer, "client_id": self._oidc.client_id, "scopes": self._oidc.scopes}
+
+    def where(self) -> dict[str, str]:
+        """Where a browser is sent for a login, and what it asks for there."""
+        return {
+            "url": self._address("authorization_endpoint"),
+            "client_id": self._oidc.client_id,
+            "scopes": self._oidc.scopes,
+        }
+
+    def redeemed(self, code: str, verifier: str, back: str) -> str:
+        """The ID token for a code that a browser came back with; the provider gives it for this verifier alone."""
+        asked = {
+            "grant_type": "authorization_code", "code": code, "redirect_uri": back,
+            "client_id": self._oidc.client_id, "code_verifier": verifier,
+        }  # fmt: skip
+        told = fetched(self._address("token_endpoint"), urlencode(asked).encode("ascii"))
+        if not isinstance(told.get("id_token"), str):
+            raise Unknown(
+                "the identity provider gave no ID token", "`auth.oidc.scopes` in yard.yaml must hold openid."
+            )
+        return str(told["id_token"])
 
     def vouched(self, id_token: str, nonce: str) -> "Vouched":
         """The person that the provider vouches for, and what they may do here."""
@@ -131,22 +154,36 @@ class Provider:
 
         with self._lock:
             if self._keys is None or time.monotonic() - self._keys[0] > KEYS_S:
-                document = fetched(f"{self._oidc.issuer}/.well-known/openid-configuration")
-                if str(document.get("issuer", "")).rstrip("/") != self._oidc.issuer:
-                    raise _away(self._oidc.issuer, f"it calls itself {document.get('issuer')!r}")
-                address = str(document.get("jwks_uri", ""))
-                if not address.startswith(("https://", self._oidc.issuer)):
-                    raise _away(self._oidc.issuer, f"its keys are at {address!r}, which is not https")
+                address = self._address("jwks_uri")
                 client = jwt.PyJWKClient(address, timeout=int(FETCH_S), lifespan=KEYS_S)
                 self._keys = (time.monotonic(), client)
             return self._keys[1]
 
+    def _address(self, name: str) -> str:
+        """One of the provider's addresses, by its own description, which is fetched again after a while."""
+        known = self._document
+        if known is None or time.monotonic() - known[0] > KEYS_S:
+            document = fetched(f"{self._oidc.issuer}/.well-known/openid-configuration")
+            if str(document.get("issuer", "")).rstrip("/") != self._oidc.issuer:
+                raise _away(self._oidc.issuer, f"it calls itself {document.get('issuer')!r}")
+            self._document = known = (time.monotonic(), document)
+        address = str(known[1].get(name, ""))
+        if not address.startswith(("https://", self._oidc.issuer)):
+            raise _away(self._oidc.issuer, f"its {name} is {address!r}, which is not https")
+        return address
 
-def fetched(address: str) -> dict[str, Any]:
-    """A JSON document."""
+
+def fetched(address: str, body: bytes | None = None) -> dict[str, Any]:
+    """A JSON document, or what a form is answered with."""
     try:
-        with urllib.request.urlopen(address, timeout=FETCH_S) as answer:
+        with urllib.request.urlopen(address, body, timeout=FETCH_S) as answer:
             document = json.loads(answer.read(_DOCUMENT_BYTES_MAX))
+    except HTTPError as error:
+        if body is None or error.code != 400:
+            raise _away(address, error) from error
+        raise Unknown(
+            "the identity provider does not take the code of this login", "Log in again."
+        ) from error
     except (URLError, OSError, ValueError) as error:
         raise _away(address, error) from error
     if not isinstance(document, dict):

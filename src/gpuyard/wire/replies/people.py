@@ -86,6 +86,14 @@ class OidcReply(TypedDict):
     scopes: str
 
 
+class ProviderReply(TypedDict):
+    """Where a browser is sent for a login."""
+
+    url: str
+    client_id: str
+    scopes: str
+
+
 class LoginReply(TypedDict):
     """How to log in here."""
 
