@@ -81,6 +81,8 @@ def test_without_a_terminal_there_are_figures_alone() -> None:
     lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, 40_960)), 0, 0)
 
     assert ["GPU memory  mean 2 GiB, peak 3 GiB, of 40 GiB"] == lines
+    lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, None)), 0, 0)
+    assert ["GPU memory  mean 2 GiB, peak 3 GiB"] == lines, "nobody knows of how much"
 
 
 def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> None:

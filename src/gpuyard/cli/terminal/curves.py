@@ -88,8 +88,11 @@ def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
     measured = [_measured(name, curve, word, started_ms) for name, curve, word in rows]
     left = max([len(name) for name, *_rest in measured])
     if not width:
+        # Where nobody knows what the job holds of it, the scale is its own peak.
+        held = [bool(curve["full"]) for _name, curve, _word in rows]
         return [
-            f"{name:<{left}}  {figures}, of {scale}" for name, _found, _full, scale, figures, _b in measured
+            f"{name:<{left}}  {figures}{f', of {scale}' if known else ''}"
+            for (name, _found, _full, scale, figures, _b), known in zip(measured, held, strict=True)
         ]
     right = max([max(len(scale) + 2, len(figures)) for _n, _f, _u, scale, figures, _b in measured])
     wide = max(_WIDTH_MIN, width - left - right - 5)
