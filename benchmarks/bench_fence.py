@@ -1,10 +1,10 @@
 """What a job's fence costs: short jobs a second, and from submission to a job's first line. Turn by turn in one run.
 
-    python benchmarks/bench_fence.py [--rounds 5] [--before CHECKOUT] [--user USER] [--write]
+    python benchmarks/bench_fence.py [--rounds 5] [--before CHECKOUT] [--user USER [--program YARD]] [--write]
 
 Each turn is a server of its own with emulated GPUs: with `fence: auto`, with `fence: off`, and, where BEFORE names
 another checkout with its own `.venv`, that one's. Jobs are counted by the lines that they wrote. USER runs the servers
-as that account, whose yard fences by a user namespace. Of each kind the median of its turns is told. The folder is not
+as that account, whose yard fences by a user namespace; YARD is the command, where USER may not run this one. Of each kind the median of its turns is told. The folder is not
 below /tmp, because a job in a fence has a /tmp of its own.
 """
 
@@ -89,11 +89,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--user", default="")
+    parser.add_argument("--program", type=Path, default=Path(sys.executable).parent / "yard")
     parser.add_argument("--folder", type=Path, default=Path("/srv"))
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    own = Path(sys.executable).parent / "yard"
-    kinds = {"fence off": (own, "off"), "fence on": (own, "auto")}
+    kinds = {"fence off": (options.program, "off"), "fence on": (options.program, "auto")}
     if options.before is not None:
         kinds = {"before": (options.before.resolve() / ".venv/bin/yard", ""), **kinds}
     account = pwd.getpwnam(options.user) if options.user else None
@@ -118,8 +118,7 @@ def main() -> int:
         rates, cpu_ms = [rate for _, rate, _ in turns], [cpu for _, _, cpu in turns]
         first = [statistics.median(alone), percentile(alone, 90)]
         rows.append([kind, *first, statistics.median(rates), statistics.median(cpu_ms)])
-    kind = f"fence of {options.user}" if options.user else "fence"
-    publish(kind, table(head, rows), rows, write=options.write)
+    publish("fence of a user" if options.user else "fence", table(head, rows), rows, write=options.write)
     return 0
 
 

@@ -56,6 +56,7 @@ while [ $# -gt 0 ]; do
 done
 exec PYTHON "${words[@]}" "$@"
 """
+_CONFIG = "version: 1\nclusters: {here: {gpus: 8 x H100, emulate: true, allow_root: true}}\n"
 
 
 @contextmanager
@@ -98,7 +99,9 @@ def walk() -> list[str]:
             line = [sys.executable, "-m", "gpuyard.cli", *words]
             return subprocess.run(line, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
-        yard("up", "-d", "--port", "0", "--emulate", "8 x H100")
+        config = folder / "yard.yaml"
+        config.write_text(_CONFIG)
+        yard("up", "-d", "--port", "0", "--config", str(config))
         try:
             began_s = time.time()
             job = yard("submit", "-g", "2", "--", "touch", str(folder / "ran")).strip()
