@@ -4,8 +4,8 @@
 
 Each turn is a server of its own with emulated GPUs: with `fence: auto`, with `fence: off`, and, where BEFORE names
 another checkout with its own `.venv`, that one's. Jobs are counted by the lines that they wrote. USER runs the servers
-as that account, whose yard fences by a user namespace; YARD is the command, where USER may not run this one. Of each kind the median of its turns is told. The folder is not
-below /tmp, because a job in a fence has a /tmp of its own.
+as that account, whose yard fences by a user namespace; YARD is the command, where USER may not run this one. Of each
+kind the median of its turns is told. The folder is not below /tmp, because a job in a fence has a /tmp of its own.
 """
 
 import argparse
