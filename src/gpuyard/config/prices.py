@@ -121,9 +121,9 @@ def check_prices(entries: list[PriceEntry], pools: Collection[str] | None, findi
     for place, entry in enumerate(entries):
         at = ("price_book", place)
         if entry.price is None and entry.owned is None:
-            findings.at(at, "has no price; give 'price', or 'owned' with 'purchase' and 'years'")
+            findings.at(at, "this entry has no price; give 'price', or 'owned' with 'purchase' and 'years'")
         elif entry.price is not None and entry.owned is not None:
-            findings.at(at, "has both 'price' and 'owned'; keep one of them")
+            findings.at(at, "this entry has both 'price' and 'owned'; keep one of them")
         if entry.owned is not None and (entry.owned.salvage or 0) > entry.owned.purchase:
             findings.at(
                 (*at, "owned"), "is worth more at its end than it was bought for; give a smaller 'salvage'"

@@ -406,3 +406,25 @@ def test_what_anybody_gets(yard: Team, method: str, path: str) -> None:
     assert OPEN[method, path] == answer.status
     assert b"postgresql" not in answer.body
     assert str(yard.yard.store.place).encode() not in answer.body
+
+
+def test_what_jobs_cost_is_told_of_tenants_in_sight_alone(yard: Team) -> None:
+    """In `/history` and of one job; reports: tests/unit/report/test_money_sight.py."""
+    ids = {tenant: yard.submit(owner, tenant) for owner, tenant in OWNERS.values()}
+    research = {"research", "research/vision"}
+    seen = {"dora": {"research/vision"}, "erik": {"product"}, "adam": {*ids}}
+    seen |= dict.fromkeys(("vera", "ulla", "tara", "carl"), research)
+    for job_id in ids.values():
+        assert 202 == yard.call("DELETE", f"/api/v1/jobs/{job_id}", yard.tokens["adam"]).status
+
+    def told(user: str) -> dict[int, Any]:
+        jobs = yard.call("GET", "/api/v1/history?limit=1000", yard.tokens[user]).json["jobs"]
+        return {job["id"]: job["used"]["cost_usd"] for job in jobs if job["id"] in ids.values()}
+
+    yard.until(lambda: len(told("adam")) == len(ids))
+    for user, tenants in seen.items():
+        assert {ids[tenant] for tenant in tenants} == set(told(user)), user
+        for tenant, job_id in ids.items():
+            answer = yard.call("GET", f"/api/v1/jobs/{job_id}", yard.tokens[user])
+            assert (200 if tenant in tenants else 404) == answer.status, (user, tenant)
+            assert (tenant in tenants) == (b"cost_usd" in answer.body)

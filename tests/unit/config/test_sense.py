@@ -40,12 +40,12 @@ ADDED: list[tuple[str, list[str]]] = [
     ),
     (
         "price_book: [{pool: h100}]",
-        ["6:14: has no price; give 'price', or 'owned' with 'purchase' and 'years'"],
+        ["6:14: this entry has no price; give 'price', or 'owned' with 'purchase' and 'years'"],
     ),
     (
         "price_book: [{price: 1, owned: {purchase: 9, years: 1, salvage: 10}, pue: 1.2}]",
         [
-            "6:14: has both 'price' and 'owned'; keep one of them",
+            "6:14: this entry has both 'price' and 'owned'; keep one of them",
             "6:32: is worth more at its end than it was bought for; give a smaller 'salvage'",
             "6:75: needs 'energy', the price of a kWh",
         ],

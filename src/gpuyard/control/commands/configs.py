@@ -6,7 +6,7 @@ Every configuration that is put in force becomes a version: its text, author, ti
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gpuyard.config.compare import Change, compare, compare_people
@@ -16,6 +16,7 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight, is_theirs, kept_classes
 from gpuyard.control.access.tokens import revoke_all
 from gpuyard.control.fleet import Fleet, LiveCluster, chosen
+from gpuyard.control.projections.ledger import closed_day
 from gpuyard.control.reading.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.replica.committer import Committer
@@ -25,6 +26,7 @@ from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_tex
 from gpuyard.core.explain.budget_use import NamedUse, named_uses
 from gpuyard.core.explain.caps import caps
 from gpuyard.core.quota.budgets import spend_of
+from gpuyard.ledger.units import day_text
 from gpuyard.model import BudgetAction, ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, text_hash
@@ -193,6 +195,7 @@ class Configurations:
             changes = self._changes(state.settings, proposal)
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
+            notes += _late_prices(state.settings, proposal.settings, closed_day(replica.store))
         return {
             "version": live.version if live is not None else 0,
             "restores": proposal.restores or None,
@@ -372,6 +375,25 @@ def _overspent(state: State, settings: Settings) -> list[str]:
             f"budget {rule.name} is {amount_counted(fresh, fresh.amount)}, below what this window has: {what}; {then}"
         )
     return found
+
+
+def _late_prices(live: Settings, wanted: Settings, closed: int) -> list[str]:
+    """That prices of days whose books are closed stay as they are; `closed` is the first day that is open."""
+
+    def about_closed(settings: Settings) -> object:
+        book = {
+            replace(price, until_day=min(price.until_day or closed, closed))
+            for price in settings.price_book
+            if price.from_day < closed
+        }
+        return book, settings.prices
+
+    if not closed or about_closed(live) == about_closed(wanted):
+        return []
+    return [
+        f"the books are closed up to {day_text(closed - 1)}: the prices of these days stay as they are, and what is "
+        "new counts from the next day on"
+    ]
 
 
 def _tree(state: State, now_ms: int) -> list[TenantReply]:
