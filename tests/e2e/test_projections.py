@@ -70,7 +70,7 @@ def test_it_is_filled_by_servers_that_die_and_filled_anew_it_is_the_same(
     done = box("rebuild", "ledger", "-o", "json")
     assert (0, "") == (done.code, done.err)
     assert books == box.rows("ledger")
-    assert ["gpu-time", "1", "1"] == box("rebuild").out.splitlines()[1].split()[:3]
+    assert ["gpu-time", "1", "1"] == box("rebuild").out.splitlines()[2].split()[:3]
     assert "gpu-time" in box("_complete", "bash", 2, "yard", "rebuild", "").out.split()
 
     done = box("rebuild", "gpu-tiem")

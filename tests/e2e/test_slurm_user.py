@@ -1,6 +1,7 @@
 """A Slurm user runs their script with only PATH changed: in a terminal, through the installed commands."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ srun --label bash -c 'echo "rank $SLURM_PROCID of $SLURM_NTASKS"'
 while [ ! -e go ]; do sleep 0.1; done
 exit 3
 """
+HOUR_MS = 3_600_000
 HEAD = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
 
 
@@ -209,3 +211,37 @@ def test_priorities_by_number_lead_to_what_a_yard_has(box: Box) -> None:
     waiting = box("slurm", "squeue", "-h", "-t", "PD", "-o", "%A").out.split()
     assert [first, second, last] == [number for number in waiting if number != held]
     assert 0 == box("slurm", "scancel", runs, held, first, second, last).code
+
+
+@pytest.mark.rig
+def test_sreport_counts_what_jobs_of_the_yard_held(box: Box) -> None:
+    """Those of the hour of the last job, to the second. Beside Slurm's own: tests/slurm/test_sreport.py."""
+    job = box(
+        "slurm", "sbatch", "--parsable", "--gpus=3", "--cpus-per-task=2", "--wrap", "sleep 1.5"
+    ).out.strip()
+    last = box.wait(job, "COMPLETED")
+    with box.client() as client:
+        ended = client.history(limit=1000).jobs
+    hour_ms = last["started_ms"] // HOUR_MS * HOUR_MS
+    gpu_s = core_s = 0
+    for each in ended:
+        if each["started_ms"]:
+            low, high = (
+                max(each["started_ms"], hour_ms) // 1000,
+                min(each["ended_ms"], hour_ms + HOUR_MS) // 1000,
+            )
+            gpu_s += int(each["gpus"] * max(0, high - low))
+            core_s += round(max(1, each["cpus"] * each["tasks"])) * max(0, high - low)
+    start = time.strftime("start=%Y-%m-%dT%H:00", time.localtime(hour_ms / 1000))
+
+    def told(*words: str) -> list[list[str]]:
+        done = box("slurm", "sreport", "-nP", "-t", "seconds", *words, start)
+        assert (0, "") == (done.code, done.err)
+        return [line.split("|") for line in done.out.splitlines()]
+
+    assert gpu_s >= 3
+    (utilization,) = told("-T", "gres/gpu", "cluster", "Utilization")
+    assert ["local", "gres/gpu", str(gpu_s), "0", "0"] == utilization[:5]
+    assert int(utilization[-1]) > 0
+    (used,) = told("-T", "cpu,gres/gpu", "user", "TopUsage", "group", "format=tresname,used")[:1]
+    assert ["cpu", str(core_s)] == used

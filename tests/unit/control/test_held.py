@@ -94,10 +94,14 @@ def test_a_node_that_changes_or_comes_later_counts_from_then_on() -> None:
     assert [(0, 0, 4 * 1800 + 2 * 1800 + 4 * 900, 0, 0)] == divided(Store(events), 0, HOUR_S, GPUS)
 
 
+def test_a_node_that_the_projection_does_not_know_counts_as_it_is() -> None:
+    assert [(0, 0, 8 * HOUR_S, 0, 0)] == divided(Store([]), 0, HOUR_S, GPUS)
+
+
 def test_nothing_is_there_before_the_first_node_and_after_now() -> None:
-    store = Store([NodeAdded(7200 * SECOND, HERE[0])])
+    store = Store([NodeAdded(7200 * SECOND, each) for each in HERE])
     found = held(store, model(), 0, 4 * HOUR_S, 3 * HOUR_S)
-    assert [0, 0, 4 * 3_600_000, 0] == [hour.had[GPUS] for hour in next(iter(found.hours.values()))]
+    assert [0, 0, 8 * 3_600_000, 0] == [hour.had[GPUS] for hour in next(iter(found.hours.values()))]
 
 
 def test_more_than_there_is_is_cut_to_what_there_is() -> None:

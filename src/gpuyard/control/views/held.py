@@ -7,6 +7,7 @@ is divided up as slurmdbd does: what was allocated, then what was down, then wha
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpuyard.control.projections.fleet import DOWN, DRAINED, UP, Fleet
@@ -18,6 +19,8 @@ HOUR_S = 3600
 GPUS, CORES = 0, 1
 """Where the two resources stand in a pair."""
 Pair = tuple[int, int]
+_BEHIND_SPEC = ',"limit_ms":'
+"""What follows the spec in a row of the history: no text of a user has it, since quotes are escaped there."""
 
 
 class Run(NamedTuple):
@@ -72,14 +75,16 @@ class Held(NamedTuple):
 def held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> Held:
     """The attempts of these seconds and the hours of all clusters; what runs counts up to now."""
     runs, waits = _attempts(store, model, from_s, until_s, now_s)
-    hours: dict[str, list[Hour]] = {}
     count = -(-(until_s - from_s) // HOUR_S)
-    for node in model.nodes:
-        hours.setdefault(node.cluster, [Hour() for _ in range(count)])
+    clusters = sorted({node.cluster for node in model.nodes})
+    hours = {cluster: [Hour() for _ in range(count)] for cluster in clusters}
 
     def parts(cluster: str, start_s: int, end_s: int) -> Iterator[tuple[Hour, int]]:
         """The hours of a stretch, each with the seconds of it."""
         start_s, end_s = max(start_s, from_s), min(end_s, until_s)
+        if cluster not in hours:
+            # It had nodes once, and has none now.
+            hours[cluster] = [Hour() for _ in range(count)]
         while start_s < end_s:
             at = (start_s - from_s) // HOUR_S
             last_s = min(end_s, from_s + (at + 1) * HOUR_S)
@@ -93,7 +98,7 @@ def held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> H
     for wait in waits:
         for hour, seconds in parts(wait.cluster, wait.from_s, wait.until_s):
             hour.waited += wait.cpu_milli * seconds
-    for cluster, milli, how, start_s, end_s, number in _stretches(store, from_s, min(until_s, now_s)):
+    for cluster, milli, how, start_s, end_s, number in _stretches(store, model, from_s, min(until_s, now_s)):
         for hour, seconds in parts(cluster, start_s, end_s):
             for of in (GPUS, CORES):
                 hour.had[of] += milli[of] * seconds
@@ -126,18 +131,28 @@ def _outside(start: int, end: int, taken: Iterable[Pair]) -> list[Pair]:
     return [(low, high) for low, high in found if low < high]
 
 
-def _stretches(store: Store, from_s: int, until_s: int) -> Iterator[tuple[str, Pair, int, int, int, int]]:
-    """How nodes were: cluster, thousandths of GPUs and cores, how, from, until, number."""
+def _stretches(
+    store: Store, model: Model, from_s: int, until_s: int
+) -> Iterator[tuple[str, Pair, int, int, int, int]]:
+    """How nodes were: cluster, thousandths of GPUs and cores, how, from, until, number.
+
+    A node that the projection does not know came before the log that there is, or a moment ago: it counts as it is.
+    """
     ended = store.projected_between(Fleet.name, f"t/{from_s * SECOND_MS:015}", "t/~")
     for key, text in ended:
         cluster, gpus, cpu_milli, how, since_ms = json.loads(text)
-        until_ms, number = key[2:].split("/")
+        until_ms, name = key[2:].split("/")
         until = min(until_s, int(until_ms) // SECOND_MS)
-        yield cluster, (gpus * MILLI, cpu_milli), how, since_ms // SECOND_MS, until, int(number)
+        yield cluster, (gpus * MILLI, cpu_milli), how, since_ms // SECOND_MS, until, int(name)
+    known = set[int]()
     for key, text in store.projected_between(Fleet.name, "n/", "n/~"):
         cluster, gpus, cpu_milli, down, drained, since_ms = json.loads(text)
+        known.add(int(key[2:]))
         how = DOWN if down else DRAINED if drained else UP
         yield cluster, (gpus * MILLI, cpu_milli), how, since_ms // SECOND_MS, until_s, int(key[2:])
+    for number, node in enumerate(model.nodes):
+        if number not in known:
+            yield node.cluster, (node.gpus * MILLI, node.cpu_milli), UP, 0, until_s, number
 
 
 class _Asker(NamedTuple):
@@ -185,23 +200,33 @@ def _attempts(
     return [run for each in runs.values() for run in each], waits
 
 
-def _cluster(model: Model, nodes: Iterable[int]) -> str:
+def _cluster(model: Model, nodes: tuple[int, ...]) -> str:
     """Of some nodes; without any, the first that there is."""
-    known = [model.nodes[number].cluster for number in nodes if number < len(model.nodes)]
-    return known[0] if known else next((node.cluster for node in model.nodes), "")
+    if nodes and nodes[0] < len(model.nodes):
+        return model.nodes[nodes[0]].cluster
+    return next((node.cluster for node in model.nodes), "")
 
 
 def _ended(model: Model, row: tuple[Any, ...]) -> tuple[int, _Asker, Run | None]:
     job_id, tenant, user, gpus_milli, submitted_ms, started_ms, ended_ms, text = row
-    detail = json.loads(text)
-    ask = detail.get("spec", {}).get("ask") or {}
+    # What was asked for is the longer part, and alike for most jobs of a user.
+    asked, cut, rest = text.rpartition(_BEHIND_SPEC)
+    detail = json.loads(f"{{{_BEHIND_SPEC[1:]}{rest}" if cut else text)
+    cpu_milli = _cpu_milli(f"{asked}}}" if cut else text)
     nodes = tuple([each["node"] for each in detail.get("grants", ())])
-    milli = (gpus_milli, max(MILLI, ask.get("cpu_milli", 0) * ask.get("tasks", 1)))
+    milli = (gpus_milli, cpu_milli)
     may_start_s = max(submitted_ms, detail.get("begin_ms", 0)) // SECOND_MS
     start_s, end_s = started_ms // SECOND_MS, ended_ms // SECOND_MS
     cluster = _cluster(model, nodes)
     asker = _Asker(cluster, tenant, user, milli, may_start_s, start_s if started_ms else end_s)
     return job_id, asker, asker.run(start_s, end_s, nodes) if started_ms else None
+
+
+@lru_cache(maxsize=4096)
+def _cpu_milli(text: str) -> int:
+    """Thousandths of cores that a job asked for, by its detail or the beginning of it; one core at least."""
+    ask = json.loads(text).get("spec", {}).get("ask") or {}
+    return max(MILLI, int(ask.get("cpu_milli", 0)) * int(ask.get("tasks", 1)))
 
 
 def _live(model: Model, row: Row, now_s: int) -> tuple[_Asker, Run | None]:
