@@ -10,10 +10,7 @@ day; `c/DAY/DAY/PLACE/OWNER`, a correction, first the day on which it was learne
 `prices`, in force; `m/MONTH`, a closed month with its prices.
 """
 
-import json
-from functools import lru_cache
-from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from gpuyard.ledger.jobs import (
     RUNNING,
@@ -25,6 +22,7 @@ from gpuyard.ledger.jobs import (
     JobBook,
     cut_out,
 )
+from gpuyard.ledger.names import Names, RowsLike
 from gpuyard.ledger.nodes import NodeBook, pieces
 from gpuyard.ledger.shelf import Shelf
 from gpuyard.ledger.units import (
@@ -57,7 +55,6 @@ from gpuyard.model import (
     JobCancelled,
     JobContinued,
     JobHeld,
-    JobSpec,
     JobSubmitted,
     JobSuspended,
     LayoutMade,
@@ -74,7 +71,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
-from gpuyard.model.serialise import Plain, to_plain
+from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import DAY_MS, MILLI
 
 _CATEGORY = {STARTING_UP: STARTING, STOPPING: STARTING, RUNNING: UNMEASURED, SUSPENDED: WASTED}
@@ -83,36 +80,8 @@ _OF_JOB = {column: place for place, column in enumerate(TIMES)}
 """The places of the categories in the times of a job."""
 
 
-class RowsLike(Protocol):
-    """Where the books are kept: JSON values by key."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value under a key."""
-        ...
-
-    def __setitem__(self, key: str, value: Plain) -> None: ...
-
-    def put(self, key: str, value: list[Plain]) -> None:
-        """Set a value that has no dicts in it."""
-        ...
-
-    def __delitem__(self, key: str) -> None: ...
-
-
-@lru_cache(maxsize=4096)
-def name_of(facts: tuple[object, ...]) -> str:
-    """A short name for an owner or a place, the same in every process."""
-    return sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:16]
-
-
 _Key = tuple[int, int, str, str]
 """Of an entry: the day on which it was learned (0: the day itself), the day, the place and the owner."""
-PROJECT = "project"
-"""The label that is a dimension of its own."""
-LABEL_SETS_MAX = 1_000
-"""How many sets of labels are told apart for a user in a tenant and a class; later ones are booked by project alone."""
-OWNERS_MAX = 50_000
-"""How many owners are remembered with their names."""
 
 
 class Books:
@@ -146,26 +115,12 @@ class Books:
         """From this day on, all entries are on the shelf: none has to be looked up."""
         self._gone: dict[int, None] = {}
         """Jobs that ended without a start."""
-        self._owners: dict[tuple[object, ...], str] = {}
-        """Names of owners, as far as they are remembered."""
-        self._names: dict[str, Plain] = {}
-        """Owners and places that came up."""
-        self._named: set[str] = set()
-        """Those of them that are in the rows."""
-        self._sets: dict[str, int] = {}
-        """How many sets of labels an owner has, where that has changed."""
+        self._names = Names(rows)
 
     def flush(self) -> None:
         """Write everything that may have changed into the rows. What was read is remembered for what comes next."""
         rows = self._rows
-        for name, told in self._names.items():
-            if name not in self._named:
-                rows[name] = told
-        self._named.update(self._names)
-        self._names = {}
-        for bare, count in self._sets.items():
-            rows[f"l/{bare}"] = count
-        self._sets = {}
+        self._names.flush()
         for (learned, day, place, owner), entry in self._entries.take().items():
             if learned:
                 rows.put(f"c/{learned:06}/{day:06}/{place}/{owner}", entry)
@@ -199,8 +154,12 @@ class Books:
 
     def fold(self, event: Event) -> None:
         """Fold one event."""
-        if event.at_ms > self.now_ms:
-            self._come_to(event.at_ms)
+        at_ms = event.at_ms
+        if at_ms > self.now_ms:
+            if at_ms - self._day_ms < DAY_MS:
+                self.now_ms = at_ms
+            else:
+                self._come_to(at_ms)
         step = _STEPS.get(type(event))
         if step is not None:
             step(self, event)
@@ -283,10 +242,8 @@ class Books:
 
     def _place(self, cluster: str, pool: str, model: str) -> str:
         at = f"{cluster}/{pool}"
-        facts = (cluster, pool, model, self._markets.get(at, "reserved"), self._regions.get(at, ""))
-        name = name_of(facts)
-        self._names[f"p/{name}"] = list(facts)
-        return name
+        market, region = self._markets.get(at, "reserved"), self._regions.get(at, "")
+        return self._names.place((cluster, pool, model, market, region))
 
     def _node_added(self, event: NodeAdded) -> None:
         node = event.node
@@ -305,9 +262,11 @@ class Books:
         """The node is at another place: what attempts on it do from now on belongs there."""
         for job_id in sorted(node.jobs):
             job = self.job(job_id)
-            for part in job.parts if job is not None else ():
+            if job is None:
+                continue
+            for at, part in enumerate(job.parts):
                 if part.node == number and part.places[-1][1] != node.place:
-                    part.places.append((self.now_ms, node.place))
+                    job.parts[at] = part._replace(places=(*part.places, (self.now_ms, node.place)))
 
     def settle(self, now_ms: int = 0) -> None:
         """Book everything up to the last event, or to a later time: it is otherwise booked when it changes."""
@@ -428,43 +387,7 @@ class Books:
 
     def _submitted(self, event: JobSubmitted) -> None:
         job = event.job
-        self._queued.touched[job.id] = self._owner(job.spec)
-
-    def _owner(self, spec: JobSpec) -> str:
-        facts: tuple[object, ...] = (spec.tenant, spec.user, spec.klass or self._klass)
-        asked = (*facts, spec.labels) if spec.labels else facts
-        name = self._owners.get(asked)
-        if name is None:
-            facts = self._labelled(facts, spec.labels) if spec.labels else facts
-            name = name_of(facts)
-            self._names[f"o/{name}"] = facts
-            if len(self._owners) >= OWNERS_MAX:
-                self._owners = {}
-            self._owners[asked] = name
-        return name
-
-    def _labelled(self, facts: tuple[object, ...], labels: tuple[tuple[str, str], ...]) -> tuple[object, ...]:
-        """An owner with labels: of one that has too many sets of them, new sets are the project alone, then none."""
-        bare = name_of(facts)
-        row = self._rows.get(f"l/{bare}", 0) if bare not in self._sets else self._sets[bare]
-        project = tuple([each for each in labels if each[0] == PROJECT])
-        for kept, most in ((labels, LABEL_SETS_MAX), (project, 2 * LABEL_SETS_MAX)):
-            if not kept:
-                break
-            named = f"o/{name_of((*facts, kept))}"
-            if named in self._names or named in self._named or self._rows.get(named) is not None:
-                return (*facts, kept)
-            if row < most:
-                self._sets[bare] = row + 1
-                return (*facts, kept)
-        return facts
-
-    def _unknown(self) -> JobBook:
-        """A job of whose submission a log that was cut does not tell."""
-        facts = ("", "", "")
-        name = name_of(facts)
-        self._names[f"o/{name}"] = list(facts)
-        return JobBook(name)
+        self._queued.touched[job.id] = self._names.owner(job.spec, self._klass)
 
     def _started(self, event: AttemptStarted) -> None:
         job_id = event.job_id
@@ -474,7 +397,7 @@ class Books:
         if owner is not None:
             job = self._jobs.touched[job_id] = JobBook(owner)
         else:
-            job = self.job(job_id) or self._unknown()
+            job = self.job(job_id) or JobBook(self._names.unknown())
             self._jobs.touched[job_id] = job
         job.start(event.attempt, self.now_ms)
         for grant in event.grants:
@@ -505,24 +428,54 @@ class Books:
         job, now_ms = self._jobs.touched.get(event.job_id) or self.job(event.job_id), self.now_ms
         if job is None or job.phase == WAITING:
             return
-        ended_ms = min(event.ended_ms or now_ms, now_ms)
+        ended_ms = event.ended_ms or now_ms
+        if ended_ms > now_ms:
+            ended_ms = now_ms
         if job.phase == RUNNING and job.since_ms < ended_ms:
-            self._time(job, UNMEASURED, job.since_ms, ended_ms)
-            job.ran(job.since_ms, ended_ms)
-            job.since_ms = now_ms
-            # It had ended by then, and its GPUs waited to be given back.
-            self._time(job, STARTING, ended_ms, now_ms)
+            self._run_out(job, ended_ms)
         else:
             self._live(event.job_id)
             for from_ms, until_ms in cut_out(job.runs, ended_ms, now_ms):
                 self._time(job, UNMEASURED, until_ms, from_ms)
                 self._time(job, STARTING, from_ms, until_ms)
-        self._pay(job, max(ended_ms, job.start_ms))
+            self._pay(job, max(ended_ms, job.start_ms))
         for part in job.parts:
             node = self._settled(part.node)
             if node is not None:
                 node.give(event.job_id, part)
         job.end()
+
+    def _run_out(self, job: JobBook, ended_ms: int) -> None:
+        """Book an attempt that ran until it ended, and charge it. From then on its GPUs waited to be given back."""
+        since_ms, paid_ms, now_ms = job.since_ms, job.paid_ms, self.now_ms
+        job.ran(since_ms, ended_ms)
+        job.since_ms = now_ms
+        part = job.parts[0] if len(job.parts) == 1 else None
+        if (
+            part is None
+            or len(part.places) > 1
+            or not part.parts
+            or since_ms < self._day_ms
+            or not self._day_ms <= paid_ms < ended_ms
+            or job.start_ms > ended_ms
+        ):
+            self._time(job, UNMEASURED, since_ms, ended_ms)
+            self._time(job, STARTING, ended_ms, now_ms)
+            self._pay(job, max(ended_ms, job.start_ms))
+            return
+        # Most jobs: on one node, within a day. The same, all at once.
+        place, owner, times = part.places[0][1], job.owner, job.times
+        entry = self._today.get((place, owner)) or self._of_today(place, owner)
+        ran, waited = part.parts * (ended_ms - since_ms), part.parts * (now_ms - ended_ms)
+        owed = part.charged * (ended_ms - paid_ms)
+        entry[UNMEASURED] += ran
+        entry[STARTING] += waited
+        entry[CHARGED] += owed
+        times[_OF_JOB[UNMEASURED]] += ran
+        times[_OF_JOB[STARTING]] += waited
+        at = (self._day, place)
+        job.costs[at] = job.costs.get(at, 0) + owed
+        job.paid_ms = ended_ms
 
     def _cancelled(self, job_id: int) -> None:
         """A waiting job has ended. One that never had an attempt leaves nothing."""
@@ -580,7 +533,9 @@ class Books:
             energy_mj = (event.energy_mj or 0) * so_far // total - burnt
             burnt += energy_mj
             entry[ENERGY] += energy_mj
-            job.energy[day, place] = job.energy.get((day, place), 0) + energy_mj
+            if energy_mj:
+                job.energy = job.energy if job.energy is not None else {}
+                job.energy[day, place] = job.energy.get((day, place), 0) + energy_mj
             for column, booked in ((USED, share), (WASTED, amount - share), (UNMEASURED, -amount)):
                 entry[column] += booked
                 job.times[column] += booked
@@ -625,7 +580,7 @@ class Books:
         for number in range(self.nodes):
             node = self._settled(number)
             if node is not None:
-                node.place = self._place(*node.names, node.model)
+                node.stand(self._place(*node.names, node.model))
                 self._moved(number, node)
 
     def _month_closed(self, event: MonthClosed) -> None:

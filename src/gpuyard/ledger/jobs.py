@@ -1,5 +1,6 @@
 """One job in the books: what its attempt holds and since when, and what all its attempts came to."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 from gpuyard.ledger.nodes import Part, Places
@@ -27,7 +28,7 @@ class Past(NamedTuple):
     """An attempt that has ended."""
 
     attempt: int
-    held: list[Held]
+    held: Sequence[Held | Part]
     runs: list[Span]
     """When it ran and was not measured."""
 
@@ -48,8 +49,8 @@ class JobBook:
         """By `TIMES`: of all attempts together."""
         self.costs: dict[tuple[int, str], int] = {}
         """What it is charged for, by day and place."""
-        self.energy: dict[tuple[int, str], int] = {}
-        """Its measured energy in millijoules, alike."""
+        self.energy: dict[tuple[int, str], int] | None = None
+        """Its measured energy in millijoules, alike; None: it was never measured."""
 
     def start(self, attempt: int, now_ms: int) -> None:
         """An attempt begins."""
@@ -73,20 +74,23 @@ class JobBook:
         """As it is kept; of a job without an attempt now, nothing that the next one begins anew."""
         if not self.attempt:
             return [self.owner]
-        if self.energy:
-            costs = [
-                [*at, self.costs.get(at, 0), self.energy.get(at, 0)]
-                for at in sorted({**self.costs, **self.energy})
-                if self.costs.get(at) or self.energy.get(at)
-            ]
-        else:
-            costs = [[*at, amount, 0] for at, amount in sorted(self.costs.items()) if amount]
+        costs = [[day, place, parts, mj] for (day, place), parts, mj in self.bill() if parts or mj]
+        past = [
+            (attempt, [(each.parts, each.places) for each in held], runs) for attempt, held, runs in self.past
+        ]
         if self.phase == WAITING:
-            return [self.owner, self.attempt, self.past, self.times, costs]
+            return [self.owner, self.attempt, past, self.times, costs]
         return [
-            self.owner, self.attempt, self.past, self.times, costs, self.phase, self.since_ms, self.start_ms,
+            self.owner, self.attempt, past, self.times, costs, self.phase, self.since_ms, self.start_ms,
             self.paid_ms, self.parts, self.runs,
         ]  # fmt: skip
+
+    def bill(self) -> list[tuple[tuple[int, str], int, int]]:
+        """By day and place: what it is charged for, and its energy."""
+        energy = self.energy
+        if energy is None:
+            return [(at, parts, 0) for at, parts in sorted(self.costs.items())]
+        return [(at, self.costs.get(at, 0), energy.get(at, 0)) for at in sorted({**self.costs, **energy})]
 
     @classmethod
     def of(cls, row: Plain) -> Self:
@@ -100,7 +104,7 @@ class JobBook:
             for attempt, held, runs in past
         ]
         self.costs = {(day, place): parts for day, place, parts, _mj in costs}
-        self.energy = {(day, place): mj for day, place, _parts, mj in costs if mj}
+        self.energy = {(day, place): mj for day, place, _parts, mj in costs if mj} or None
         if live:
             phase, since_ms, start_ms, paid_ms, parts, runs = live
             self.start(self.attempt, since_ms)
@@ -112,13 +116,12 @@ class JobBook:
     def end(self) -> None:
         """Its attempt is over: keep of it what a late measurement asks for."""
         if self.runs:
-            held = [Held(part.parts, part.places) for part in self.parts]
-            self.past = [*self.past, Past(self.attempt, held, self.runs)][-PAST_MAX:]
+            self.past = [*self.past[1 - PAST_MAX :], Past(self.attempt, self.parts, self.runs)]
         self.phase = WAITING
 
 
 def _places(rows: Plain) -> Places:
-    return [(at_ms, place) for at_ms, place in rows]
+    return tuple([(at_ms, place) for at_ms, place in rows])
 
 
 def _spans(rows: Plain) -> list[Span]:

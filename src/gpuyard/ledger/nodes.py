@@ -1,6 +1,6 @@
 """One node in the time book: what attempts hold of it, and what the rest of it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 from gpuyard.core.fleet.bits import positions
@@ -24,7 +24,7 @@ MEMORY_LEAST = GIB_MIB
 """A GPU beside which there is less than one core or one GiB is stranded."""
 
 
-Places = list[tuple[int, str]]
+Places = tuple[tuple[int, str], ...]
 """The place of a node, and from when on it has been that: a pool may get another market meanwhile."""
 
 
@@ -48,9 +48,9 @@ class Part(NamedTuple):
     """Parts that it is charged for."""
     gpus: int
     """As a bit mask."""
-    each: list[int]
+    each: Sequence[int]
     """The parts of each of these GPUs, in order."""
-    slots: list[int]
+    slots: Sequence[int]
     """And its memory slots of MIG; none, if it has no slices."""
     cpu_milli: int
     memory_mib: int
@@ -79,13 +79,13 @@ class NodeBook:
     """What is known of a node, and since when it has been so."""
 
     __slots__ = (
-        "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept", "left", "memory_left",
-        "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken", "used",
+        "_places", "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept", "left",
+        "memory_left", "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken", "used",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: str, at_ms: int) -> None:
         self.names = (node.cluster, node.pool)
-        self.place = place
+        self.stand(place)
         self.since_ms = at_ms
         self.down = self.cordoned = False
         self.jobs: dict[int, None] = {}
@@ -120,14 +120,21 @@ class NodeBook:
         if not self.jobs:
             self.taken = self.recut = self.broken = 0
             self.used, self.slots = [0] * node.gpus, [0] * node.gpus
-        self.names, self.place = (node.cluster, node.pool), place
+        self.names = (node.cluster, node.pool)
+        self.stand(place)
         self._size(node)
+
+    def stand(self, place: str) -> None:
+        """It is at this place from now on."""
+        self.place, self._places = place, ((0, place),)
 
     def take(self, job_id: int, grant: Grant) -> Part:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
         mask, used = grant.gpus & ((1 << self.gpus) - 1), self.used
-        each, slots, dear = list[int](), list[int](), 0
+        each, dear = list[int](), 0
+        slots: Sequence[int] = ()
         if grant.slices:
+            slots = list[int]()
             for gpu in positions[mask]:
                 want, slot, worth = _wanted(self.model, grant, gpu)
                 got = min(want, PARTS - used[gpu])
@@ -149,8 +156,10 @@ class NodeBook:
         self.cpus_left -= grant.cpu_milli
         self.memory_left -= grant.memory_mib
         self.jobs[job_id] = None
-        charged, places = self._charged(dear, grant), [(self.since_ms, self.place)]
-        return Part(grant.node, parts, charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, places)
+        charged = self._charged(dear, grant)
+        return Part(
+            grant.node, parts, charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, self._places
+        )
 
     def _charged(self, parts: int, grant: Grant) -> int:
         """By the dominant resource: the largest part of the node that the attempt has."""
@@ -234,11 +243,12 @@ class NodeBook:
         """From what was kept."""
         self = cls.__new__(cls)
         (
-            names, self.place, self.since_ms, self.gpus, self.model, self.cpu_milli, self.memory_mib, self.cpus_left,
+            names, place, self.since_ms, self.gpus, self.model, self.cpu_milli, self.memory_mib, self.cpus_left,
             self.memory_left, (self.down, self.cordoned), (self.taken, self.recut, self.broken), self.used, self.slots,
             jobs, kept,
         ) = row  # fmt: skip
         self.names = tuple(names)
+        self.stand(place)
         self.jobs = dict.fromkeys(jobs)
         self.kept = {job: (owner, [tuple(each) for each in grants]) for job, owner, grants in kept}
         self._count()

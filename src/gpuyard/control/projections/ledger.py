@@ -13,7 +13,7 @@ class Ledger(Projection):
     """The time book and the charges. A month that is closed leaves a checkpoint, from which they are filled again."""
 
     name = "ledger"
-    version = 4
+    version = 5
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """The books are kept aside, so that a row which many events change is written once and hardly ever read."""
@@ -34,9 +34,11 @@ class Ledger(Projection):
         return isinstance(event, MonthClosed)
 
     def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
-        """Before version 4, jobs were kept in another order, with all of their past attempts."""
-        if version != 3:
+        """Before version 4, jobs were kept in another order, with all that their past attempts had."""
+        if version not in (3, 4):
             return None
+        if version == 4:
+            return rows
         return {key: _lifted(text) if key.startswith("j/") else text for key, text in rows.items()}
 
 

@@ -18,9 +18,9 @@ from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
 
 _log = logging.getLogger(__name__)
 
-BATCH_EVENTS = 10_000
+BATCH_EVENTS = 25_000
 """Events in one batch: others wait for as long as its rows are written."""
-BATCH_JOBS = 10_000
+BATCH_JOBS = 25_000
 """How many tasks of arrays end a batch too."""
 REMOVED_ROWS = 2_000
 """Rows that are removed, or brought back from a checkpoint, in one transaction."""

@@ -121,12 +121,11 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
 
 def _owed(bill: JobBook, places: Mapping[str, BookPlace], prices: Prices) -> int | None:
     exact = 0
-    for day, place in {**bill.costs, **bill.energy}:
+    for (day, place), parts, energy_mj in bill.bill():
         price, a_kwh = prices.rate(places[place], day)
-        parts = bill.costs.get((day, place), 0)
         if price is None and parts:
             return None
-        exact += parts * (price or 0) + bill.energy.get((day, place), 0) * a_kwh * KWH_PARTS
+        exact += parts * (price or 0) + energy_mj * a_kwh * KWH_PARTS
     return micro_usd([exact])[0]
 
 

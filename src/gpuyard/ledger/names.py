@@ -1,0 +1,107 @@
+"""Short names for owners and places, the same in every process, and the rows that say what they stand for."""
+
+import json
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Protocol
+
+from gpuyard.model import JobSpec
+from gpuyard.model.serialise import Plain
+
+PROJECT = "project"
+"""The label that is a dimension of its own."""
+LABEL_SETS_MAX = 1_000
+"""How many sets of labels are told apart for a user in a tenant and a class; later ones are booked by project alone."""
+OWNERS_MAX = 50_000
+"""How many owners are remembered with their names."""
+
+_Facts = tuple[object, ...]
+
+
+class RowsLike(Protocol):
+    """Where the books are kept: JSON values by key."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key."""
+        ...
+
+    def __setitem__(self, key: str, value: Plain) -> None: ...
+
+    def put(self, key: str, value: list[Plain]) -> None:
+        """Set a value that has no dicts in it."""
+        ...
+
+    def __delitem__(self, key: str) -> None: ...
+
+
+@lru_cache(maxsize=4096)
+def name_of(facts: _Facts) -> str:
+    """A short name for an owner or a place."""
+    return sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+class Names:
+    """The owners and places that the books tell apart."""
+
+    def __init__(self, rows: RowsLike) -> None:
+        self._rows = rows
+        self._owners: dict[_Facts, str] = {}
+        """Names of owners, as far as they are remembered."""
+        self._new: dict[str, Plain] = {}
+        """Owners and places that came up since the rows were written."""
+        self._written: set[str] = set()
+        """Those that are in the rows, as far as it is known."""
+        self._sets: dict[str, int] = {}
+        """How many sets of labels an owner has, where that has changed."""
+
+    def flush(self) -> None:
+        """Write what is new into the rows."""
+        for key, facts in self._new.items():
+            if key not in self._written:
+                self._rows[key] = facts
+        self._written.update(self._new)
+        self._new = {}
+        for bare, count in self._sets.items():
+            self._rows[f"l/{bare}"] = count
+        self._sets = {}
+
+    def place(self, facts: _Facts) -> str:
+        """Of a place: cluster, pool, model, market and region."""
+        return self._named("p", facts)
+
+    def owner(self, spec: JobSpec, klass: str) -> str:
+        """Of the owner of a job; `klass` is its class if it names none."""
+        facts: _Facts = (spec.tenant, spec.user, spec.klass or klass)
+        asked = (*facts, spec.labels) if spec.labels else facts
+        name = self._owners.get(asked)
+        if name is None:
+            name = self._named("o", self._labelled(facts, spec.labels) if spec.labels else facts)
+            if len(self._owners) >= OWNERS_MAX:
+                self._owners = {}
+            self._owners[asked] = name
+        return name
+
+    def unknown(self) -> str:
+        """Of a job of whose submission a log that was cut does not tell."""
+        return self._named("o", ("", "", ""))
+
+    def _named(self, kind: str, facts: _Facts) -> str:
+        name = name_of(facts)
+        self._new[f"{kind}/{name}"] = facts
+        return name
+
+    def _labelled(self, facts: _Facts, labels: tuple[tuple[str, str], ...]) -> _Facts:
+        """An owner with labels: of one that has too many sets of them, new sets are the project alone, then none."""
+        bare = name_of(facts)
+        row = self._rows.get(f"l/{bare}", 0) if bare not in self._sets else self._sets[bare]
+        project = tuple([each for each in labels if each[0] == PROJECT])
+        for kept, most in ((labels, LABEL_SETS_MAX), (project, 2 * LABEL_SETS_MAX)):
+            if not kept:
+                break
+            named = f"o/{name_of((*facts, kept))}"
+            if named in self._new or named in self._written or self._rows.get(named) is not None:
+                return (*facts, kept)
+            if row < most:
+                self._sets[bare] = row + 1
+                return (*facts, kept)
+        return facts
