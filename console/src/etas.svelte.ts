@@ -5,6 +5,7 @@ import { get } from "./api";
 
 const FRESH_MS = 60_000;
 const PAUSE_MS = 300;
+const REST_MS = 700;
 
 export class Etas {
   /** By label: by when, as likely as not; null: nobody can say. */
@@ -12,11 +13,20 @@ export class Etas {
   #asked = new Map<string, number>();
   #wanted: string[] = [];
   #busy = false;
+  #rests = 0;
 
-  /** What is looked at now, the most wanted first. */
+  /** What is looked at now, the most wanted first; asked for once the view has rested. */
   want(labels: string[]): void {
+    const same = labels.join() === this.#wanted.join();
     this.#wanted = labels;
-    if (!this.#busy) void this.#run();
+    if (same) return;
+    clearTimeout(this.#rests);
+    this.#rests = window.setTimeout(() => (this.#busy ? undefined : this.#run()), REST_MS);
+  }
+
+  stop(): void {
+    clearTimeout(this.#rests);
+    this.#wanted = [];
   }
 
   async #run(): Promise<void> {

@@ -6,12 +6,12 @@ export type Known = { title: string; group: string; columns?: string[]; asks?: R
 
 export const REPORTS: Record<string, Known> = {
   nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "rack", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"] },
-  gpus: { title: "GPUs", group: "fleet" },
+  gpus: { title: "GPUs", group: "fleet", columns: ["node", "cluster", "gpu", "gpu_model", "busy_pct", "memory_used_mib", "memory_mib", "power_w", "temperature_c", "price_micro_usd_h", "jobs"] },
   topology: { title: "Links", group: "fleet" },
   mig: { title: "Slices", group: "fleet" },
   doctor: { title: "Fences", group: "fleet" },
   tenants: { title: "Tenants", group: "tenants", columns: ["tenant", "weight", "gpus_used", "running", "waiting", "guarantee", "limit", "borrow", "lend", "budget", "max_running_jobs"] },
-  share: { title: "Shares", group: "tenants" },
+  share: { title: "Shares", group: "tenants", columns: ["path", "weight", "share_ppm", "used_ppm", "yard_ppm", "running", "waiting", "amounts"] },
   budgets: { title: "Budgets", group: "tenants" },
   waits: { title: "Waits", group: "tenants" },
   cost: { title: "Money", group: "money", asks: { by: ["tenant", "user", "class", "model", "pool", "market", "cluster", "day", "month"] } },

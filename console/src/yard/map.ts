@@ -158,7 +158,7 @@ export function draw(
   look: { by: By; search: string; dark: boolean; known: Known; ratio: number },
 ): void {
   const { by, dark, known, ratio } = look;
-  const [line, soft, text, quiet] = dark ? ["#313b46", "#2b343e", "#e2e8ee", "#a3afbb"] : ["#c7d0d9", "#e4e9ee", "#1c2733", "#566372"];
+  const [line, soft, text, quiet] = dark ? ["#3a4653", "#35414d", "#e2e8ee", "#a3afbb"] : ["#c7d0d9", "#dbe2e9", "#1c2733", "#566372"];
   surface.setTransform(ratio, 0, 0, ratio, 0, 0);
   surface.clearRect(0, 0, view.wide, view.high);
   surface.setTransform(ratio * view.zoom, 0, 0, ratio * view.zoom, view.x * ratio, view.y * ratio);
