@@ -8,6 +8,7 @@ import pytest
 from gpuyard.api.client import NoServer, Refused
 from gpuyard.cli.commands.yard.collect import _Process, collect
 from gpuyard.errors import BadInput
+from gpuyard.telemetry.samples import KernelLine
 
 
 class Eyes:
@@ -22,6 +23,9 @@ class Eyes:
     def take(self, _now_ms: int) -> dict[str, int | float]:
         self.seen += 1
         return {"node/memory_used": self.seen, "node/memory_available": float("nan")}
+
+    def lines(self) -> list[KernelLine]:
+        return []
 
     def close(self) -> None:
         pass
