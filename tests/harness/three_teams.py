@@ -104,6 +104,7 @@ class Ran:
     """One attempt as its supervisor saw it."""
 
     job_id: int
+    attempt: int
     sevenths: int
     """Of GPUs that it had."""
     started_ms: int
@@ -128,7 +129,8 @@ def engine_record(data: Path) -> Iterator[Ran]:
         sevenths = sum([SEVENTHS[profile] for _gpu, profile, _start in held.get("slices", [])])
         sevenths += 7 * len(held.get("gpus", []))
         if end["started_ms"]:
-            yield Ran(plan["job_id"], sevenths, end["started_ms"], end["ended_ms"])
+            attempt = int(plan["key"].rpartition("-")[2])
+            yield Ran(plan["job_id"], attempt, sevenths, end["started_ms"], end["ended_ms"])
 
 
 # -- simulated ---------------------------------------------------------------------------------------------------------
@@ -226,7 +228,10 @@ class Simulated:
         """What really ran, from the world of the engine; what runs still, up to now."""
         for run in self.yard.engine.world.runs:
             ended_ms = self.yard.now_ms if run.ended_ms is None else run.ended_ms
-            yield self.jobs[run.job_id], Ran(run.job_id, sevenths_of(run), run.started_ms, ended_ms)
+            yield (
+                self.jobs[run.job_id],
+                Ran(run.job_id, run.attempt, sevenths_of(run), run.started_ms, ended_ms),
+            )
 
     def readings(self) -> Any:
         """What reports read: the books and the waiting are filled first."""

@@ -1,7 +1,11 @@
 """What budgets have spent is the integral over all attempts, whatever happened, and survives a dump."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
 
 from gpuyard.core.explain.budget_use import named_uses, reached
 from gpuyard.core.quota.budgets import Spend, window_at
@@ -13,14 +17,19 @@ from gpuyard.model import (
     ConfigSet,
     Event,
     JobClass,
+    JobSpec,
     JobSubmitted,
     NamedBudget,
+    Node,
     Settings,
     Ticked,
     Window,
 )
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
+from gpuyard.policies import registry
 from gpuyard.testing import nodes
+from harness.machines import machine
+from harness.machines import strategies as some
 from harness.yard import Yard
 
 PRICE = 3_600_000
@@ -112,3 +121,30 @@ def test_what_is_spent_is_the_integral_over_all_attempts(
         for event in reached(here.state, here.now_ms):
             here.apply(event)
         assert [] == reached(here.state, here.now_ms), "told once"
+
+
+class BudgetMachine(machine.YardMachine):
+    """Anything that can happen, under named budgets that warn, soften and stop, and that change."""
+
+    @initialize(
+        fleet=some.fleets(),
+        config=some.budgeted_settings(),
+        specs=st.lists(some.specs(), min_size=3, max_size=7),
+        queue=st.lists(st.tuples(machine.picks, some.limits_ms), min_size=2, max_size=8),
+    )
+    def begin(
+        self, fleet: list[Node], config: Settings, specs: list[JobSpec], queue: list[tuple[int, int]]
+    ) -> None:
+        """A small yard with some jobs."""
+        super().begin(fleet, config, specs, queue)
+
+    @rule(config=some.budgeted_settings())
+    def configure(self, config: Settings) -> None:
+        """Other budgets, and all else."""
+        super().configure(config)
+
+
+@pytest.mark.parametrize("name", ["default", "fair"])
+def test_every_invariant_holds_under_random_budgets(name: str) -> None:
+    spec = replace(registry.PRESETS[name], backfill_depth=1_000_000, depth_per_tenant=1_000_000)
+    machine.run(spec, examples=6, steps=20, shrink=False, base=BudgetMachine)

@@ -14,7 +14,6 @@ import pytest
 
 from gpuyard.control.access.rights import ALL
 from gpuyard.ledger.units import month_days, read_day
-from gpuyard.model import AttemptStopping
 from gpuyard.model.units import HOUR_MS
 from gpuyard.reports import cost
 from gpuyard.reports.money import statement
@@ -83,9 +82,8 @@ def test_a_quarter_is_charged_to_the_slice_second(tmp_path: Path) -> None:
         seconds = held_against_what_ran(yard, readings, months)
         balanced(yard, readings, "2026-07-01", "2026-09-30")
         attempts = len(yard.yard.engine.world.runs)
-        stops = len([event for event in yard.events() if isinstance(event, AttemptStopping)])
-        print(f"{len(yard.jobs)} jobs, {attempts} attempts, {stops} stopped; slice-seconds: {dict(seconds)}")
-        assert attempts > 3_000 < stops + 3_000
+        print(f"{len(yard.jobs)} jobs, {attempts} attempts; slice-seconds: {dict(seconds)}")
+        assert attempts > len(yard.jobs), "some were stopped for others, and ran again"
         if "GPUYARD_PAGES" in os.environ:
             _write_pages(readings, Path(os.environ["GPUYARD_PAGES"]))
 

@@ -1,5 +1,6 @@
 """Fleets, tenants, classes and jobs for Hypothesis: small numbers, so that things collide."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from gpuyard.model import (
     Ask,
     Budget,
+    BudgetAction,
     GpuRequest,
     Isolation,
     JobClass,
@@ -14,11 +16,13 @@ from gpuyard.model import (
     Memory,
     Mig,
     Milli,
+    NamedBudget,
     Node,
     Quota,
     Settings,
     Tenant,
     Whole,
+    Window,
 )
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -110,6 +114,13 @@ tenants = st.builds(
     budget=st.one_of(st.none(), st.none(), st.none(), budgets),
 )
 
+NAMED_BUDGETS = (
+    NamedBudget("all", 1, window=Window.QUARTER),
+    NamedBudget("team", 1, tenant="a", window=Window.WEEK),
+    NamedBudget("idle", 1, klass="idle"),
+)
+"""Of GPU time: the reference books know no prices. What they count stays, their amounts and actions change."""
+
 CLASSES = (
     JobClass("batch", 0, True, 60 * SECOND_MS, 2 * SECOND_MS, 2 * SECOND_MS),
     JobClass("urgent", 10, False, 30 * SECOND_MS, 0, SECOND_MS),
@@ -117,6 +128,15 @@ CLASSES = (
     JobClass("idle", -5, True, 300 * SECOND_MS, 0, 3 * SECOND_MS),
 )
 OTHER_CLASSES = (*CLASSES[:2], JobClass("high", -1, False, 20 * SECOND_MS, 5 * SECOND_MS, SECOND_MS))
+
+
+@st.composite
+def budgeted_settings(draw: st.DrawFn) -> Settings:
+    """The same with some named budgets that warn, soften or stop."""
+    amounts, actions = st.sampled_from((10_000, 60_000, 400_000)), st.sampled_from(BudgetAction)
+    chosen = draw(st.sets(st.sampled_from(range(len(NAMED_BUDGETS))), min_size=1))
+    rules = [replace(NAMED_BUDGETS[i], gpu_ms=draw(amounts), action=draw(actions)) for i in sorted(chosen)]
+    return replace(draw(settings()), budgets=tuple(rules))
 
 
 @st.composite

@@ -10,6 +10,7 @@ from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.after import stuck
 from gpuyard.core.estimate.estimate import estimate
+from gpuyard.core.explain.budget_use import behind_text
 from gpuyard.core.explain.explain import explain
 from gpuyard.core.explain.long_line import is_long, shorten
 from gpuyard.core.explain.quota_reasons import without_names
@@ -17,7 +18,7 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, span
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.model import Event, JobState
+from gpuyard.model import Cure, Event, JobState, Remedy
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 from gpuyard.sim.forecast import RUNS, Past, forecast
@@ -160,6 +161,10 @@ def _explained(
         found.reasons = [
             {"by": r.by, "text": r.text, "lifted_by": remedies_text(r.lifted_by)} for r in reasons
         ]
+        if policy.spec.quotas and (behind := behind_text(state, record, now_ms)):
+            # Not in its way by itself, but what it comes after is not what the order of the queue says.
+            lifted = remedies_text((Remedy(Cure.NEXT_WINDOW), Remedy(Cure.HIGHER_BUDGET)))
+            found.reasons.append({"by": "", "text": f"it goes {behind}", "lifted_by": lifted})
         found.helps = [f"{help_text(each)} ({help_flags(each)})" for each in why.helps]
 
 

@@ -21,7 +21,7 @@ from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text
 from gpuyard.control.replica.replica import Judged, Replica
 from gpuyard.core import State
-from gpuyard.core.jobs.queue import ids_in_order
+from gpuyard.core.jobs.queue import ids_in_order, ids_in_turn
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, TasksSubmitted
 
 PIECE = 2500
@@ -424,9 +424,10 @@ def _order(state: State, replica: Replica) -> Order:
         # This process has decided nothing yet: the replica is sorted as the leader sorts its own.
         state.reindex(replica.policy.order)
     running = sorted(state.running.values(), key=lambda record: (record.started_ms, record.id))
+    waiting = (ids_in_turn if replica.policy.spec.quotas else ids_in_order)(state.queue)
     return Order(
         replica.seq,
         tuple([record.id for record in running]),
-        tuple(ids_in_order(state.queue)),
+        tuple(waiting),
         tuple(sorted(state.deferred)),
     )

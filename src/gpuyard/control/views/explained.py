@@ -20,6 +20,7 @@ from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Thi
 from gpuyard.control.views.tries import last_try
 from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
+from gpuyard.core.explain.budget_use import behind_text
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.explain.share import Amount, Row, position, share
 from gpuyard.core.explain.what_if import Sandbox
@@ -228,7 +229,7 @@ def why_view(
     Not judged: what is true of one pass, without copies, for a quick answer. Of others' jobs it has ids alone, and
     only the tenants that the person may see.
     """
-    where = _position(state, policy, record) if record.phase is None else ""
+    where = _position(state, policy, record, now_ms) if record.phase is None else ""
     if judged:
         found = why(state, policy, record.id, now_ms, apart, spoilt=spoilt)
     else:
@@ -248,8 +249,10 @@ def why_view(
     }
 
 
-def _position(state: State, policy: Policy, record: JobRecord) -> str:
+def _position(state: State, policy: Policy, record: JobRecord, now_ms: int) -> str:
     """Why it stands where it does, where that is not its age alone."""
+    if policy.spec.quotas and (behind := behind_text(state, record, now_ms)):
+        return behind
     if record.moved_by:
         return f"moved to the top of the line by {record.moved_by}"
     return position(state, record) if policy.order.fair else ""

@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import span
 from gpuyard.core.quota.budgets import Spend
 from gpuyard.core.state.state import State
 from gpuyard.model import BudgetReached, NamedBudget
@@ -63,6 +65,23 @@ def _use(state: State, spend: Spend, rule: NamedBudget, row: int, now_ms: int) -
     users = sorted(by_user.items(), key=lambda each: (-each[1], each[0]))
     spent = sum(by_user.values())
     return NamedUse(rule, spend.amount, spent, aside, start_ms, end_ms, tuple(users), tuple(sorted(endless)))
+
+
+def behind_text(state: State, record: JobRecord, now_ms: int) -> str:
+    """Why a job's turn comes after those of all jobs within their budgets; empty: it does not."""
+    spends = [state.tenants.spend[number] for number in state.tenants.chain[record.party]]
+    names, ends = [], []
+    for spend in spends:
+        if spend is not None and spend.rule is not None and spend.softens and spend.left <= 0:
+            names.append(spend.rule.name)
+            ends.append(spend.window_of(now_ms)[1])
+    if not names or record.earmark is not None:
+        return ""
+    renews = span(max(0, max(ends) - now_ms))
+    budgets = (
+        f"the soft budget {names[0]} is" if len(names) == 1 else f"the soft budgets {', '.join(names)} are"
+    )
+    return f"behind all jobs within their budgets: {budgets} spent or set aside for {renews} more"
 
 
 def reached(state: State, now_ms: int) -> list[BudgetReached]:

@@ -20,7 +20,7 @@ from gpuyard.core.explain.line_reasons import (
 from gpuyard.core.explain.quota_reasons import quota_reasons
 from gpuyard.core.explain.room_reasons import room_reasons
 from gpuyard.core.explain.suggestions import Help, helps
-from gpuyard.core.jobs.queue import ahead
+from gpuyard.core.jobs.queue import ahead, ids_in_turn
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text, span
 from gpuyard.core.schedule.passes import Pass
@@ -93,7 +93,7 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
         return Explanation(job_id, label, record.state, 0, waiting, (), record.started_ms, how)
     turn = _Turn(record)
     plan = probe_turn(state, policy, now_ms, record, turn.look)
-    before = ahead(state.queue, record) if job_id not in state.deferred else 0
+    before = _before(state, policy, record) if job_id not in state.deferred else 0
     if any(start.job_id == job_id for start in plan.starts):
         return Explanation(job_id, label, record.state, before, waiting, (), now_ms, "it starts now")
     reasons = _reasons(state, policy, now_ms, turn, plan, before)
@@ -105,6 +105,13 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
     if by_force is not None and (start_ms is None or by_force.at_ms < start_ms):
         start_ms, how = by_force
     return Explanation(job_id, label, record.state, before, waiting, reasons, start_ms, how, turn.helps)
+
+
+def _before(state: State, policy: Policy, record: JobRecord) -> int:
+    """How many jobs have their turns before it."""
+    if state.tenants.softened and policy.spec.quotas:
+        return ids_in_turn(state.queue).index(record.id)
+    return ahead(state.queue, record)
 
 
 def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int | None:

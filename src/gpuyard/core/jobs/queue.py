@@ -445,6 +445,20 @@ def ids_in_order(queue: WaitQueue) -> list[int]:
     return found
 
 
+def ids_in_turn(queue: WaitQueue) -> list[int]:
+    """The same as their turns come: jobs over a soft budget after all that are within theirs."""
+    overspent = queue.tenants.overspent
+    if not queue.tenants.softened:
+        return ids_in_order(queue)
+    first, last = list[int](), list[int]()
+    for rows in _parts(queue):
+        for row in rows:
+            record = row[-1]
+            behind = record.earmark is None and overspent(record.party)
+            (last if behind else first).append(record.id)
+    return first + last
+
+
 def _parts(queue: WaitQueue) -> Iterator[Iterable[Row]]:
     """The rows of the queue in order, tenant by tenant."""
     queue.settle()

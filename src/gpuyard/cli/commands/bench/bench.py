@@ -102,6 +102,12 @@ def bench_decide(
     passes: Annotated[
         int, Option("--passes", metavar="N", min=1, max=1_000_000, help="Decisions to time.")
     ] = 200,
+    budgets: Annotated[
+        int,
+        Option(
+            "--budgets", metavar="N", min=0, max=100, help="Budgets that count the jobs, with enough left."
+        ),
+    ] = 0,
     policy: PolicyOption = "default",
     seed: SeedOption = 0,
     output: OutputOption = Output.TABLE,
@@ -115,7 +121,7 @@ def bench_decide(
     from gpuyard.cli.terminal.progress import busy
     from gpuyard.sim.simulate import percentile_ms
 
-    yard = bench_yard(nodes * GPUS_PER_NODE, policy)
+    yard = bench_yard(nodes * GPUS_PER_NODE, policy, budgets)
     with busy(f"filling {nodes:,} nodes and a queue of {waiting:,} jobs"):
         crowd = LoadedState(yard, waiting, passes, seed)
     with busy(f"timing {passes:,} decisions"):
@@ -125,6 +131,7 @@ def bench_decide(
         "waiting": waiting,
         "nodes": nodes,
         "gpus": yard.gpus,
+        "budgets": budgets,
         "policy": policy,
         "seed": seed,
         "passes": passes,

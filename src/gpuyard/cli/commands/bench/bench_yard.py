@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuyard.cli.commands.foresight.fleet import plain, policies, uniform_pool
 from gpuyard.config import Config
-from gpuyard.model import JobClass, PolicySpec, Quota, Settings, Tenant
+from gpuyard.model import JobClass, NamedBudget, PolicySpec, Quota, Settings, Tenant, Window
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 from gpuyard.sim import generate
@@ -35,6 +35,8 @@ _SUBMITTERS = (
 
 _CLASSES = (JobClass("batch"), JobClass("urgent", priority=100, preemptible=False))
 
+_PLENTY_MS = 10**18
+"""GPU time that no benchmark spends."""
 _ONE_TENANT = (("default", "", 1),)
 
 
@@ -57,13 +59,18 @@ class BenchYard:
         return sum(node.gpus for pool in self.config.pools for node in pool.nodes)
 
 
-def bench_yard(gpus: int, policy: str) -> BenchYard:
-    """The yard to measure a preset on."""
+def bench_yard(gpus: int, policy: str, budgets: int = 0) -> BenchYard:
+    """The yard to measure a preset on, with so many budgets that count its jobs and have enough for all of them."""
     pool = uniform_pool(gpus, GPU_MODEL, GPUS_PER_NODE)
     (spec,) = policies(plain(Settings(), pool), [policy])
     shared = looks_at_who_asks(spec)
     tenants = tuple(_tenant(gpus, *team) for team in _TEAMS) if shared else ()
-    settings = Settings(tenants=tenants, classes=_CLASSES, policy=spec)
+    whose = ("", *[tenant.path for tenant in tenants])
+    rules = [
+        NamedBudget(f"budget-{n}", _PLENTY_MS, tenant=whose[n % len(whose)], window=Window.QUARTER)
+        for n in range(budgets)
+    ]
+    settings = Settings(tenants=tenants, classes=_CLASSES, policy=spec, budgets=tuple(rules))
     return BenchYard(plain(settings, pool), spec, _SUBMITTERS if shared else _ONE_TENANT)
 
 
