@@ -16,7 +16,7 @@ import pytest
 from gpuyard.model import AttemptStarted, Event, JobSubmitted
 from gpuyard.model.units import HOUR_MS
 from gpuyard.store import open_store
-from harness.three_teams import CONFIG, PRICE_MICRO_USD_H, drive, engine_record, wishes
+from harness.three_teams import ALL_OF_IT, CONFIG, PRICE_MICRO_USD_H, drive, engine_record, wishes
 
 from .conftest import Box, until
 
@@ -47,7 +47,7 @@ def test_a_live_yard_charges_what_its_supervisors_saw(yard: Box) -> None:
     }
     assert 0 == yard("down").code
     with open_store(yard.data / "yard.db") as store:
-        events = [event for _seq, event in store.read(0)]
+        events = [event for _seq, event in store.read(0, ALL_OF_IT)]
     for tenant, told in compared(yard.data, events, stated).items():
         print(tenant, told)
     assert set(jobs) == {ran.job_id for ran in engine_record(yard.data)}, "every job ran"

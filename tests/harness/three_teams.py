@@ -137,11 +137,14 @@ def engine_record(data: Path) -> Iterator[Ran]:
 
 USED_PERCENT = {"research": 72, "product": 55, "serving": 34}
 """How much of their GPUs jobs use, about."""
+BETTER = 20
 PEOPLE = {"research": ("ann", "ben", "cleo"), "product": ("dan", "eve"), "serving": ("fay", "gus")}
 LOOK_MS = 10_000
 """The loop looks at whole multiples of this: most ends are seen late."""
 
 
+ALL_OF_IT = 10**9
+"""As many events as there are."""
 EPOCH = 1
 """Of the only leader."""
 
@@ -168,6 +171,8 @@ class Simulated:
         self.meter = WaitMeter(self.yard.replica, lambda: EPOCH, lambda: self.yard.now_ms)
         self._rng = Random(seed + 1)
         self._measured = 0
+        self.better_ms = self.until_ms
+        """From then on, jobs use `BETTER` of a hundred more of what they have."""
         self.closes: tuple[str, ...] = ()
         """Months whose books are closed on the third day after their end."""
 
@@ -213,6 +218,7 @@ class Simulated:
             self._measured += 1
             held = sevenths_of(run) * (run.ended_ms - run.started_ms) // 7
             about = USED_PERCENT[self.jobs[run.job_id].tenant] + self._rng.randrange(-20, 21)
+            about += BETTER if run.started_ms >= self.better_ms else 0
             self.yard.add(
                 AttemptMeasured(
                     self.yard.now_ms, run.job_id, run.attempt, run.started_ms, run.ended_ms, held, held,
@@ -222,7 +228,7 @@ class Simulated:
 
     def events(self) -> list[Event]:
         """The log."""
-        return [event for _seq, event in self.yard.store.read(0)]
+        return [event for _seq, event in self.yard.store.read(0, ALL_OF_IT)]
 
     def ran(self) -> Iterator[tuple[Wish, Ran]]:
         """What really ran, from the world of the engine; what runs still, up to now."""

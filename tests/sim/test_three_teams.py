@@ -15,7 +15,7 @@ import pytest
 from gpuyard.control.access.rights import ALL
 from gpuyard.ledger.units import month_days, read_day
 from gpuyard.model.units import HOUR_MS
-from gpuyard.reports import cost
+from gpuyard.reports import cost, savings
 from gpuyard.reports.money import statement
 from gpuyard.reports.money.cost_page import cost_page
 from gpuyard.reports.money.statement_page import statement_page
@@ -86,6 +86,26 @@ def test_a_quarter_is_charged_to_the_slice_second(tmp_path: Path) -> None:
         assert attempts > len(yard.jobs), "some were stopped for others, and ran again"
         if "GPUYARD_PAGES" in os.environ:
             _write_pages(readings, Path(os.environ["GPUYARD_PAGES"]))
+
+
+@pytest.mark.soak
+def test_a_planted_change_between_two_simulated_months_is_found(tmp_path: Path) -> None:
+    """From November on jobs use 20 of a hundred more of what they have; all else is drawn as before."""
+    first, after = month_days("2026-10")[0], month_days("2026-11")[1]
+    with open_store(tmp_path / "yard.db") as store:
+        yard = Simulated(store, seed=5, first_day=first, days=after - first, jobs=900)
+        yard.better_ms = month_ms("2026-11")[0]
+        yard.run()
+        readings = yard.readings()
+        readings.now_ms -= 1
+        found = asked(readings, savings.REPORT, month="2026-11", baseline="2026-10")
+    (waste,) = [line for line in found["lines"] if line["what"] == "wasted"]
+    begins, ends = month_ms("2026-11")
+    # Jobs that began in October are as they were.
+    better = sum([ran.within(begins, ends) for _wish, ran in yard.ran() if ran.started_ms >= begins])
+    planted = 0.20 * better / (7 * HOUR_MS)
+    print(f"planted {planted:.1f} GPU-hours, found {waste['saved_gpu_hours']:.1f}")
+    assert planted == pytest.approx(waste["saved_gpu_hours"], rel=0.05)
 
 
 def _write_pages(readings: Any, folder: Path) -> None:

@@ -57,24 +57,21 @@ class Spend:
     """A named budget only: what of `spent` belongs to which user, and in a rolling window to which day, else 0."""
     told: int = 0
     """The highest threshold, in percent, that was told in this window."""
+    soft: bool = field(init=False, default=False)
+    """Whether no job is refused for it."""
+    softens: bool = field(init=False, default=False)
+    """Whether jobs go behind all others once everything is spent or set aside."""
+    of_money: bool = field(init=False, default=False)
+    """Whether it counts money, and not GPU time."""
 
     def __post_init__(self) -> None:
+        # Asked for every job at every decision: what the rule says is kept.
+        rule = self.rule
+        if rule is not None:
+            self.soft = rule.action is not BudgetAction.HARD
+            self.softens = rule.action is BudgetAction.SOFT
+            self.of_money = rule.micro_usd > 0
         self.open(0)
-
-    @property
-    def soft(self) -> bool:
-        """Whether no job is refused for it."""
-        return self.rule is not None and self.rule.action is not BudgetAction.HARD
-
-    @property
-    def softens(self) -> bool:
-        """Whether jobs go behind all others once everything is spent or set aside."""
-        return self.rule is not None and self.rule.action is BudgetAction.SOFT
-
-    @property
-    def of_money(self) -> bool:
-        """Whether it counts money, and not GPU time."""
-        return self.rule is not None and self.rule.micro_usd > 0
 
     @property
     def rolling(self) -> bool:

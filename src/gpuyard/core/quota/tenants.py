@@ -143,6 +143,10 @@ class Tenants:
         self.max_job: list[int] = []
         self.max_running: list[int] = []
         self.spend: list[Spend | None] = []
+        self._spending: list[tuple[Spend, ...]] = []
+        """The budgets on each row's path to the root."""
+        self._counting: list[tuple[int, ...]] = []
+        """The path without the rows of named budgets, which count no GPUs."""
         self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
         """On nodes that are up: the sum over children (a leaf: its use) of the larger of claim and held back."""
@@ -156,7 +160,9 @@ class Tenants:
         """Usage, the current period included, divided by weight: the smallest goes first."""
         self._has_rule: list[bool] = []
         self._ruling: list[tuple[int, ...]] = []
-        """The tenants with a rule of their own, on each tenant's path to the root."""
+        """The tenants and seats with a rule of their own, on each tenant's path to the root."""
+        self._stopping: list[tuple[tuple[int, Spend], ...]] = []
+        """The named budgets, with their rows, that refuse jobs of each row."""
         self.guarded: list[bool] = []
         """Whether a rule applies to a tenant or above it."""
         self.ruled = False
@@ -250,6 +256,7 @@ class Tenants:
             found = self._append(user or self.path[leaf], leaf, (*budgets, *seats, *chain), Tenant(""))
             # The row itself has no quota and no use: it only leads to the others.
             self.chain[found] = (*budgets, *seats, *chain)
+            self._counting[found] = (*seats, *chain)
             self.guarded[found] = True
         self._parties[leaf, user, budgets] = found
         return found
@@ -308,6 +315,14 @@ class Tenants:
         if tenant.budget is not None:
             spend = Spend(tenant.budget.gpu_ms * MILLI, tenant.budget.window_ms)
         self.spend.append(spend)
+        above_all = [self.spend[each] for each in self.chain[number]]
+        self._spending.append(tuple([each for each in above_all if each is not None]))
+        named = set(self.budget_row.values())
+        stopping = [(each, self.spend[each]) for each in self.chain[number] if each in named]
+        self._stopping.append(
+            tuple([(each, found) for each, found in stopping if found is not None and not found.soft])
+        )
+        self._counting.append(tuple([each for each in self.chain[number] if each not in named]))
         if spend is not None:
             self.budgeted = True
             self.priced = self.priced or spend.of_money
@@ -327,7 +342,7 @@ class Tenants:
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
         self._has_rule.append(own)
-        self._ruling.append(tuple([each for each in self.chain[number] if self._has_rule[each]]))
+        self._ruling.append(tuple([each for each in self._counting[number] if self._has_rule[each]]))
         self.ruled = self.ruled or own
         if not self.at_once and (own or self.guaranteed[number]):
             self._catch_up()
@@ -379,7 +394,7 @@ class Tenants:
             self._enter(leaf, model, milli, sign, rate, -offset)
             return
         # Nothing is waiting to be entered: write to the columns directly.
-        decayed, column, chain = self._decayed, 1 + model, self.chain[leaf]
+        decayed, column, chain = self._decayed, 1 + model, self._counting[leaf]
         used_of, running, rates, accrued = self._used, self._running, decayed.rate, decayed.accrued
         keyed, usage, weight, keys = self._keyed, decayed.usage, self.weight, self.fair_key
         period_ms = self.settings.period_ms
@@ -470,25 +485,17 @@ class Tenants:
 
     def commit(self, leaf: int, milli: int, micro: int, ms: int) -> None:
         """An attempt of these rates may spend that long of every budget that counts it; below 0: no longer."""
-        for number in self.chain[leaf]:
-            spend = self.spend[number]
-            if spend is not None:
-                spend.committed += spend.rate(milli, micro) * ms
+        for spend in self._spending[leaf]:
+            spend.committed += (micro if spend.of_money else milli) * ms
 
     def spent(self, leaf: int, milli: int, micro: int, started_ms: int, at_ms: int, user: str) -> None:
         """An attempt of a user has ended: add what it spent in the open windows."""
-        for number in self.chain[leaf]:
-            spend = self.spend[number]
-            if spend is not None:
-                spend.pay(spend.rate(milli, micro), started_ms, at_ms, user)
+        for spend in self._spending[leaf]:
+            spend.pay(spend.rate(milli, micro), started_ms, at_ms, user)
 
     def overspent(self, party: int) -> bool:
         """Whether a job's turn comes after all jobs within their budgets: a soft one is spent or set aside."""
-        for number in self.chain[party]:
-            spend = self.spend[number]
-            if spend is not None and spend.softens and spend.left <= 0:
-                return True
-        return False
+        return any([spend.softens and spend.left <= 0 for spend in self._spending[party]])
 
     def claim(self, leaf: int, model: int, milli: int) -> None:
         """A tenant uses more (or less) on nodes that are up.
@@ -558,6 +565,11 @@ class Tenants:
         """
         if not self.guarded[leaf]:
             return None
+        for number, spend in self._stopping[leaf]:
+            # As `_over_budget`; asked for every job at every decision.
+            asked = (micro if spend.of_money else milli) * limit_ms
+            if asked > spend.amount - spend.spent - spend.committed and asked > 0:
+                return ReasonCode.BUDGET, number
         column, used_of, running = 1 + model, self.used, self._running
         for number in self._ruling[leaf]:
             used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
@@ -570,7 +582,8 @@ class Tenants:
                     return ReasonCode.BORROW, number
             if running[number] >= self.max_running[number]:
                 return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
-            if self.spend[number] is not None and self._over_budget(number, milli, micro, limit_ms):
+            own = self.spend[number]
+            if own is not None and self._over_budget(own, milli, micro, limit_ms):
                 return ReasonCode.BUDGET, number
         return None
 
@@ -580,21 +593,25 @@ class Tenants:
         """The first rule that forbids a start even when all running jobs have ended, and the number that has it."""
         if not self.guarded[leaf]:
             return None
+        for number, spend in self._stopping[leaf]:
+            if self._over_budget(spend, milli, micro, limit_ms):
+                return ReasonCode.BUDGET, number
         for number in self._ruling[leaf]:
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
-            if self._over_budget(number, milli, micro, limit_ms):
+            own = self.spend[number]
+            if own is not None and self._over_budget(own, milli, micro, limit_ms):
                 return ReasonCode.BUDGET, number
         return None
 
-    def _over_budget(self, number: int, milli: int, micro: int, limit_ms: int) -> bool:
+    @staticmethod
+    def _over_budget(spend: Spend, milli: int, micro: int, limit_ms: int) -> bool:
         """Whether a job could overspend a budget, if running jobs spend all that they may."""
-        spend = self.spend[number]
-        if spend is None or spend.soft:
+        if spend.soft:
             return False
-        asked = spend.rate(milli, micro) * limit_ms
+        asked = (micro if spend.of_money else milli) * limit_ms
         # A job that spends nothing of it has nothing to do with it, however far it is overspent.
-        return asked > spend.left and (asked > 0 or spend.rule is None)
+        return asked > spend.amount - spend.spent - spend.committed and (asked > 0 or spend.rule is None)
 
     def held_back_refusal(self, leaf: int, model: int, milli: int, up_milli: list[int]) -> bool:
         """Whether the start would eat into what other tenants hold back."""

@@ -34,7 +34,9 @@ class QuotaPromise:
         self._model = model
         self._at_ms = at_ms
         tenants = state.tenants
+        # Named budgets have no quota.
         self._mine = {number for number in tenants.chain[head.party] if tenants.guarded[number]}
+        self._mine.difference_update(tenants.budget_row.values())
         self._ended: dict[int, list[int]] = {}
         """By tenant, what its running jobs will have given back by then: in total, by model, and the number of jobs."""
         self._read: dict[int, int] = {}

@@ -400,8 +400,9 @@ class State:
             if tenants.budgeted:
                 micro = self.micro_of(record)
                 tenants.commit(usage.leaf, usage.milli, micro, -record.limit_ms)
-                user = record.job.spec.user
-                tenants.spent(usage.leaf, usage.milli, micro, record.started_ms, at_ms, user)
+                if at_ms != record.started_ms:
+                    user = record.job.spec.user
+                    tenants.spent(usage.leaf, usage.milli, micro, record.started_ms, at_ms, user)
             return
         usage.jobs -= 1
         usage.since_ms -= at_ms
