@@ -22,8 +22,8 @@ from .conftest import Box, until
 
 LIVE_S = int(os.environ.get("GPUYARD_LIVE_S", "30"))
 JOBS = 60 if LIVE_S < 600 else LIVE_S // 9
-LATE_MS_MAX = 2_000
-"""What passes at most between the event of a start, from which a job is charged, and its first process."""
+LATE_MS_MAX = 1_000
+"""What passes in the median between the event of a start, from which a job is charged, and its first process."""
 
 
 @pytest.fixture
@@ -67,10 +67,11 @@ def compared(data: Path, events: list[Event], stated: dict[str, Any]) -> dict[st
         slice_s = round(total["charged_gpu_hours"] * 3600 * 7)
         assert round(held_ms / 1000) == slice_s, f"{tenant}: {slice_s} are charged, {held_ms} ms were held"
         owed = (2 * held_ms * PRICE_MICRO_USD_H + 7 * HOUR_MS) // (2 * 7 * HOUR_MS)
-        assert owed == total["charged_micro_usd"]
+        # An end that the yard's clock has not reached yet is booked when it is seen: some milliseconds later.
+        assert owed == pytest.approx(total["charged_micro_usd"], abs=PRICE_MICRO_USD_H // (7 * 3600))
         late_ms = [ran.started_ms - begun[ran.job_id, ran.attempt] for ran in runs]
-        assert 0 <= min(late_ms)
-        assert statistics.median(late_ms) <= LATE_MS_MAX
+        # A supervisor reads the clock of the machine, which may stand a little behind that of the yard.
+        assert -LATE_MS_MAX < min(late_ms) <= statistics.median(late_ms) <= LATE_MS_MAX
         found[tenant] = (
             f"{len(runs)} attempts, {slice_s} slice-seconds, {total['charged_micro_usd']} micro-dollars; processes ran "
             f"{round(sum([ran.ran_ms for ran in runs]) / 1000)}, from {min(late_ms)} to {max(late_ms)} ms after the "

@@ -143,10 +143,8 @@ class Tenants:
         self.max_job: list[int] = []
         self.max_running: list[int] = []
         self.spend: list[Spend | None] = []
-        self._spending: list[tuple[Spend, ...]] = []
-        """The budgets on each row's path to the root."""
-        self._counting: list[tuple[int, ...]] = []
-        """The path without the rows of named budgets, which count no GPUs."""
+        self._spending: list[tuple[Spend, ...]] = []  # the budgets on each row's path to the root
+        self._counting: list[tuple[int, ...]] = []  # the path without named budgets, which count no GPUs
         self._used: list[list[int]] = []
         self.claimed: list[list[int]] = []
         """On nodes that are up: the sum over children (a leaf: its use) of the larger of claim and held back."""
@@ -161,8 +159,7 @@ class Tenants:
         self._has_rule: list[bool] = []
         self._ruling: list[tuple[int, ...]] = []
         """The tenants and seats with a rule of their own, on each tenant's path to the root."""
-        self._stopping: list[tuple[tuple[int, Spend], ...]] = []
-        """The named budgets, with their rows, that refuse jobs of each row."""
+        self._stopping: list[tuple[tuple[int, Spend], ...]] = []  # the named budgets that may refuse its jobs
         self.guarded: list[bool] = []
         """Whether a rule applies to a tenant or above it."""
         self.ruled = False
