@@ -217,7 +217,7 @@ class Simulated:
                 return
             self._measured += 1
             held = sevenths_of(run) * (run.ended_ms - run.started_ms) // 7
-            about = USED_PERCENT[self.jobs[run.job_id].tenant] + self._rng.randrange(-20, 21)
+            about = USED_PERCENT[self.jobs[run.job_id].tenant] + self._rng.randrange(-8, 9)
             about += BETTER if run.started_ms >= self.better_ms else 0
             self.yard.add(
                 AttemptMeasured(
