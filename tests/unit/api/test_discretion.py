@@ -62,18 +62,28 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
     try:
         with team(small) as yard:
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
-            subprocess.run(
-                ["dd", "if=/dev/zero", f"of={small}/filler", "bs=64k"], capture_output=True, check=False
-            )
+            fill = ["dd", "if=/dev/zero", f"of={small}/filler", "bs=64k", "oflag=append", "conv=notrunc"]
+
+            def full() -> bool:
+                # What the server gives up meanwhile is filled as well.
+                subprocess.run(fill, capture_output=True, check=False)
+                return yard.call("GET", "/readyz").status == 503
+
+            yard.until(full)
             answer = yard.call("GET", "/readyz", yard.tokens["adam"])
             assert (503, f"no space is left for {small / 'data'}") == (answer.status, answer.json["error"])
             (small / "filler").unlink()
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
             many = small / "many"
             many.mkdir()
-            with contextlib.suppress(OSError):
-                for number in range(400):
-                    (many / str(number)).touch()
+
+            def crowded() -> bool:
+                with contextlib.suppress(OSError):
+                    for number in range(len(list(many.iterdir())), 400):
+                        (many / str(number)).touch()
+                return yard.call("GET", "/readyz").status == 503
+
+            yard.until(crowded)
             answer = yard.call("GET", "/readyz", yard.tokens["adam"])
             assert (503, "no inode left") == (answer.status, answer.json["error"][-13:])
             shutil.rmtree(many)
