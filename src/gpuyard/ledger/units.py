@@ -4,6 +4,7 @@ A GPU has 7,000 parts, so that a thousandth of it (a share) and a seventh, an ei
 are all whole numbers of parts. Time is parts times milliseconds; nothing is ever rounded before it is shown.
 """
 
+import re
 from datetime import date
 
 from gpuyard.errors import BadInput, quoted
@@ -41,6 +42,8 @@ KWH_PARTS = PARTS * HOUR_MS // 3_600_000_000
 NOBODY = ""
 """The owner of time that no job has."""
 EPOCH = date(1970, 1, 1).toordinal()
+_MONTH = re.compile(r"(19[7-9]|2[01]\d)\d-\d\d", re.ASCII)
+_DAY = re.compile(_MONTH.pattern + r"-\d\d", re.ASCII)
 
 
 def month_of(day: int) -> str:
@@ -54,16 +57,20 @@ def day_text(day: int) -> str:
 
 
 def read_day(text: str) -> int:
-    """The number of a day such as `2026-11-16`."""
+    """The number of a day such as `2026-11-16`, from 1970 to 2199."""
     try:
+        if not _DAY.fullmatch(text):
+            raise ValueError
         return date.fromisoformat(text).toordinal() - EPOCH
     except ValueError:
         raise BadInput(f"{quoted(text)} is no day", "Write it as 2026-11-16.") from None
 
 
 def month_days(month: str) -> tuple[int, int]:
-    """The first day of a month such as `2026-11`, and the first day after it."""
+    """The first day of a month such as `2026-11`, and the first day after it, from 1970 to 2199."""
     try:
+        if not _MONTH.fullmatch(month):
+            raise ValueError
         first = date.fromisoformat(f"{month}-01")
         later = date(first.year + first.month // 12, first.month % 12 + 1, 1)
     except ValueError:

@@ -111,7 +111,7 @@ COST = Endpoint(
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The lines of those tenants that you see, by name; of the whole yard also what no job had."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
+    from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import (  # noqa: PLC0415
@@ -123,8 +123,12 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         read_day,
     )
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.wire.job_fields import label_fault  # noqa: PLC0415
 
     by = list(dict.fromkeys([word.strip() for word in (values["by"] or DEFAULT_BY).split(",")]))
+    for key in [word.removeprefix(LABEL) for word in by if word.startswith(LABEL)]:
+        if fault := label_fault(key, "value"):
+            raise BadInput(f"{quoted(key)} is no key of a label: {fault}", "Write it as label:KEY.")
     to_day = read_day(values["to"]) if values["to"] else readings.now_ms // DAY_MS
     from_day = read_day(values["from"]) if values["from"] else month_days(month_of(to_day))[0]
     if from_day > to_day:

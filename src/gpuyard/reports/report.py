@@ -1,7 +1,7 @@
 """A report, in one declaration: its endpoint, what builds its table, its columns, and the options of its command."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Endpoint
@@ -90,4 +90,7 @@ class Report(Generic[R]):
         from gpuyard.wire.described import form  # noqa: PLC0415 (few tables are empty)
 
         (row,) = get_args(get_type_hints(form(self.endpoint))[self.rows])
+        if get_origin(row) is dict:
+            # Rows whose names are those of another format: what people see of them.
+            return tuple([column.header for column in self.columns(())])
         return tuple(get_type_hints(row))

@@ -16,6 +16,7 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.core.explain.budget_use import named_uses
 from gpuyard.errors import BadInput
+from gpuyard.ledger.units import month_days, read_day
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
@@ -238,3 +239,29 @@ def test_the_whole_fleet_is_seen_with_sight_of_the_whole_yard(readings: Any) -> 
         (_rows, head), _hours = _cost(readings, sight)
         assert (who == "everybody's") == (head["fleet_micro_usd"] is not None)
         assert (who == "everybody's") == (head["not_charged_micro_usd"] is not None)
+
+
+@pytest.mark.parametrize(
+    "text", ["0001-01-01", "9999-12-31", "20261101", "2026-W46-1", "٢٠٢٦-11-01", "2026-13-01", ""]
+)
+def test_a_day_that_no_books_can_have_is_no_day(text: str) -> None:
+    with pytest.raises(BadInput, match="is no day"):
+        read_day(text)
+    with pytest.raises(BadInput, match="is no month"):
+        month_days(text[:7])
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\x1b[31m", "a\nb", "-a", "x" * 64])
+def test_what_cannot_be_the_key_of_a_label_is_refused(readings: Any, key: str) -> None:
+    with pytest.raises(BadInput, match="no key of a label"):
+        cost.build(readings, {"by": f"label:{key}", "from": "", "to": ""}, ALL)
+
+
+def test_costs_of_too_many_days_are_refused_and_so_is_a_gpu_that_gains_by_use(readings: Any) -> None:
+    given = {each["name"]: "" for each in tco.REPORT.endpoint.parameters} | {"gpus": 0}
+    with pytest.raises(BadInput, match="more than 3,660 days"):
+        tco.build(readings, {**given, "from": "1990-01-01"}, ALL)
+
+
+def test_a_report_without_rows_has_names_of_columns() -> None:
+    assert "BilledCost" in focus.REPORT.fields()

@@ -118,6 +118,7 @@ TCO = Endpoint(
     problems=(422,),
 )  # fmt: skip
 DAYS = 90
+DAYS_MAX = 3_660
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
@@ -137,6 +138,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             "there are no such days in the books",
             "Give --from a day before --to, and --to one that has been.",
         )
+    if last - first >= DAYS_MAX:
+        raise BadInput(f"these are more than {DAYS_MAX:,} days", "Give --from a day that is nearer to --to.")
     books = accounts(readings.store, first, last + 1, readings.now_ms)
     loads = _loads(books, sight, first, last)
     models = sorted(loads, key=lambda name: (-loads[name].total, name))
@@ -293,6 +296,7 @@ def _terms(
 
 def _owned(given: _Given, bought: "Price | None") -> "OwnedHardware | None":
     """What is bought, for one GPU."""
+    from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.model import OwnedHardware  # noqa: PLC0415
 
     there = bought.owned if bought is not None else None
@@ -307,6 +311,8 @@ def _owned(given: _Given, bought: "Price | None") -> "OwnedHardware | None":
     )
     if purchase is None or years is None:
         return None
+    if (salvage or 0) > purchase:
+        raise BadInput("it is worth more at its end than it was bought for", "Give a smaller --salvage.")
     return OwnedHardware(purchase, years, salvage or 0, 1, people or 0)
 
 

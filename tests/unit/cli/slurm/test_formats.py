@@ -2,7 +2,15 @@
 
 import pytest
 
-from gpuyard.cli.slurm.language.columns import Cell, Field, Parsable, cell_lines, long_format, short_format
+from gpuyard.cli.slurm.language.columns import (
+    WIDTH_MAX,
+    Cell,
+    Field,
+    Parsable,
+    cell_lines,
+    long_format,
+    short_format,
+)
 from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, wanted_id
 from gpuyard.cli.slurm.language.jobs import size
 from gpuyard.cli.slurm.language.times import full_span, short_span
@@ -133,3 +141,10 @@ def test_ids(text: str, wanted: WantedJobs | None) -> None:
 
 def test_ids_in_a_list() -> None:
     assert ["1", "2_[1,3]", "4_5"] == split_ids("1,2_[1,3],,4_5")
+
+
+def test_a_column_is_no_wider_than_anybody_reads() -> None:
+    cell = Cell("HEAD", 10**11, str, left=True)
+    lines = cell_lines([cell], ["x"], Parsable())
+
+    assert {WIDTH_MAX + 1} == {len(line) for line in lines}, "and a space behind it"

@@ -11,6 +11,8 @@ from gpuyard.cli.terminal.shown import shown
 
 LONG_WIDTH = 20
 """The width of a field of -O that gives none."""
+WIDTH_MAX = 10_000
+"""A column is no wider, whatever a format asks for."""
 
 
 class Field(NamedTuple):
@@ -33,8 +35,9 @@ class Column(NamedTuple):
     def template(self, *, cut: bool) -> str:
         """Its part of a line for the % operator: one template per line is quicker than piece by piece."""
         side = "" if self.right else "-"
-        most = f".{self.width}" if cut else ""
-        how = f"%{side}{self.width}{most}s" if self.width else "%s"
+        width = min(self.width, WIDTH_MAX)
+        most = f".{width}" if cut else ""
+        how = f"%{side}{width}{most}s" if width else "%s"
         return how + self.after.replace("%", "%%")
 
 
@@ -110,15 +113,22 @@ class Cell(NamedTuple):
     text: Callable[[Any], str]
     left: bool = False
 
+    @property
+    def wide(self) -> int:
+        """The width that it has in a line."""
+        return min(self.width, WIDTH_MAX)
+
     def put(self, text: str) -> str:
         """Cut with a `+` where it is too long."""
-        if len(text) > self.width:
-            text = text[: self.width - 1] + "+"
-        return text.ljust(self.width) if self.left else text.rjust(self.width)
+        width = self.wide
+        if len(text) > width:
+            text = text[: width - 1] + "+"
+        return text.ljust(width) if self.left else text.rjust(width)
 
     def heading(self) -> str:
         """Cut without one."""
-        return (self.head.ljust if self.left else self.head.rjust)(self.width)[: self.width]
+        width = self.wide
+        return (self.head.ljust if self.left else self.head.rjust)(width)[:width]
 
 
 class Parsable(NamedTuple):
@@ -144,5 +154,5 @@ def cell_lines(
         ]
     if header:
         lines.append("".join([cell.heading() + " " for cell in cells]))
-        lines.append("".join(["-" * cell.width + " " for cell in cells]))
+        lines.append("".join(["-" * cell.wide + " " for cell in cells]))
     return lines + ["".join([cell.put(shown(cell.text(thing))) + " " for cell in cells]) for thing in things]
