@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -92,8 +93,18 @@ def box(slurm_of_eight: SlurmCluster, images: Images) -> Iterator[Box]:
 @pytest.fixture
 def bundled(slurm_of_eight: SlurmCluster, images: Images) -> Iterator[Box]:
     """The same where Slurm itself runs the containers, with crun."""
+    _prepare_crun(slurm_of_eight, images.account)
     yield from _box(slurm_of_eight, images, ContainerRuntime.OCI)
     _forget_crun(images.account.pw_name)
+
+
+def _prepare_crun(cluster: SlurmCluster, account: pwd.struct_passwd) -> None:
+    """Make the folders of a user: slurmd asks crun, as root, about a container that is gone, and would make them so."""
+    _forget_crun(account.pw_name)
+    for node in [name for name in cluster.names if name.startswith("n")]:
+        folder = Path(f"/tmp/crun-{account.pw_name}-{node}")
+        folder.mkdir(mode=0o700)
+        os.chown(folder, account.pw_uid, account.pw_gid)
 
 
 def _forget_crun(user: str) -> None:
@@ -229,6 +240,7 @@ def test_a_gang_over_nodes_of_slurm_has_a_container_on_each(box: Box) -> None:
 def test_a_script_runs_a_bundle_by_slurms_own_support_of_containers(box: Box) -> None:
     """`srun --container` in a job of the yard: Slurm has crun run the bundle, as the job's user."""
     bundle, account = box.work / "bundle", box.images.account
+    _prepare_crun(box.rig.cluster, account)
     for name in ("bin", "dev", "mine", "proc"):
         (bundle / "rootfs" / name).mkdir(parents=True)
     shutil.copy(BUSYBOX, bundle / "rootfs" / "bin" / "busybox")
