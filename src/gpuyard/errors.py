@@ -17,11 +17,13 @@ class YardError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, problem_count: int = 0) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         """What to do about it, as a sentence."""
+        self.problem_count = problem_count
+        """How many there are, where the message has not a line for each of them."""
 
 
 class BadInput(YardError):

@@ -4,23 +4,31 @@ A bill is read whole or not at all: a row that cannot be read is told with its l
 about other things than machines with GPUs are counted, and left out.
 """
 
+import codecs
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
 from gpuyard.ledger.bills import BillLine
 from gpuyard.ledger.prices import CURRENCY
-from gpuyard.model.units import HOUR_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS
 
 BROKEN_NAMED_MAX = 10
+ROW_BYTES_MAX = 1 << 20
+NUMBER_MAX = Decimal(10**12)
+SPAN_DAYS_MAX = 400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = (datetime(2201, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 INSTANCES: dict[str, tuple[str, int]] = {
     "p3.2xlarge": ("V100", 1), "p3.8xlarge": ("V100", 4), "p3.16xlarge": ("V100", 8),
     "p3dn.24xlarge": ("V100", 8),
@@ -46,6 +54,8 @@ INSTANCES: dict[str, tuple[str, int]] = {
 }  # fmt: skip
 """Machines with GPUs: their model, and how many of them."""
 _LOOKS_LIKE_GPUS = re.compile(r"^(p\d|g\d|a[234]-|Standard_N[CDGV])", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NUMBER_CHARACTERS_MAX = 100
 _WORD = re.compile(r"[A-Za-z0-9_.\-]+")
 _MICRO = Decimal(1_000_000)
 
@@ -63,55 +73,74 @@ class Bill(NamedTuple):
     """Instance types that look as if they had GPUs."""
 
 
-class _Broken(Exception):
-    """A cell that cannot be read."""
-
-    def __init__(self, column: str, wrong: str, hint: str) -> None:
-        super().__init__(wrong)
-        self.column, self.wrong, self.hint = column, wrong, hint
-
-
 class _Cells:
-    """One row, by column."""
+    """One row, by column; what is wrong with its cells is gathered."""
 
     def __init__(self, line: int, values: Mapping[str, str]) -> None:
         self.line, self._values = line, values
+        self.broken: dict[str, str] = {}
+        """By column: what is wrong, and what to do."""
 
     def text(self, *names: str) -> str:
         """The first of these columns that says something."""
         return next((value for name in names if (value := (self._values.get(name) or "").strip())), "")
 
-    def number(self, *names: str) -> Decimal:
-        """A number; an empty cell is 0."""
-        name = next((each for each in names if self.text(each)), names[0])
+    def number(self, *names: str, needed: bool = False) -> Decimal:
+        """A number; an empty cell is 0, unless one is needed."""
+        name = self.column(*names)
         text = self.text(name)
         if not text:
-            return Decimal(0)
-        try:
-            found = Decimal(text)
-        except InvalidOperation:
-            found = Decimal("NaN")
-        if not found.is_finite():
-            raise _Broken(name, f"{quoted(text)} is no number", "write it with a point, as 12.5")
-        return found
+            if needed:
+                self.refuse(name, "it is empty", "write a number, 0 if there was none")
+        elif len(text) > _NUMBER_CHARACTERS_MAX or not _NUMBER.fullmatch(text):
+            self.refuse(name, f"{quoted(text)} is no number", "write it with a point, as 12.5")
+        elif abs(found := Decimal(text)) > NUMBER_MAX:
+            self.refuse(name, f"{quoted(text)} is more than {NUMBER_MAX:,}", "repair the number")
+        else:
+            return found
+        return Decimal(0)
 
     def moment_ms(self, *names: str) -> int:
         """A moment in UTC."""
-        name = next((each for each in names if self.text(each)), names[0])
+        name = self.column(*names)
         text = self.text(name)
         try:
+            if not text.isascii():
+                raise ValueError(text)
             found = datetime.fromisoformat(text.replace("Z", "+00:00"))
         except ValueError:
             wrong = f"{quoted(text)} is no moment" if text else "it is empty"
-            raise _Broken(name, wrong, "write it as 2026-11-01T00:00:00Z") from None
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+            self.refuse(name, wrong, "write it as 2026-11-01T00:00:00Z")
+            return 0
+        at_ms = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+        if not 0 <= at_ms < _LATEST_MS:
+            self.refuse(name, f"{quoted(text)} is before 1970 or after 2200", "repair the moment")
+            return 0
+        return at_ms
 
     def usd(self, *names: str) -> None:
         """Refuse another currency than that of the books."""
-        name = next((each for each in names if self.text(each)), names[0])
-        if self.text(name) not in ("", CURRENCY):
+        name = self.column(*names)
+        text = self.text(name)
+        if text not in ("", CURRENCY):
             hint = f"have the cloud bill in {CURRENCY}, or convert every cost of the file"
-            raise _Broken(name, f"{quoted(self.text(name))}: the books are in {CURRENCY}", hint)
+            self.refuse(name, f"{quoted(text)}: the books are in {CURRENCY}", hint)
+
+    def refuse(self, column: str, wrong: str, hint: str) -> None:
+        """Note what is wrong with a cell, or with the row where `column` is empty."""
+        self.broken.setdefault(column, f"{wrong}; {hint}")
+
+    def told(self) -> str:
+        """What is wrong with the row, on one line."""
+        parts = [
+            f", column {column}: {said}" if column else f": {said}" for column, said in self.broken.items()
+        ]
+        return f"line {self.line}" + ";".join(parts).replace(";, column", "; column")
+
+    def column(self, *names: str) -> str:
+        """The first of these columns that says something; else the first that is there."""
+        there = [name for name in names if name in self._values] or names
+        return next((name for name in there if self.text(name)), there[0])
 
 
 class _Form(NamedTuple):
@@ -148,36 +177,40 @@ def read_bill(path: Path, instances: Mapping[str, tuple[str, int]] = {}) -> Bill
     known = {name.lower(): value for name, value in {**INSTANCES, **instances}.items()}
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        opened = gzip.open if packed else open
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
-            return _read(text, path, known)
+            if file.peek(2)[:2] != b"\x1f\x8b":
+                return _read(file, path, known)
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                return _read(unpacked, path, known)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise BadInput(f"{path} is gzip that is damaged or cut off", "Fetch the file again.") from None
+    except IsADirectoryError:
+        raise BadInput(
+            f"{path} is a directory", "Name one file in it, the csv or csv.gz of the bill."
+        ) from None
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}", "Name a file with a bill.") from None
-    except (UnicodeDecodeError, EOFError, zlib.error) as error:
-        raise BadInput(
-            f"{path} cannot be read: {error}", "A bill is csv in UTF-8, or that in gzip."
-        ) from None
 
 
-def _read(text: IO[str], path: Path, known: Mapping[str, tuple[str, int]]) -> Bill:
-    rows = _rows(text, path)
-    _, header = next(rows, (0, []))
-    form = _form(header, path)
+def _read(file: io.BufferedReader | gzip.GzipFile, path: Path, known: Mapping[str, tuple[str, int]]) -> Bill:
+    rows = _rows(file, path)
+    at, header = next(rows, (0, []))
+    form = _form(header, at, path)
     read = _cur_line if form is _CUR else _focus_line
     lines: list[BillLine] = []
-    broken: list[str] = []
-    others, fees, unknown = 0, Decimal(0), set[str]()
+    told: list[str] = []
+    broken, others, fees, unknown = 0, 0, Decimal(0), set[str]()
     for number, values in rows:
         cells = _Cells(number, dict(zip(header, values, strict=False)))
-        try:
-            if len(values) != len(header):
-                wrong = f"{len(values)} cells, and the first line has {len(header)}"
-                raise _Broken("", wrong, "repair the row, or have the cloud write the file again")
+        found, what, fee = None, "", Decimal(0)
+        if len(values) != len(header):
+            wrong = f"{len(values)} cells, and the first line has {len(header)}"
+            cells.refuse("", wrong, "repair the row, or have the cloud write the file again")
+        else:
             found, what, fee = read(cells, known)
-        except _Broken as error:
-            column = f", column {error.column}" if error.column else ""
-            broken.append(f"line {number}{column}: {error.wrong}; {error.hint}")
+        if cells.broken:
+            broken += 1
+            if broken <= BROKEN_NAMED_MAX:
+                told.append(f"{path}, {cells.told()}")
             continue
         fees += fee
         if found is not None:
@@ -187,17 +220,56 @@ def _read(text: IO[str], path: Path, known: Mapping[str, tuple[str, int]]) -> Bi
             if what and _LOOKS_LIKE_GPUS.match(what):
                 unknown.add(what)
     if broken:
-        more = len(broken) - BROKEN_NAMED_MAX
-        told = broken[:BROKEN_NAMED_MAX] + ([f"and {more} more"] if more > 0 else [])
-        raise BadInput(f"{path} has rows that cannot be read:\n" + "\n".join(told), "Nothing was compared.")
+        more = f"{broken - len(told):,} more rows cannot be read. " if broken > len(told) else ""
+        raise BadInput("\n".join(told), f"{more}Nothing was compared.", problem_count=broken)
+    if not lines and not others:
+        raise BadInput(f"{path} has a heading and no line below it", "Have the cloud write the bill again.")
     return Bill(form.name, lines, others, int(fees * _MICRO), tuple(sorted(unknown)))
 
 
-def _rows(text: IO[str], path: Path) -> Iterator[tuple[int, list[str]]]:
+class _Lines:
+    """The lines of a file as text; none is read further than a row may be long."""
+
+    def __init__(self, file: io.BufferedReader | gzip.GzipFile, path: Path) -> None:
+        self._file, self._path = file, path
+        self._line = 0
+        self.row_bytes = 0
+        """Of the row that is being read, which may have several lines."""
+
+    def __iter__(self) -> Iterator[str]:
+        while found := self._file.readline(ROW_BYTES_MAX - self.row_bytes + 1):
+            self._line += 1
+            self.row_bytes += len(found)
+            if self._line == 1:
+                found = self._first(found)
+            if self.row_bytes > ROW_BYTES_MAX:
+                raise self._refused("the row is longer than 1 MiB", "A bill is csv, a charge a line.")
+            try:
+                yield found.decode()
+            except UnicodeDecodeError:
+                raise self._refused("it is no text in UTF-8", "Save it as csv in UTF-8.") from None
+
+    def _first(self, heading: bytes) -> bytes:
+        """The heading without a mark of its encoding, of which some programs write one."""
+        if heading.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in heading[:2]:
+            raise BadInput(f"{self._path} is text in UTF-16", "Save it as csv in UTF-8.")
+        for mark, name in ((b";", "semicolons"), (b"\t", "tabs")):
+            if mark in heading and b"," not in heading:
+                hint = "Save it as csv with commas between them."
+                raise BadInput(f"{self._path} has {name} between its cells", hint)
+        return heading.removeprefix(codecs.BOM_UTF8)
+
+    def _refused(self, wrong: str, hint: str) -> BadInput:
+        return BadInput(f"{self._path}, line {self._line}: {wrong}", hint)
+
+
+def _rows(file: io.BufferedReader | gzip.GzipFile, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows with the line on which each begins."""
-    reader, line = csv.reader(text, strict=True), 1
+    lines = _Lines(file, path)
+    reader, line = csv.reader(lines, strict=True), 1
     try:
         for values in reader:
+            lines.row_bytes = 0
             if values:
                 yield line, values
             line = reader.line_num + 1
@@ -205,7 +277,14 @@ def _rows(text: IO[str], path: Path) -> Iterator[tuple[int, list[str]]]:
         raise BadInput(f"{path}, line {line}: {error}", "Repair the row; nothing was compared.") from None
 
 
-def _form(header: Sequence[str], path: Path) -> _Form:
+def _form(header: Sequence[str], line: int, path: Path) -> _Form:
+    if not header:
+        raise BadInput(f"{path} is empty", "Have the cloud write the bill again, or fetch it again.")
+    twice = [name for name, count in Counter(header).items() if name and count > 1]
+    if twice:
+        raise BadInput(
+            f"{path}, line {line}, column {listed(twice)}: the name is there twice", "Leave one of them."
+        )
     for form in (_CUR, _FOCUS):
         if any([name in header for name in form.columns[0]]):
             missing = [names[0] for names in form.columns if not any([name in header for name in names])]
@@ -249,7 +328,8 @@ def _cur_line(cells: _Cells, known: Mapping[str, tuple[str, int]]) -> _Read:
         return None, "", Decimal(0)
     if what.lower() not in known:
         return None, what, Decimal(0)
-    cost = cells.number(*_CUR_EFFECTIVE.get(kind, ()), "lineItem/UnblendedCost", "line_item_unblended_cost")
+    costs = (*_CUR_EFFECTIVE.get(kind, ()), "lineItem/UnblendedCost", "line_item_unblended_cost")
+    cost = cells.number(*costs, needed=True)
     line = _line(
         cells,
         known[what.lower()],
@@ -259,7 +339,7 @@ def _cur_line(cells: _Cells, known: Mapping[str, tuple[str, int]]) -> _Read:
         cells.text("lineItem/ResourceId", "line_item_resource_id"),
         ("lineItem/UsageStartDate", "line_item_usage_start_date"),
         ("lineItem/UsageEndDate", "line_item_usage_end_date"),
-        cells.number("lineItem/UsageAmount", "line_item_usage_amount"),
+        cells.number("lineItem/UsageAmount", "line_item_usage_amount", needed=True),
         cost,
     )
     return line, what, Decimal(0)
@@ -270,7 +350,7 @@ _FOCUS_MARKETS = {"Dynamic": "spot", "Committed": "reserved"}
 
 def _focus_line(cells: _Cells, known: Mapping[str, tuple[str, int]]) -> _Read:
     cells.usd("BillingCurrency")
-    cost = cells.number("EffectiveCost", "BilledCost")
+    cells.number("EffectiveCost", "BilledCost")
     if cells.text("ChargeCategory") != "Usage":
         return None, "", cells.number("BilledCost")
     what = _focus_type(cells, known)
@@ -289,8 +369,8 @@ def _focus_line(cells: _Cells, known: Mapping[str, tuple[str, int]]) -> _Read:
         cells.text("ResourceId"),
         ("ChargePeriodStart",),
         ("ChargePeriodEnd",),
-        cells.number("ConsumedQuantity", "PricingQuantity"),
-        cost,
+        cells.number("ConsumedQuantity", "PricingQuantity", needed=True),
+        cells.number("EffectiveCost", "BilledCost", needed=True),
     )
     return line, what, Decimal(0)
 
@@ -301,8 +381,10 @@ def _focus_type(cells: _Cells, known: Mapping[str, tuple[str, int]]) -> str:
     if details:
         try:
             found = json.loads(details)
-        except ValueError:
-            raise _Broken("SkuPriceDetails", "it is no JSON", "repair it, or empty the cell") from None
+        except (ValueError, RecursionError):
+            name = "SkuPriceDetails" if cells.text("SkuPriceDetails") else "x_SkuDetails"
+            cells.refuse(name, "it is no JSON", "repair it, or empty the cell")
+            return ""
         if isinstance(found, dict) and found.get("InstanceType"):
             return str(found["InstanceType"])
     named = cells.text("x_InstanceType", "x_SkuInstanceType")
@@ -329,8 +411,12 @@ def _line(
     cost: Decimal,
 ) -> BillLine:
     from_ms, until_ms = cells.moment_ms(*start), cells.moment_ms(*end)
-    if until_ms <= from_ms:
-        raise _Broken(end[0], "the time ends before it begins", "repair the two moments")
+    if not {*start, *end} & {*cells.broken}:
+        column = cells.column(*end)
+        if until_ms <= from_ms:
+            cells.refuse(column, "the time ends before it begins", "repair the two moments")
+        elif until_ms - from_ms > SPAN_DAYS_MAX * DAY_MS:
+            cells.refuse(column, f"the line spans more than {SPAN_DAYS_MAX} days", "repair the two moments")
     model, gpus = machine
     machine_ms = int((hours * HOUR_MS).to_integral_value())
     micro_usd = int((cost * _MICRO).to_integral_value())

@@ -143,13 +143,45 @@ def test_a_broken_row_ends_with_2_and_nothing_is_compared(ask: Callable[..., Any
     assert (2, "") == (code, out)
     assert "line 5, column lineItem/UsageAmount: 'one' is no number; write it with a point, as 12.5" in err
     assert "Nothing was compared." in err
+    assert "problems" not in err
     assert before == path.read_bytes()
+
+
+def test_rows_are_counted_as_problems(ask: Callable[..., Any], tmp_path: Path) -> None:
+    def spoil(rows: Bill) -> None:
+        for row in rows[:30]:
+            row |= {"lineItem/UsageAmount": "one", "lineItem/UnblendedCost": "1e400"}
+
+    code, _out, err = ask(bill(tmp_path / "bill.csv", spoil))
+    assert 2 == code
+    assert "yard: 30 problems" in err
+    assert "20 more rows cannot be read. Nothing was compared." in err
+    assert 10 == err.count("column lineItem/UnblendedCost: '1e400' is more than")
+
+
+def test_a_table_has_the_first_200_differences_and_json_all(ask: Callable[..., Any], tmp_path: Path) -> None:
+    path = bill(tmp_path / "bill.csv", lambda rows: rows.extend(rows * 3))
+    code, out, err = ask(path)
+    assert (1, 201) == (code, len(out.splitlines()))
+    assert "88 more differences are not shown; -o csv or -o json has all" in err
+    assert "differences: 288" in err
+    code, out, err = ask(path, "-o", "json")
+    assert (1, 288) == (code, len(json.loads(out)))
+    assert "not shown" not in err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--instance", "p9"), "names no machine"),
+        *[
+            (("--instance", f"p5.48xlarge=H100:{count}"), "names no machine")
+            for count in ("0", "1025", "1_0", "\u0668", "9" * 5000)
+        ],
+        (("--tolerance", "nan"), "nan"),
+        (("--from", "2026-12-01", "--to", "2026-12-31"), "GPUs from 2026-12-01 to 2026-12-31"),
+        (("--from", "2026-12-01"), "Its lines are from 2026-11-01 to 2026-11-02, UTC"),
+        (("--to", "2026-10-31"), "has no line about a machine with GPUs"),
         (("--from", "2026-11-09", "--to", "2026-11-01"), "after the last one"),
         (("--from", "yesterday"), "yesterday"),
     ],

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +184,30 @@ def test_machines_that_were_paid_for_in_advance_are_reserved(bill: Path) -> None
         ("lineItem/UsageAmount", "1,0", "column lineItem/UsageAmount: '1,0' is no number"),
         ("lineItem/UnblendedCost", "NaN", "column lineItem/UnblendedCost: 'NaN' is no number"),
         ("lineItem/UsageStartDate", "yesterday", "column lineItem/UsageStartDate: 'yesterday' is no moment"),
+        *[
+            (f"lineItem/{column}", value, f"column lineItem/{column}: {value!r} is {wrong}")
+            for column in ("UsageAmount", "UnblendedCost")
+            for value, wrong in (
+                ("1e400", "more than 1,000,000,000,000"),
+                ("-1e300", "more than"),
+                ("1e9999", "no number"),
+                ("9_8", "no number"),
+                ("\u0661\u0662", "no number"),
+                ("Infinity", "no number"),
+            )
+        ],
+        ("lineItem/UsageAmount", "", "column lineItem/UsageAmount: it is empty"),
+        ("lineItem/UnblendedCost", " ", "column lineItem/UnblendedCost: it is empty"),
+        *[
+            (f"lineItem/Usage{which}Date", value, f"{value!r} is before 1970 or after 2200")
+            for which in ("Start", "End")
+            for value in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-05:00", "1969-12-31T23:59:59Z")
+        ],
+        (
+            "lineItem/UsageStartDate",
+            "2025-09-01T00:00:00Z",
+            "column lineItem/UsageEndDate: the line spans more than 400",
+        ),
         ("lineItem/UsageEndDate", "", "column lineItem/UsageEndDate: it is empty"),
         ("lineItem/UsageEndDate", "2026-10-01T00:00:00Z", "the time ends before it begins"),
         ("lineItem/CurrencyCode", "EUR", "column lineItem/CurrencyCode: 'EUR': the books are in USD"),
@@ -208,7 +233,14 @@ def test_a_broken_row_is_told_with_line_and_column(bill: Path, column: str, valu
     ("text", "said"),
     [
         ("a,b\n1,2\n", "is no bill that is known here"),
-        ("", "is no bill that is known here"),
+        ("", "bill.csv is empty"),
+        (written([]), "has a heading and no line below it"),
+        ('"ChargePeriodStart";"BilledCost"\n', "has semicolons between its cells"),
+        (written(cur_rows()).replace(",", ";"), "has semicolons between its cells"),
+        (
+            written(cur_rows()).replace("product/regionCode", "lineItem/UsageAmount"),
+            "line 1, column lineItem/UsageAmount: the name is there twice",
+        ),
         ("ChargePeriodStart,BilledCost\n", "FOCUS without the columns ChargePeriodEnd, ChargeCategory"),
         (written(cur_rows()) + "Usage,1\n", "line 148: 2 cells, and the first line has 14"),
         (written(cur_rows()) + '"Usage\n', "line 148: unexpected end of data"),
@@ -224,9 +256,57 @@ def test_no_file_and_no_text(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         read_bill(tmp_path / "none.csv")
     bad = tmp_path / "bad.csv"
-    bad.write_bytes(b"\xff\xfe\x00a")
-    with pytest.raises(BadInput, match="cannot be read"):
-        read_bill(bad)
+    whole = written(cur_rows())
+    packed = gzip.compress(whole.encode())
+    for data, said in (
+        (whole.encode("utf-16"), "bad.csv is text in UTF-16"),
+        (whole.encode("utf-16-be"), "bad.csv is text in UTF-16"),
+        (gzip.compress(whole.encode("utf-16")), "bad.csv is text in UTF-16"),
+        (whole.encode() + b"\xe4\n", "line 148: it is no text in UTF-8"),
+        (packed[:-20], "damaged or cut off"),
+        (packed[:60] + bytes(40) + packed[100:], "damaged or cut off"),
+        (b"\x1f\x8bxyz", "damaged or cut off"),
+    ):
+        bad.write_bytes(data)
+        with pytest.raises(BadInput, match=said) as refused:
+            read_bill(bad)
+        assert refused.value.hint
+    with pytest.raises(BadInput, match="is a directory"):
+        read_bill(tmp_path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_row_without_an_end_is_refused_before_it_is_read(
+    bill: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    start = written(cur_rows()).encode()
+    for row in (b"x" * (16 << 20), b'"a\nb",' * (1 << 20)):
+        bill.write_bytes(pack(start + row))
+        tracemalloc.start()
+        try:
+            with pytest.raises(BadInput, match="the row is longer than 1 MiB"):
+                read_bill(bill)
+            assert tracemalloc.get_traced_memory()[1] < 12 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_every_bad_cell_of_a_row_is_one_problem(bill: Path) -> None:
+    rows = cur_rows()
+    rows[0] |= {"lineItem/UsageAmount": "one", "lineItem/UsageEndDate": "soon"}
+    bill.write_text(written(rows))
+    with pytest.raises(BadInput) as refused:
+        read_bill(bill)
+    (line,) = refused.value.message.splitlines()
+    assert "line 2, column lineItem/UsageAmount: 'one'" in line
+    assert "; column lineItem/UsageEndDate: 'soon' is no moment" in line
+
+
+def test_details_nested_without_end_are_no_json(bill: Path) -> None:
+    row = {"ChargeCategory": "Usage", "SkuPriceDetails": "[" * 100_000}
+    bill.write_text(written([row], FOCUS))
+    with pytest.raises(BadInput, match="line 2, column SkuPriceDetails: it is no JSON"):
+        read_bill(bill)
 
 
 FOCUS = (

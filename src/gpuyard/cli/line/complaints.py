@@ -37,7 +37,7 @@ def complain(error: YardError) -> int:
     lines = error.message.splitlines() or ["failed"]
     if len(lines) > 1:
         # Each line has its own place in a file, which editors find at the start of a line only.
-        notice(f"{len(lines)} problems", style="bold red", before="yard: ")
+        notice(f"{error.problem_count or len(lines):,} problems", style="bold red", before="yard: ")
         for line in lines:
             notice(line)
     else:

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, listed, quoted
 
 if TYPE_CHECKING:
-    from gpuyard.ledger.bills import Finding, Place, Sums
+    from gpuyard.intake.bills import Bill
+    from gpuyard.ledger.bills import BillLine, Finding, Place, Sums
 
 DIFFERS = 1
 """The exit code where bill and books differ; 2: the bill cannot be read."""
+SHOWN_MAX = 200
+"""Differences in a table; the forms for programs have all."""
+GPUS_MAX = 1024
 
 
 def reconcile(
@@ -52,25 +56,53 @@ def reconcile(
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.intake.bills import read_bill
     from gpuyard.ledger.bills import compared
-    from gpuyard.ledger.units import day_text, read_day
-    from gpuyard.model.units import DAY_MS
+    from gpuyard.ledger.units import day_text
 
     found = read_bill(bill, dict([_instance(each) for each in instance or ()]))
     if not found.lines:
-        known = f"; not known: {', '.join(found.unknown)}" if found.unknown else ""
+        known = f"; not known: {listed(found.unknown)}" if found.unknown else ""
         raise BadInput(
             f"{bill} has no line about a machine with GPUs{known}", "Name its types by --instance."
         )
-    first = read_day(from_day) if from_day else min([line.from_ms for line in found.lines]) // DAY_MS
-    last = read_day(to_day) if to_day else max([line.until_ms - 1 for line in found.lines]) // DAY_MS
-    if first > last:
-        raise BadInput("the first day is after the last one", "Give --from a day before --to.")
+    first, last, inside = _days(bill, found.lines, from_day, to_day)
     books, regions = _books(day_text(first), day_text(last))
     lines = found.lines if regions else [line._replace(region="") for line in found.lines]
     differ = compared(lines, books, (first, last + 1), round(10 * tolerance))
-    emit([_row(each) for each in differ], _columns(), output, fields=_FIELDS, wanted=columns)
+    shown = differ[:SHOWN_MAX] if output in (Output.TABLE, Output.WIDE) else differ
+    emit([_row(each) for each in shown], _columns(), output, fields=_FIELDS, wanted=columns)
+    if len(differ) > len(shown):
+        text = f"{len(differ) - len(shown):,} more differences are not shown; -o csv or -o json has all"
+        notice(text, before="note: ", style="bold")
     span = f"{day_text(first)} to {day_text(last)}, UTC"
-    notice(_sum_up(found.form, len(found.lines), differ, span), before="note: ", style="bold")
+    notice(_sum_up(found.form, inside, differ, span), before="note: ", style="bold")
+    _tell_left_out(found, regions)
+    return DIFFERS if differ else 0
+
+
+def _days(bill: Path, lines: "Sequence[BillLine]", from_day: str, to_day: str) -> tuple[int, int, int]:
+    """The first day, the last one, and how many lines of the bill are about them."""
+    from gpuyard.ledger.units import day_text, read_day
+    from gpuyard.model.units import DAY_MS
+
+    first = read_day(from_day) if from_day else min([line.from_ms for line in lines]) // DAY_MS
+    last = read_day(to_day) if to_day else max([line.until_ms - 1 for line in lines]) // DAY_MS
+    if from_day and to_day and first > last:
+        raise BadInput("the first day is after the last one", "Give --from a day before --to.")
+    from_ms, until_ms = first * DAY_MS, (last + 1) * DAY_MS
+    inside = len([line for line in lines if line.from_ms < until_ms and line.until_ms > from_ms])
+    if first > last or not inside:
+        span = " ".join([f"from {from_day}" if from_day else "", f"to {to_day}" if to_day else ""]).strip()
+        begin = day_text(min([line.from_ms for line in lines]) // DAY_MS)
+        end = day_text(max([line.until_ms - 1 for line in lines]) // DAY_MS)
+        hint = f"Its lines are from {begin} to {end}, UTC: give --from and --to days of these."
+        raise BadInput(f"{bill} has no line about a machine with GPUs {span}", hint)
+    return first, last, inside
+
+
+def _tell_left_out(found: "Bill", regions: bool) -> None:
+    """Notes on what was not compared."""
+    from gpuyard.cli.terminal.streams import notice
+
     if not regions:
         notice("the pools have no region: regions are not compared", before="note: ", style="bold")
     if found.others:
@@ -78,9 +110,8 @@ def reconcile(
         text = f"{found.others:,} lines are about no machine with GPUs"
         notice(f"{text}; taxes, fees and credits among them: ${fees:,.2f}", before="note: ", style="bold")
     if found.unknown:
-        text = f"not known here: {', '.join(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
+        text = f"not known here: {listed(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
         notice(text, before="note: ", style="bold")
-    return DIFFERS if differ else 0
 
 
 def _sum_up(form: str, lines: int, differ: "Sequence[Finding]", span: str) -> str:
@@ -91,8 +122,10 @@ def _sum_up(form: str, lines: int, differ: "Sequence[Finding]", span: str) -> st
 def _instance(text: str) -> tuple[str, tuple[str, int]]:
     name, _, rest = text.partition("=")
     model, _, count = rest.rpartition(":")
-    if not (name and model and count.isdecimal() and int(count)):
-        raise BadInput(f"--instance {quoted(text)} names no machine", "Write it as p9.48xlarge=X100:8.")
+    digits = count.isascii() and count.isdecimal() and len(count) <= len(str(GPUS_MAX))
+    if not (name and model and digits and 1 <= int(count) <= GPUS_MAX):
+        hint = f"Write it as p9.48xlarge=X100:8, with 1 to {GPUS_MAX} GPUs."
+        raise BadInput(f"--instance {quoted(text)} names no machine", hint)
     return name, (model, int(count))
 
 
