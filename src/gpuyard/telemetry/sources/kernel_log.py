@@ -21,9 +21,9 @@ _XID = re.compile(r"NVRM: Xid \(PCI:(?P<pci>[0-9A-Fa-f:.]+)\)")
 _OOM = re.compile(r"oom-kill:.*task_memcg=(?P<group>[^,]*)")
 _MACHINE = re.compile(
     r"mce: \[Hardware Error\]|EDAC .*(?: UE | CE )|I/O error|EXT4-fs error|XFS .*(?:rror|orrupt)"
-    r"|blocked for more than \d+ seconds|NVRM: .*(?:fallen off the bus|RmInitAdapter failed)|nvlink.*(?:fatal|rror)",
-    re.IGNORECASE,
+    r"|blocked for more than \d+ seconds|NVRM: .*(?:fallen off the bus|RmInitAdapter failed)|nvlink.*(?:[fF]atal|rror)",
 )
+_HINT = re.compile(rb"NVRM|oom-kill|EDAC|[eE]rror|orrupt|blocked for|nvlink")
 _PIECE = 8192
 _LOOKED_MAX = 20_000
 _GROUPS_KEPT = 1000
@@ -105,6 +105,9 @@ class KernelLog:
                 break
             if not piece:
                 break
+            if not _HINT.search(piece):
+                # As nearly all of it: the first look has thousands of lines, and is to cost next to nothing.
+                continue
             # `6,1234,5678901,-;the text`, and lines with details behind it.
             for line in piece.decode("utf-8", "replace").split("\n"):
                 head, mark, text = line.partition(";")

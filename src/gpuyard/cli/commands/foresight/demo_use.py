@@ -21,7 +21,7 @@ version: 1
 clusters:
   here: {gpus: 3 x A100-40GB, emulate: true, allow_root: true}
 """
-RUN_S = SEEN_MIN_MS // 1000 + 2
+RUN_S = SEEN_MIN_MS // 1000 + 4
 PATIENCE_S = 60.0
 _COLUMNS = "job,name,gpu,gpu_memory,smaller_ask,saves"
 LOADS = {
