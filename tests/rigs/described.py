@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jsonschema_rs
 
 from gpuyard.api.client import Client
-from gpuyard.api.connecting.http import Head
+from gpuyard.api.connecting.calling import Head
 from gpuyard.wire import described
 from gpuyard.wire.endpoints import API
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.browsers import cookie_name
+from gpuyard.api.edge.peers import cookie_name
 from gpuyard.api.handlers import front
 from gpuyard.control.access.browsers import CODE_MS
 from rigs.teams import Answer, Team, team

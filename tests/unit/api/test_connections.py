@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from gpuyard.api.connecting.http import Connection
+from gpuyard.api.connecting.calling import Connection
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 

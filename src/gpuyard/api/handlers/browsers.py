@@ -4,8 +4,7 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.browsers import cookie_name
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import asker, cookie_name
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.handlers.front import console_files

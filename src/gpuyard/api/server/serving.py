@@ -19,10 +19,10 @@ from typing import Any
 
 import uvicorn
 
-from gpuyard.api.edge.browsers import BrowserAuthenticator
 from gpuyard.api.edge.peers import (
     Authenticator,
     AuthMiddleware,
+    BrowserAuthenticator,
     LocalAuthenticator,
     Origins,
     TokenAuthenticator,

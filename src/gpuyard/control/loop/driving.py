@@ -16,13 +16,13 @@ from gpuyard.control.loop.act import (
     AT_ONCE_MAX,
     AT_ONCE_MIN,
     OTHERS_MS,
+    LayoutKeeper,
     RetryPace,
     Todo,
     launch,
     strays,
     todo,
 )
-from gpuyard.control.loop.layouts import LayoutKeeper
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.observe import Difference, by_key, compare, refused
 from gpuyard.control.replica.labels import key_of
