@@ -260,6 +260,52 @@ def test_followers_with_the_same_sight_share_one_text(tmp_path: Any) -> None:
         assert listed(here.views)["rows"] == json.loads(first.text)["rows"]
 
 
+def test_followers_that_are_woken_together_have_one_text_made(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "APART_S", 0.0)
+
+    async def main(here: Rig) -> None:
+        window, made = here.views.reading.window, []
+        since = window.since
+
+        def slowly(version: int, sight: Sight) -> Any:
+            made.append((version, sight.tenants))
+            time.sleep(0.05)
+            return since(version, sight)
+
+        monkeypatch.setattr(window, "since", slowly)
+        here.submit(hold=True)
+        yard: Any = SimpleNamespace(
+            views=here.views, people=SimpleNamespace(when_renewed=lambda _call: None), token_service=None
+        )
+        api, person = _Changes(yard), SimpleNamespace(sight=Sight(), token="")
+        beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
+        streams = [api.follow(beat, person, "") for _ in range(5)]  # type: ignore[arg-type]
+        for stream in streams:
+            assert b"event: start" in await anext(stream)
+        job_id = here.submit(hold=True)
+        here.views.reading.latest()
+        first, *others = [asyncio.create_task(rows_of(stream)) for stream in streams]
+        await asyncio.sleep(0.02)
+        first.cancel()
+        assert [[job_id]] * 4 == [[row[0] for row in rows] for rows in await asyncio.gather(*others)]
+        assert len(made) == len(set(made)), "each once, and a follower that went away took it from nobody"
+        for stream in streams[1:]:
+            await stream.aclose()
+
+    with rig(tmp_path) as here:
+        asyncio.run(asyncio.wait_for(main(here), 30))
+
+
+async def rows_of(stream: Any) -> list[Any]:
+    """The rows that a follower is told next."""
+    while True:
+        for name, data, _id in events_in(await anext(stream)):
+            if name == "rows":
+                return list(data["rows"])
+
+
 def test_a_follower_without_rows_asks_the_store_once_and_misses_nothing() -> None:
     heads: list[int] = []
     yard: Any = SimpleNamespace(

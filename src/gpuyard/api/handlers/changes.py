@@ -10,7 +10,6 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 
 from anyio import to_thread
 from fastapi import Request, Response
@@ -22,7 +21,8 @@ from gpuyard.api.edge.throttle import charge, in_thread, rest
 from gpuyard.api.handlers.streams import QUIET_S, event, events, still
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
-from gpuyard.control.reading.changes import ORDER_S
+from gpuyard.control.access.rights import Sight
+from gpuyard.control.reading.changes import ORDER_S, Told
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.control.serve import Yard
@@ -55,6 +55,8 @@ class _Changes:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._beat: Beat | None = None
+        self._making: dict[tuple[int, tuple[str, ...]], asyncio.Future[Told | None]] = {}
+        """Texts that are being made for the followers of one sight that stand at one version."""
         self._renewed = 0
         """How often rights may have changed: each follower then connects again and is checked again."""
         yard.people.when_renewed(self._renew)
@@ -110,7 +112,7 @@ class _Changes:
                         return
                 charge(TURN_S)
                 await rest()
-                told = window.ready(version, sight) or await in_thread(window.since, version, sight)
+                told = window.ready(version, sight) or await self._lacks(version, sight)
                 if told is None:
                     version, model, _on = window.start("")
                     yield event("again", {"seq": model.seq})
@@ -128,9 +130,20 @@ class _Changes:
                 if now_s - quiet_s > QUIET_S:
                     quiet_s = now_s
                     yield b": still here\n\n"
-                await beat.next(version, LOOK_S)
+                await beat.next(version)
         finally:
             beat.followers -= 1
+
+    async def _lacks(self, version: int, sight: Sight) -> Told | None:
+        """What followers lack, made once for all of them: a beat wakes them together."""
+        key = (version, sight.tenants)
+        making = self._making.get(key)
+        if making is None:
+            window = self._yard.views.reading.window
+            making = self._making[key] = asyncio.ensure_future(in_thread(window.since, version, sight))
+            making.add_done_callback(lambda _made: self._making.pop(key))
+        # A follower that goes away takes the text from none of the others.
+        return await asyncio.shield(making)
 
     async def wake(self, pulse: AsyncNotifier, person: Person) -> AsyncIterator[bytes]:
         """The number of the last event, whenever it is another: nothing is published for that."""
@@ -162,32 +175,44 @@ class Beat:
         self.followers = 0
         self._version = 0
         self._news = asyncio.Event()
+        self._woken_s = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
-    async def next(self, version: int, timeout_s: float) -> None:
-        """Come back when there is a model after this one, at the latest after the timeout."""
+    async def next(self, version: int) -> None:
+        """Come back when there is a model after this one, at the latest after about `LOOK_S`."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
-        if self._version > version:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout_s)
+        if self._version <= version:
+            await self._news.wait()
 
     async def _run(self) -> None:
-        while self.followers and not self.pulse.closed:
-            began_s = time.monotonic()
-            try:
-                model = await to_thread.run_sync(self._publish)
-            except YardError as error:
-                # The store is away: followers wait until it is back.
-                _log.warning("nothing was published for followers: %s", error.message)
-                await asyncio.sleep(LOOK_S)
-                continue
-            if model.version > self._version:
-                self._version = model.version
-                self._news.set()
-                self._news = asyncio.Event()
-            await asyncio.sleep(max(0.0, APART_S - (time.monotonic() - began_s)))
-            await self.pulse.next(LOOK_S)
+        try:
+            while self.followers and not self.pulse.closed:
+                await self._turn()
+        except Exception:
+            _log.exception("nothing was published for followers")
+            await asyncio.sleep(LOOK_S)
+        finally:
+            self._wake()
+
+    async def _turn(self) -> None:
+        """Publish once, and wake the followers: all at once, for one timer is cheaper than one of each."""
+        began_s = time.monotonic()
+        try:
+            model = await to_thread.run_sync(self._publish)
+        except YardError as error:
+            # The store is away: followers wait until it is back.
+            _log.warning("nothing was published for followers: %s", error.message)
+            await asyncio.sleep(LOOK_S)
+            self._wake()
+            return
+        if model.version > self._version or began_s - self._woken_s >= LOOK_S:
+            self._version = model.version
+            self._wake()
+        await asyncio.sleep(max(0.0, APART_S - (time.monotonic() - began_s)))
+        await self.pulse.next(LOOK_S)
+
+    def _wake(self) -> None:
+        self._woken_s = time.monotonic()
         self._news.set()
         self._news = asyncio.Event()
