@@ -1,7 +1,7 @@
 """The books, summed up: time and money by any dimensions, with the line that balances.
 
-Money is kept as micro-dollars per hour times parts times milliseconds, exactly, until it is shown. Then the lines are
-rounded so that they add up to the rounded total (largest remainder).
+Money is rounded to the micro-dollar once, for each entry by itself. All sums are of whole micro-dollars from there on:
+they add up by any dimensions, and what is charged for an entry that stands does not move with what others do.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,13 +66,13 @@ class Line(NamedTuple):
     time: tuple[int, ...]
     """Parts times milliseconds by category."""
     charged: int
-    """Exactly: in micro-dollars per hour times parts times milliseconds."""
+    """In micro-dollars."""
     fleet: int
-    """What the fleet cost, in the same unit."""
+    """What the fleet cost, in micro-dollars."""
     energy_mj: int = 0
     """Measured energy of jobs, in millijoules."""
     rest: int = 0
-    """What the fleet cost and no job was charged for, in the unit of `charged`: of each place and day, with nobody."""
+    """What the fleet cost and no job was charged for, in micro-dollars: of each place and day, with nobody."""
 
 
 _Of = Callable[[Entry, BookPlace, Owner], str]
@@ -170,9 +170,10 @@ def summed(
             line[column] += columns[column]
         # Measured energy is the job's, and part of what the fleet cost.
         energy = columns[ENERGY] * a_kwh * KWH_PARTS
-        charged, fleet = columns[CHARGED] * (price or 0), columns[FLEET] * (price or 0)
-        line[CHARGED] += charged + energy
-        line[FLEET] += fleet + energy
+        charged = micro_usd(columns[CHARGED] * (price or 0) + energy)
+        fleet = micro_usd(columns[FLEET] * (price or 0) + energy)
+        line[CHARGED] += charged
+        line[FLEET] += fleet
         line[ENERGY] += columns[ENERGY]
         if whole and (charged or fleet):
             line_of(entry, NOBODY)[not_charged] += fleet - charged
@@ -182,11 +183,6 @@ def summed(
     ]
 
 
-def micro_usd(exact: Sequence[int]) -> list[int]:
-    """Amounts in micro-dollars that add up to the rounded sum of the exact ones."""
-    total = (2 * sum(exact) + GPU_HOUR) // (2 * GPU_HOUR)
-    low = [each // GPU_HOUR for each in exact]
-    order = sorted(range(len(exact)), key=lambda i: (-(exact[i] % GPU_HOUR), i))
-    for i in order[: total - sum(low)]:
-        low[i] += 1
-    return low
+def micro_usd(exact: int) -> int:
+    """Micro-dollars per hour times parts times milliseconds as micro-dollars, rounded to the nearest."""
+    return (2 * exact + GPU_HOUR) // (2 * GPU_HOUR)

@@ -112,7 +112,6 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     """The lines of those tenants that you see, by name; of the whole yard also what no job had."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
-    from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import (  # noqa: PLC0415
         CATEGORIES,
@@ -141,21 +140,16 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
         books = books._replace(entries=[entry for entry in books.entries if entry.owner in seen])
     lines = books.lines(by, whole=sight.whole)
-    # Rounded so that everything that is shown adds up.
-    exact = [line.charged for line in lines] + [line.rest for line in lines]
-    money = micro_usd(exact)
-    owed, rest = money[: len(lines)], money[len(lines) :]
-    fleets = micro_usd([line.fleet for line in lines]) if sight.whole else [None] * len(lines)
     rows = [
         {
             **_dimensions(by, line.names),
             **{f"{kind}_gpu_hours": round(line.time[CATEGORIES.index(kind)] / GPU_HOUR, 6) for kind in KINDS},
             "energy_kwh": round(line.energy_mj / 3_600_000_000, 6),
-            "charged_micro_usd": charged,
-            "not_charged_micro_usd": not_charged if sight.whole else None,
-            "fleet_micro_usd": cost,
+            "charged_micro_usd": line.charged,
+            "not_charged_micro_usd": line.rest if sight.whole else None,
+            "fleet_micro_usd": line.fleet if sight.whole else None,
         }
-        for line, charged, not_charged, cost in zip(lines, owed, rest, fleets, strict=True)
+        for line in lines
     ]
     head = {
         "by": by,
@@ -163,9 +157,9 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "to_day": day_text(to_day),
         "currency": CURRENCY,
         "unpriced": books.unpriced(),
-        "charged_micro_usd": sum(owed),
-        "not_charged_micro_usd": sum(rest) if sight.whole else None,
-        "fleet_micro_usd": sum(money) if sight.whole else None,
+        "charged_micro_usd": sum([line.charged for line in lines]),
+        "not_charged_micro_usd": sum([line.rest for line in lines]) if sight.whole else None,
+        "fleet_micro_usd": sum([line.fleet for line in lines]) if sight.whole else None,
     }
     return Table(rows, head)
 

@@ -67,7 +67,7 @@ SAVINGS = Endpoint(
 
 
 class _Month:
-    """What a month came to. Time is in parts times milliseconds, money as the books have it."""
+    """What a month came to. Time is in parts times milliseconds, money in micro-dollars."""
 
     def __init__(self, readings: "Readings", sight: "Sight", first: int, after: int) -> None:
         from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
@@ -135,9 +135,7 @@ def _line(what: str, kinds: tuple[str, ...], of: tuple[str, ...], before: _Month
 
 def _money(month: _Month, time: int) -> int:
     """Micro-dollars of this time at the mean price of the month."""
-    from gpuyard.ledger.units import GPU_HOUR  # noqa: PLC0415
-
-    return month.spend * time // (month.of(()) * GPU_HOUR) if month.of(()) else 0
+    return month.spend * time // month.of(()) if month.of(()) else 0
 
 
 def _spend(before: _Month, now: _Month) -> Row:
@@ -153,9 +151,9 @@ def _spend(before: _Month, now: _Month) -> Row:
         "gpu_hours": round(has / GPU_HOUR, 6),
         "percent": None,
         "saved_gpu_hours": None,
-        "baseline_micro_usd": before.spend // GPU_HOUR,
-        "micro_usd": now.spend // GPU_HOUR,
-        "saved_micro_usd": None if saved is None else saved // GPU_HOUR,
+        "baseline_micro_usd": before.spend,
+        "micro_usd": now.spend,
+        "saved_micro_usd": saved,
     }
 
 

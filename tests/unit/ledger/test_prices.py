@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.ledger.accounts import Entry, Prices, micro_usd, summed
+from gpuyard.ledger.accounts import Entry, Owner, Prices, summed
 from gpuyard.ledger.prices import faults, held_until_the_next
-from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, read_day
+from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, NOBODY, read_day
 from gpuyard.model import CATALOGUE, Price
 from gpuyard.model.prices import BookPlace, PriceBook
 
@@ -65,12 +65,20 @@ def test_measured_energy_is_charged_on_top_and_is_part_of_the_cost_of_the_fleet(
 
     (line,) = summed([Entry(DAY, DAY, "p", "o", columns)], ["model"], {"p": SPOT}, {}, Prices(book))
 
-    assert [10_600_000, 14_000_000] == micro_usd([line.charged, line.fleet - line.charged])
+    assert [10_600_000, 14_000_000] == [line.charged, line.fleet - line.charged]
     assert 7_200_000_000 == line.energy_mj
 
 
-def test_rounded_lines_add_up_to_the_rounded_total() -> None:
-    third = GPU_HOUR // 3
+def test_what_is_charged_for_an_entry_does_not_move_with_the_idle_rest() -> None:
+    # A third of a micro-dollar more or less of idle time beside a job that has ended.
+    third, owners = GPU_HOUR // 3, {"o": Owner("org", "ada", "batch")}
+    found = []
+    for idle in range(4):
+        job, nobody = [0] * COLUMNS, [0] * COLUMNS
+        job[CHARGED], nobody[FLEET] = 4 * third, 7 * third + idle * third
+        entries = [Entry(DAY, DAY, "p", "o", job), Entry(DAY, DAY, "p", NOBODY, nobody)]
+        lines = summed(entries, ["tenant"], {"p": SPOT}, owners, Prices(PriceBook([Price(1)])), whole=True)
+        found.append([(line.charged, line.rest) for line in lines])
+        assert sum([line.fleet for line in lines]) == sum([line.charged + line.rest for line in lines])
 
-    assert [1, 0, 0] == micro_usd([third, third, third])
-    assert [0, 2, -1] == micro_usd([third, 2 * GPU_HOUR - 1, -GPU_HOUR])
+    assert [[(0, rest), (1, 0)] for rest in (1, 2, 2, 2)] == found

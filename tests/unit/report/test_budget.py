@@ -24,6 +24,9 @@ RULES = (
 class NoBooks:
     """A store whose books are empty."""
 
+    def cursors(self) -> dict[str, object]:
+        return {}
+
     def projected_between(self, *_key: object) -> list[tuple[str, str]]:
         return []
 

@@ -3,13 +3,14 @@
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.views.accounts import accounts, owed
-from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED
+from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED, month_days, month_of
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
     AttemptStarted,
     ConfigSet,
     Grant,
+    MonthClosed,
     NodeAdded,
     Outcome,
     Price,
@@ -41,7 +42,7 @@ def test_what_is_open_counts_up_to_now_and_nothing_of_it_is_written(store: Store
     (nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + 3 * HOUR_MS).lines(["tenant"])
     assert (("",), (SPEC.tenant,)) == (nobody.names, tenant.names)
     assert 6 * GPU_HOUR == tenant.time[UNMEASURED] == nobody.time[IDLE]
-    assert 12 * GPU_HOUR * 6_880_000 == nobody.fleet == 2 * tenant.charged
+    assert 12 * 6_880_000 == nobody.fleet == 2 * tenant.charged
 
     # A day later, the first day has 24 hours of it.
     (_nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + 30 * HOUR_MS).lines(["tenant"])
@@ -85,3 +86,41 @@ def test_a_job_owes_what_the_books_say_at_the_price_of_each_day(store: Store) ->
     while filler.step(lease.epoch):
         pass
     assert {**late, 999: None} == owed(store, [*ids, 999], now_ms)
+
+
+def test_a_report_knows_what_the_books_lack_of_the_log(store: Store) -> None:
+    lease = store.elect("test")
+    assert lease is not None
+    job_id = accepted(store, submission(1))[0].first_id
+    store.append(
+        [ConfigSet(BEGIN_MS, Settings(prices={"H100": 2_000_000})), NodeAdded(BEGIN_MS, node(gpus=4))]
+    )
+    filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
+    while filler.step(lease.epoch):
+        pass
+    first, after = month_days(month_of(20_000))
+    now_ms = after * DAY_MS + HOUR_MS
+    # Nothing fills the books from here on: a start, a month that is closed, and another price after it.
+    store.append(
+        [
+            AttemptStarted(BEGIN_MS, job_id, 1, (Grant(0, 0b11, 1000, 0, 0, 2),)),
+            MonthClosed(now_ms, month_of(20_000), "ada"),
+            ConfigSet(now_ms, Settings(prices={"H100": 7_000_000})),
+        ]
+    )
+
+    found = accounts(store, first, after + 1, now_ms + HOUR_MS)
+    (nobody, tenant) = found.lines(["tenant"], whole=True)
+
+    hours = 24 * (after - 20_000)
+    assert 2 * (hours * 2_000_000 + 2 * 7_000_000) == tenant.charged == nobody.rest
+    assert (after, 0) == (found.closed_day, found.late)
+    while filler.step(lease.epoch):
+        pass
+    assert found == accounts(store, first, after + 1, now_ms + HOUR_MS)._replace(prices=found.prices)
+
+
+def test_books_that_are_being_filled_say_how_much_they_lack(store: Store) -> None:
+    store.append([NodeAdded(BEGIN_MS, node(gpus=4))])
+
+    assert store.head() == accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).late

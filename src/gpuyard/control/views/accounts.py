@@ -15,9 +15,9 @@ from gpuyard.ledger.books import Books
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.nodes import NodeBook
 from gpuyard.ledger.units import KWH_PARTS
-from gpuyard.model import JobSubmitted, NodeAdded
+from gpuyard.model import ConfigSet, Event, JobSubmitted, NodeAdded
 from gpuyard.model.prices import BookPlace, PriceBook
-from gpuyard.store import Store
+from gpuyard.store import Cursor, Numbered, Store
 
 _LATE_MAX = 20_000
 """How many events the books may lack; more: they are being filled."""
@@ -32,6 +32,10 @@ class Accounts(NamedTuple):
     places: dict[str, BookPlace]
     owners: dict[str, Owner]
     prices: Prices
+    closed_day: int = 0
+    """Days before this one belong to closed months; 0: none does."""
+    late: int = 0
+    """Events of the log that are not in them: the books are being filled."""
 
     def lines(self, by: Sequence[str], *, whole: bool = False) -> list[Line]:
         """Summed up by these dimensions; `whole`: with what was not charged."""
@@ -47,21 +51,34 @@ class Accounts(NamedTuple):
 
 
 def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Accounts:
-    """The days from the first to before the second; `now_ms`: with what is open by then."""
+    """The days from the first to before the second; `now_ms`: with what is open by then.
+
+    The books are some seconds behind the log. What they lack is folded here, on the copy that is settled, so that a
+    report tells of everything that was written before it was asked for.
+    """
+    for _ in range(_TRIES_MAX):
+        cursor = store.cursors().get(Ledger.name)
+        found = _accounts(store, from_day, until_day, now_ms, cursor)
+        if store.cursors().get(Ledger.name) == cursor:
+            return found
+    # The books move on all the time: what was read last is whole enough.
+    return _accounts(store, from_day, until_day, now_ms, store.cursors().get(Ledger.name))
+
+
+def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: Cursor | None) -> Accounts:
     name = Ledger.name
 
     def between(kind: str, low: str = "", high: str = "~") -> dict[str, str]:
         return dict(store.projected_between(name, f"{kind}/{low}", f"{kind}/{high}"))
 
-    named = {**between("o"), **between("p")}
-    found = {
-        **between("d", f"{from_day:06}", f"{until_day:06}"),
-        **between("c", f"{from_day:06}", f"{until_day:06}"),
-    }
+    named = {**between("o"), **between("p"), **between("m"), **store.projected_at(name, ["head", "prices"])}
+    inside = [f"{day:06}" for day in (from_day, until_day)]
+    found = {**between("d", *inside), **between("c", *inside)}
+    late = 0
     if now_ms:
-        changed = _settled(store, between("n"), now_ms)
-        named |= {key: text for key, text in changed.items() if key[:2] in ("o/", "p/")}
-        inside = [f"{day:06}" for day in (from_day, until_day)]
+        events, late = _lacking(store, cursor)
+        changed = _settled(store, {**between("n"), **named}, now_ms, events)
+        named |= {key: text for key, text in changed.items() if key[:2] not in ("d/", "c/")}
         found |= {
             key: text
             for key, text in changed.items()
@@ -71,15 +88,29 @@ def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Ac
         [read_entry(key, json.loads(text)) for key, text in sorted(found.items())],
         {key[2:]: BookPlace(*json.loads(text)) for key, text in named.items() if key[:2] == "p/"},
         {key[2:]: Owner.of(json.loads(text)) for key, text in named.items() if key[:2] == "o/"},
-        _prices(store),
+        _prices(named),
+        json.loads(named.get("head", "{}")).get("closed_day", 0),
+        late,
     )
 
 
-def _prices(store: Store) -> Prices:
-    months = [json.loads(text) for _key, text in store.projected_between(Ledger.name, "m/", "m/~")]
-    in_force = json.loads(store.projected_at(Ledger.name, ["prices"]).get("prices", "{}"))
+def _lacking(store: Store, cursor: Cursor | None) -> tuple[Sequence[Numbered], int]:
+    """What the books lack of the log, and how many events they lack that cannot be had now."""
+    if cursor is None or not cursor.ready or cursor.version != Ledger.version:
+        return [], store.head()
+    late = store.head() - cursor.seq
+    if not late:
+        return [], 0
+    if late > _LATE_MAX or store.first_seq() > cursor.seq + 1:
+        return [], late
+    return store.recent(cursor.seq, late) or store.read(cursor.seq, late), 0
+
+
+def _prices(rows: Mapping[str, str]) -> Prices:
+    """From the rows of the books: the prices in force, and those of closed months."""
+    months = [json.loads(text) for key, text in sorted(rows.items()) if key[:2] == "m/"]
     return Prices(
-        PriceBook.of(in_force),
+        PriceBook.of(json.loads(rows.get("prices", "{}"))),
         [(month["from_day"], month["until_day"], PriceBook.of(month["prices"])) for month in months],
     )
 
@@ -92,27 +123,25 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
     name, unknown = Ledger.name, dict[int, int | None](dict.fromkeys(ids))
     for _ in range(_TRIES_MAX):
         cursor = store.cursors().get(name)
-        if cursor is None or not cursor.ready or cursor.version != Ledger.version:
-            break
         # The books are some seconds behind: what they lack of these jobs is folded here, on a copy of the rows.
-        late = store.head() - cursor.seq
-        if late > _LATE_MAX or store.first_seq() > cursor.seq + 1:
+        events, late = _lacking(store, cursor)
+        if late or cursor is None:
             break
-        events = (store.recent(cursor.seq, late) or store.read(cursor.seq, late)) if late else []
         keys = [f"j/{job_id}" for job_id in ids]
         known = {**dict.fromkeys(keys), **store.projected_at(name, keys)}
-        places, prices = dict(store.projected_between(name, "p/", "p/~")), _prices(store)
+        places = dict(store.projected_between(name, "p/", "p/~"))
+        months = dict(store.projected_between(name, "m/", "m/~"))
         rows = Rows(lambda key: store.projected_at(name, [key]).get(key), known)
         books = Books(rows)
         for fact in [fact for _seq, event in events for fact in facts(event)]:
-            about = fact.job.id if isinstance(fact, JobSubmitted) else getattr(fact, "job_id", None)
-            if about in unknown or isinstance(fact, NodeAdded):
+            if _about(fact) in unknown or isinstance(fact, NodeAdded | ConfigSet):
                 books.fold(fact)
         bills = {job_id: books.bill(job_id, now_ms) for job_id in ids}
         if store.cursors().get(name, cursor).seq == cursor.seq:
             books.flush()
             places |= {key: text for key, text in rows.changed.items() if key.startswith("p/") and text}
             named = {key[2:]: BookPlace(*json.loads(text)) for key, text in places.items()}
+            prices = _prices({**months, "prices": json.dumps(rows.get("prices") or {})})
             return {
                 job_id: None if bill is None else _owed(bill, named, prices) for job_id, bill in bills.items()
             }
@@ -120,21 +149,37 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
 
 
 def _owed(bill: JobBook, places: Mapping[str, BookPlace], prices: Prices) -> int | None:
-    exact = 0
+    total = 0
     for (day, place), parts, energy_mj in bill.bill():
         price, a_kwh = prices.rate(places[place], day)
         if price is None and parts:
             return None
-        exact += parts * (price or 0) + energy_mj * a_kwh * KWH_PARTS
-    return micro_usd([exact])[0]
+        total += micro_usd(parts * (price or 0) + energy_mj * a_kwh * KWH_PARTS)
+    return total
 
 
-def _settled(store: Store, nodes: dict[str, str], now_ms: int) -> dict[str, str]:
-    """The rows that are others once everything open is booked."""
-    jobs = {f"j/{job_id}" for text in nodes.values() for job_id in NodeBook.of(json.loads(text)).jobs}
-    known: dict[str, str | None] = {**nodes, **store.projected_at(Ledger.name, sorted(jobs))}
+def _settled(
+    store: Store, some: Mapping[str, str], now_ms: int, events: Sequence[Numbered]
+) -> dict[str, str]:
+    """The rows that are others once these events are folded and everything open is booked.
+
+    `some` are rows that are known.
+    """
+    nodes = [text for key, text in some.items() if key[:2] == "n/"]
+    jobs = {f"j/{job_id}" for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
+    late = [fact for _seq, event in events for fact in facts(event)]
+    told = {f"j/{_about(fact)}" for fact in late}
+    known: dict[str, str | None] = {**dict.fromkeys(told), **some}
+    known |= store.projected_at(Ledger.name, sorted(jobs | told))
     rows = Rows(lambda key: store.projected_at(Ledger.name, [key]).get(key), known)
     books = Books(rows)
+    for fact in late:
+        books.fold(fact)
     books.settle(now_ms)
     books.flush()
     return {key: text for key, text in rows.changed.items() if text is not None}
+
+
+def _about(fact: Event) -> int | None:
+    """The job that an event is about."""
+    return fact.job.id if isinstance(fact, JobSubmitted) else getattr(fact, "job_id", None)

@@ -117,7 +117,7 @@ STATEMENT = Endpoint(
 
 
 class _Sum:
-    """What some entries come to, exactly. Time is in parts times milliseconds, money as the books have it."""
+    """What some entries come to. Time is in parts times milliseconds, money in micro-dollars."""
 
     __slots__ = ("charged", "energy_mj", "money", "time", "wasted")
 
@@ -153,18 +153,21 @@ class _Month:
         self.total = self.sums[_Name(TOTAL)]
 
     def _add(self, entry: "Entry") -> None:
+        from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
         from gpuyard.ledger.units import CATEGORIES, CHARGED, ENERGY, KWH_PARTS, WASTED  # noqa: PLC0415
 
         columns, place = entry.columns, self.books.places[entry.place]
         price, a_kwh = self.books.prices.rate(place, entry.day)
+        money = micro_usd(columns[CHARGED] * (price or 0) + columns[ENERGY] * a_kwh * KWH_PARTS)
+        wasted = micro_usd(columns[WASTED] * (price or 0))
         for name in self._names(entry, price, a_kwh):
             into = self.sums.setdefault(name, _Sum())
             for column, kind in enumerate(KINDS):
                 into.time[column] += columns[CATEGORIES.index(kind)]
             into.charged += columns[CHARGED]
             into.energy_mj += columns[ENERGY]
-            into.money += columns[CHARGED] * (price or 0) + columns[ENERGY] * a_kwh * KWH_PARTS
-            into.wasted += columns[WASTED] * (price or 0)
+            into.money += money
+            into.wasted += wasted
 
     def _names(self, entry: "Entry", price: int | None, a_kwh: int) -> list[_Name]:
         """The lines that an entry belongs to."""
@@ -188,8 +191,7 @@ class _Month:
         return found
 
     def lines(self) -> list[StatementLine]:
-        """Part by part. Money is rounded so that each part adds up to the rounded total."""
-        from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
+        """Part by part."""
         from gpuyard.ledger.units import GPU_HOUR  # noqa: PLC0415
 
         found: list[StatementLine] = []
@@ -197,12 +199,8 @@ class _Month:
             names = sorted(
                 [name for name in self.sums if name.part == part], key=lambda each: (*each[:2], each[2] or 0)
             )
-            sums = [self.sums[name] for name in names]
-            money, wasted = (
-                micro_usd([each.money for each in sums]),
-                micro_usd([each.wasted for each in sums]),
-            )
-            for name, each, owed, lost in zip(names, sums, money, wasted, strict=True):
+            for name in names:
+                each = self.sums[name]
                 hours = [round(time / GPU_HOUR, 6) for time in each.time]
                 found.append(
                     {
@@ -216,8 +214,8 @@ class _Month:
                         "charged_gpu_hours": round(each.charged / GPU_HOUR, 6),
                         "energy_kwh": round(each.energy_mj / 3_600_000_000, 6),
                         "price_micro_usd_h": name.price,
-                        "charged_micro_usd": owed,
-                        "wasted_micro_usd": lost,
+                        "charged_micro_usd": each.money,
+                        "wasted_micro_usd": each.wasted,
                     }
                 )
         return found
@@ -225,10 +223,8 @@ class _Month:
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """One month of a tenant that you see."""
-    from gpuyard.control.projections.ledger import closed_day  # noqa: PLC0415
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput  # noqa: PLC0415
-    from gpuyard.ledger.accounts import micro_usd  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import GPU_HOUR, day_text, month_days, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
@@ -251,14 +247,14 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "before": {
             "month": earlier,
             "gpu_hours": round(sum(before.time) / GPU_HOUR, 6),
-            "charged_micro_usd": micro_usd([before.money])[0],
-            "wasted_micro_usd": micro_usd([before.wasted])[0],
+            "charged_micro_usd": before.money,
+            "wasted_micro_usd": before.wasted,
         },
         "tenant": tenant,
         "month": month,
         "from_day": day_text(first),
         "to_day": day_text(until - 1),
-        "closed": closed_day(readings.store) >= after,
+        "closed": books.closed_day >= after,
         "currency": CURRENCY,
         "unpriced": books._replace(entries=this.entries).unpriced(),
         "charged_micro_usd": lines[0]["charged_micro_usd"],
