@@ -22,21 +22,31 @@ export type Row = {
 type Listed = { seq: number; running: number; waiting: number; set_aside: number; columns: string[]; rows: any[][] };
 
 const MOST = 20_000;
+const BEHIND = 2 ** 40;
 const BACK_MS = 1500;
+/** Between two looks at what has changed, so that what is read stands still for long enough. */
+const SHOWN_MS = 250;
 
 class LiveQueue {
   rows = $state.raw<Row[]>([]);
+  /** Those that the rows are of, by name. */
+  tenants = $state.raw<string[]>([]);
   running = $state(0);
   waiting = $state(0);
   loaded = $state(false);
   live = $state(false);
   #byId = new Map<number, Row>();
+  /** Where waiting jobs stand; one without a place stands behind the others. */
   #place = new Map<number, number>();
+  /** Rows that came, changed or went since rows were shown last. */
+  #touched = new Set<number>();
+  #reordered = false;
+  #counts: [running: number, waiting: number] = [0, 0];
   #columns: string[] = [];
   #users = 0;
   #stop: AbortController | null = null;
-  #drawn = 0;
-  #tookMs = 0;
+  #due = 0;
+  #shown = 0;
 
   /** Follow until the function that is returned is called. */
   watch(): () => void {
@@ -71,17 +81,21 @@ class LiveQueue {
   async #load(signal: AbortSignal): Promise<number> {
     const found = await get<Listed>(`/queue?limit=${MOST}`, signal);
     this.#columns = found.columns;
-    this.#byId = new Map(found.rows.map((row) => [row[0], this.#row(row)]));
-    this.#place = new Map(found.rows.map((row, at) => [row[0], at]));
-    this.running = found.running;
-    this.waiting = found.waiting;
+    const rows = found.rows.map((values) => this.#row(values));
+    this.#byId = new Map(rows.map((row) => [row.id, row]));
+    this.#place = new Map(rows.filter((row) => row.state === "PENDING").map((row, at) => [row.id, at]));
+    this.#touched = new Set(this.#byId.keys());
+    this.#counts = [found.running, found.waiting];
+    this.#reordered = true;
     this.loaded = true;
-    this.#publish();
+    this.#show();
     return found.seq;
   }
 
   #row(values: any[]): Row {
-    return Object.fromEntries(this.#columns.map((name, at) => [name, values[at]])) as Row;
+    const row: Record<string, unknown> = {};
+    for (let at = 0; at < this.#columns.length; at++) row[this.#columns[at]] = values[at];
+    return row as Row;
   }
 
   #heed(event: string, data: any): void {
@@ -91,21 +105,23 @@ class LiveQueue {
       for (const values of data.rows) {
         const row = this.#row(values);
         this.#byId.set(row.id, row);
-        if (!this.#place.has(row.id)) this.#place.set(row.id, MOST + row.id);
+        this.#touched.add(row.id);
       }
       for (const id of data.gone) {
         this.#byId.delete(id);
         this.#place.delete(id);
+        this.#touched.add(id);
       }
-      this.running = data.running;
-      this.waiting = data.waiting;
+      this.#counts = [data.running, data.waiting];
       this.#soon();
     } else if (event === "order") {
-      let at = MOST;
+      let at = 0;
+      this.#place.clear();
       for (const run of [...data.waiting, ...data.set_aside]) {
         const [first, last] = Array.isArray(run) ? run : [run, run];
         for (let id = first; id <= last; id++) this.#place.set(id, at++);
       }
+      this.#reordered = true;
       this.#soon();
     }
   }
@@ -116,31 +132,66 @@ class LiveQueue {
     void this.#run(this.#stop.signal);
   }
 
-  /** Changes are shown together: after a tenth of a second, and for a twentieth of the time at most. */
+  /** Changes are shown together. */
   #soon(): void {
-    if (!this.#drawn) this.#drawn = window.setTimeout(() => this.#publish(), Math.max(100, 20 * this.#tookMs));
+    if (!this.#due) this.#due = window.setTimeout(() => this.#show(), Math.max(0, this.#shown + SHOWN_MS - performance.now()));
   }
 
-  #publish(): void {
-    clearTimeout(this.#drawn);
-    this.#drawn = 0;
-    const began = performance.now();
-    // From the order that was shown last, in which most of them still are: that is sorted quickly.
-    const known = new Set<number>();
-    const next: { row: Row; place: number }[] = [];
-    const add = (row: Row) => {
-      known.add(row.id);
-      next.push({ row, place: row.state === "PENDING" ? (this.#place.get(row.id) ?? 0) : -1 });
-    };
-    for (const { id } of this.rows) {
-      const row = this.#byId.get(id);
-      if (row) add(row);
-    }
-    for (const row of this.#byId.values()) if (!known.has(row.id)) add(row);
-    next.sort((a, b) => a.place - b.place || a.row.started_ms - b.row.started_ms || a.row.id - b.row.id);
-    this.rows = next.map((each) => each.row);
-    this.#tookMs = performance.now() - began;
+  #placeOf(row: Row): number {
+    return this.#place.get(row.id) ?? BEHIND + row.id;
   }
+
+  #before(a: Row, b: Row): number {
+    const [runs, others] = [a.state !== "PENDING", b.state !== "PENDING"];
+    if (runs !== others) return runs ? -1 : 1;
+    if (runs) return a.started_ms - b.started_ms || a.id - b.id;
+    return this.#placeOf(a) - this.#placeOf(b) || a.id - b.id;
+  }
+
+  /** What was touched goes to its place among the rows that were not, which are in order already. */
+  #show(): void {
+    clearTimeout(this.#due);
+    this.#due = 0;
+    this.#shown = performance.now();
+    [this.running, this.waiting] = this.#counts;
+    const touched = this.#touched;
+    const still = this.rows.filter((row) => !touched.has(row.id));
+    const come: Row[] = [];
+    for (const id of touched) {
+      const row = this.#byId.get(id);
+      if (row) come.push(row);
+    }
+    const order = (a: Row, b: Row) => this.#before(a, b);
+    if (this.#reordered) this.rows = [...still, ...come].sort(order);
+    else if (touched.size) this.rows = merged(still, come.sort(order), order);
+    if (touched.size) this.#name();
+    this.#touched = new Set();
+    this.#reordered = false;
+  }
+
+  #name(): void {
+    const found = new Set<string>();
+    for (const { tenant } of this.rows) if (tenant) found.add(tenant);
+    if (found.size !== this.tenants.length || this.tenants.some((each) => !found.has(each))) this.tenants = [...found].sort();
+  }
+}
+
+/** Two lists in order as one. Few come: each looks for its place by halves, and those between are taken as they are. */
+function merged(still: Row[], come: Row[], order: (a: Row, b: Row) => number): Row[] {
+  const all: Row[] = [];
+  let from = 0;
+  for (const row of come) {
+    let [low, high] = [from, still.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (order(still[middle], row) < 0) low = middle + 1;
+      else high = middle;
+    }
+    while (from < low) all.push(still[from++]);
+    all.push(row);
+  }
+  while (from < still.length) all.push(still[from++]);
+  return all;
 }
 
 export const queue = new LiveQueue();
