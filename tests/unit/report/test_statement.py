@@ -48,6 +48,7 @@ from gpuyard.reports.money.cost_page import cost_page
 from gpuyard.reports.money.statement_page import statement_page
 from gpuyard.store import Submission, open_store
 from gpuyard.testing.values import ask, node
+from rigs.postgres import skip_or_fail
 
 FIRST = month_days("2026-11")[0]
 NOVEMBER = FIRST * DAY_MS
@@ -305,7 +306,11 @@ def test_parquet_says_what_it_needs(readings: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_parquet_has_the_lines(readings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+    try:
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError:
+        skip_or_fail("pyarrow is not installed: run make setup")
+        raise
     found, out = reply(readings), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
     run(monkeypatch, found, output=PageOutput.PARQUET)
