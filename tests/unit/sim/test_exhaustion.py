@@ -50,6 +50,10 @@ def test_the_band_holds_is_narrow_and_beats_last_week_carried_on() -> None:
         carried_on = now_ms + left * 7 * DAY_MS // sum(spent for _day, spent in past[-7:])
         ours += sum(pinball(g, part, truth) for g, part in zip(guesses, (5, 50, 95), strict=True))
         naive += sum(pinball(carried_on, part, truth) for part in (5, 50, 95))
+    print(
+        f"{within} of 20 within the band, the widest {widest * 100 / (QUARTER * DAY_MS):.1f} % of the window; "
+        f"pinball loss {ours / 60 / DAY_MS:.2f} days, last week carried on {naive / 60 / DAY_MS:.2f}"
+    )
     assert 17 <= within <= 20
     assert widest * 100 <= 25 * QUARTER * DAY_MS
     assert ours < naive
