@@ -10,6 +10,7 @@ day; `c/DAY/DAY/PLACE/OWNER`, a correction, first the day on which it was learne
 `prices`, in force; `m/MONTH`, a closed month with its prices.
 """
 
+import json
 from typing import Any
 
 from gpuyard.ledger.jobs import (
@@ -71,7 +72,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
-from gpuyard.model.serialise import to_plain
+from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import DAY_MS, MILLI
 
 _CATEGORY = {STARTING_UP: STARTING, STOPPING: STARTING, RUNNING: UNMEASURED, SUSPENDED: WASTED}
@@ -103,6 +104,8 @@ class Books:
         self._nodes, self._jobs = Shelf[int, NodeBook](), Shelf[int, JobBook]()
         self._queued = Shelf[int, str]()
         """Jobs that were submitted and not asked for since: the owner of each."""
+        self._over = Shelf[int, str]()
+        """Jobs that have ended, as their rows are: hardly any is asked for again."""
         self._entries = Shelf[_Key, list[int]]()
         self._day = self.now_ms // DAY_MS
         self._day_ms = self._day * DAY_MS
@@ -132,11 +135,18 @@ class Books:
         for job_id, owner in self._queued.take().items():
             rows.put(f"j/{job_id}", [owner])
         for job_id, job in self._jobs.take().items():
-            rows.put(f"j/{job_id}", job.row())
+            text = job.text()
+            if text is None:
+                rows.put(f"j/{job_id}", job.row())
+            else:
+                rows.put_text(f"j/{job_id}", text)
+                self._jobs.drop(job_id)
+                self._over.keep(job_id, text)
         for job_id in self._gone:
             del rows[f"j/{job_id}"]
         self._gone = {}
         self._queued.forget()
+        self._over.forget()
         self._nodes.forget()
         self._jobs.forget()
         if self._entries.forget():
@@ -152,7 +162,7 @@ class Books:
             "earmarks": self._earmarks,
         }
 
-    def fold(self, event: Event) -> None:
+    def fold(self, event: Event, _seq: int = 0) -> None:
         """Fold one event."""
         at_ms = event.at_ms
         if at_ms > self.now_ms:
@@ -322,7 +332,9 @@ class Books:
         found = self._jobs.get(job_id)
         if found is None:
             owner = self._queued.drop(job_id)
-            row = [owner] if owner is not None else None
+            row: Plain = [owner] if owner is not None else None
+            if row is None and (text := self._over.drop(job_id)) is not None:
+                row = json.loads(text)
             if row is None and job_id not in self._gone:
                 row = self._rows.get(f"j/{job_id}")
             if row is not None:

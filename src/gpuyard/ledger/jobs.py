@@ -85,6 +85,22 @@ class JobBook:
             self.paid_ms, self.parts, self.runs,
         ]  # fmt: skip
 
+    def text(self) -> str | None:
+        """That row as JSON, if the job is one of most: it had an attempt on one node within a day, and has none now."""
+        if self.phase != WAITING or self.energy is not None or len(self.past) != 1 or len(self.costs) != 1:
+            return None
+        attempt, held, runs = self.past[0]
+        [((day, place), amount)] = self.costs.items()
+        if len(held) != 1 or len(held[0].places) != 1 or len(runs) != 1 or not amount:
+            return None
+        [(at_ms, stood)], [(from_ms, until_ms)] = held[0].places, runs
+        used, wasted, unmeasured, starting = self.times
+        return (
+            f'["{self.owner}",{self.attempt},[[{attempt},[[{held[0].parts},[[{at_ms},"{stood}"]]]],'
+            f"[[{from_ms},{until_ms}]]]],[{used},{wasted},{unmeasured},{starting}],"
+            f'[[{day},"{place}",{amount},0]]]'
+        )
+
     def bill(self) -> list[tuple[tuple[int, str], int, int]]:
         """By day and place: what it is charged for, and its energy."""
         energy = self.energy

@@ -31,6 +31,10 @@ class RowsLike(Protocol):
         """Set a value that has no dicts in it."""
         ...
 
+    def put_text(self, key: str, text: str) -> None:
+        """Set a value that is JSON already."""
+        ...
+
     def __delitem__(self, key: str) -> None: ...
 
 

@@ -22,7 +22,8 @@ from gpuyard.model.units import GIB_MIB, MILLI
 CORES_LEAST = MILLI
 MEMORY_LEAST = GIB_MIB
 """A GPU beside which there is less than one core or one GiB is stranded."""
-
+PARTS_MAX = 256
+"""How many parts of grants a node remembers."""
 
 Places = tuple[tuple[int, str], ...]
 """The place of a node, and from when on it has been that: a pool may get another market meanwhile."""
@@ -79,8 +80,9 @@ class NodeBook:
     """What is known of a node, and since when it has been so."""
 
     __slots__ = (
-        "_places", "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept", "left",
-        "memory_left", "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken", "used",
+        "_parts", "_places", "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept",
+        "left", "memory_left", "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken",
+        "used",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: str, at_ms: int) -> None:
@@ -121,45 +123,52 @@ class NodeBook:
             self.taken = self.recut = self.broken = 0
             self.used, self.slots = [0] * node.gpus, [0] * node.gpus
         self.names = (node.cluster, node.pool)
-        self.stand(place)
         self._size(node)
+        self.stand(place)
 
     def stand(self, place: str) -> None:
-        """It is at this place from now on."""
+        """It is at this place, and of this size, from now on."""
         self.place, self._places = place, ((0, place),)
+        self._parts: dict[Grant, Part] = {}
+        """What grants of whole GPUs and of shares came to here: the same ones come again and again."""
 
     def take(self, job_id: int, grant: Grant) -> Part:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
-        mask, used = grant.gpus & ((1 << self.gpus) - 1), self.used
-        each, dear = list[int](), 0
-        slots: Sequence[int] = ()
-        if grant.slices:
-            slots = list[int]()
-            for gpu in positions[mask]:
-                want, slot, worth = _wanted(self.model, grant, gpu)
-                got = min(want, PARTS - used[gpu])
-                used[gpu] += got
+        used, part = self.used, self._parts.get(grant)
+        if part is not None:
+            for gpu, got in zip(positions[part.gpus], part.each, strict=True):
+                if used[gpu] + got > PARTS:
+                    part = None
+                    break
+        if part is None:
+            part = self._part(grant)
+        for gpu, got in zip(positions[part.gpus], part.each, strict=True):
+            used[gpu] += got
+        if part.slots:
+            for gpu, slot in zip(positions[part.gpus], part.slots, strict=True):
                 self.slots[gpu] += slot
-                each.append(got)
-                slots.append(slot)
-                dear += min(worth, PARTS)
-            self.sliced += sum(slots)
-        else:
-            want = grant.milli * PARTS_OF_MILLI
-            for gpu in positions[mask]:
-                got = want if used[gpu] + want <= PARTS else PARTS - used[gpu]
-                used[gpu] += got
-                each.append(got)
-            dear = min(want, PARTS) * len(each)
-        parts = sum(each)
-        self.left -= parts
-        self.cpus_left -= grant.cpu_milli
-        self.memory_left -= grant.memory_mib
+            self.sliced += sum(part.slots)
+        self.left -= part.parts
+        self.cpus_left -= part.cpu_milli
+        self.memory_left -= part.memory_mib
         self.jobs[job_id] = None
-        charged = self._charged(dear, grant)
-        return Part(
-            grant.node, parts, charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, self._places
+        return part
+
+    def _part(self, grant: Grant) -> Part:
+        """What a grant comes to, with what others hold now."""
+        mask, used = grant.gpus & ((1 << self.gpus) - 1), self.used
+        wanted = [_wanted(self.model, grant, gpu) for gpu in positions[mask]]
+        each = [min(want[0], PARTS - used[gpu]) for gpu, want in zip(positions[mask], wanted, strict=True)]
+        slots = [slot for _want, slot, _worth in wanted] if grant.slices else []
+        charged = self._charged(sum([min(worth, PARTS) for _want, _slot, worth in wanted]), grant)
+        part = Part(
+            grant.node, sum(each), charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, self._places
         )
+        if not grant.slices and each == [want for want, _slot, _worth in wanted]:
+            if len(self._parts) >= PARTS_MAX:
+                self._parts = {}
+            self._parts[grant] = part
+        return part
 
     def _charged(self, parts: int, grant: Grant) -> int:
         """By the dominant resource: the largest part of the node that the attempt has."""

@@ -33,6 +33,10 @@ class Shelf(Generic[K, V]):
         same = self._same.pop(key, None)
         return self.touched.pop(key, same)
 
+    def keep(self, key: K, value: V) -> None:
+        """Remember a value that the rows have as it is."""
+        self._same[key] = value
+
     def take(self) -> dict[K, V]:
         """What may have changed since this was asked last."""
         touched = self.touched

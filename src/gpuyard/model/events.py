@@ -261,8 +261,7 @@ class AttemptStarted(NamedTuple):
     grants: tuple[Grant, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptConfirmed:
+class AttemptConfirmed(NamedTuple):
     """The engine has seen the attempt run."""
 
     at_ms: int

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -95,21 +95,25 @@ def reader(kind: Any) -> Callable[[Plain], Any]:
         # A named tuple is made of its values without a call in Python.
         whole: Any = partial(tuple.__new__, kind) if issubclass(kind, tuple) else lambda values: kind(*values)
         make: Callable[[Any], Any] = whole
+        pick: Callable[[Plain], Any] = (
+            itemgetter(*every) if len(every) > 1 else lambda plain: (plain[every[0]],)
+        )
 
         def read(plain: Plain) -> Any:
-            if tuple(plain) == every:
-                # As it is written: by place, without a name for each field.
-                if not placed:
-                    return make(plain.values())
-                values = [*plain.values()]
+            try:
+                values = pick(plain)
+            except KeyError:
+                # Written before it had all its fields.
+                parts = {name: part for name, part in plain.items() if name in names}
+                for name, part in readers.items():
+                    if name in parts:
+                        parts[name] = part(parts[name])
+                return kind(**parts)
+            if placed:
+                values = [*values]
                 for place, part in placed:
                     values[place] = part(values[place])
-                return make(values)
-            parts = {name: part for name, part in plain.items() if name in names}
-            for name, part in readers.items():
-                if name in parts:
-                    parts[name] = part(parts[name])
-            return kind(**parts)
+            return make(values)
 
         return read
     if isinstance(kind, type) and issubclass(kind, Enum):

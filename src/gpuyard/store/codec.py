@@ -11,6 +11,7 @@ decoded once, so that ten thousand tasks take a fraction of the time and share o
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from pydantic_core import from_json
@@ -38,6 +39,7 @@ _OF_TASKS: dict[str, Any] = {
     name: of for name, of in get_type_hints(TasksSubmitted).items() if name not in JobSubmitted._fields
 }
 """What an event about tasks of an array has beyond that about one job."""
+_OF_JOB = itemgetter(*Job._fields)
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
@@ -125,20 +127,23 @@ class Codec:
     def decode_all(self, rows: Sequence[tuple[int, str, int, str]]) -> list[Event]:
         """The events of many rows: their texts are read as one, which takes a sixth of the time."""
         versions, kinds = self._versions, self._kinds
-        texts: list[str] = []
-        specs: list[JobSpec | None] = []
         try:
-            for _seq, kind, version, body in rows:
+            tags = {(row[1], row[2]) for row in rows}
+            for kind, version in tags:
                 if versions.get(kind) != version:
                     raise ValueError(kind)
-                text, spec = self._without_spec(body) if kind in _SUBMISSIONS else (body, None)
-                texts.append(text)
-                specs.append(spec)
+            specs: dict[int, JobSpec | None] = {}
+            texts = [row[3] for row in rows]
+            for at, row in enumerate(rows):
+                if row[1] in _SUBMISSIONS:
+                    texts[at], specs[at] = self._without_spec(row[3])
             plains = from_json(f"[{','.join(texts)}]", allow_inf_nan=False)
-            readers = {kind: reader(kinds[kind]) for kind in {row[1] for row in rows}}
+            readers = {kind: reader(kinds[kind]) for kind, _version in tags}
             return [
-                readers[row[1]](plain) if spec is None else _submitted(kinds[row[1]], plain, spec)
-                for row, plain, spec in zip(rows, plains, specs, strict=True)
+                readers[row[1]](plain)
+                if (spec := specs.get(at)) is None
+                else _submitted(kinds[row[1]], plain, spec)
+                for at, (row, plain) in enumerate(zip(rows, plains, strict=True))
             ]
         except (KeyError, TypeError, ValueError, AttributeError):
             # An old version, or damage: one by one, so that the row is named.
@@ -163,12 +168,13 @@ class Codec:
 def _submitted(kind: Any, plain: Plain, spec: JobSpec) -> Event:
     numbers = plain["job"]
     numbers["spec"] = spec
-    if tuple(numbers) == Job._fields:
-        made = Job(*numbers.values())
-    else:
+    try:
+        # In one step: most events of many logs are jobs.
+        made = tuple.__new__(Job, _OF_JOB(numbers))
+    except KeyError:
         made = Job(**{name: numbers[name] for name in Job._fields if name in numbers})
     if kind is JobSubmitted:
-        return JobSubmitted(plain["at_ms"], made)
+        return tuple.__new__(JobSubmitted, (plain["at_ms"], made))
     rest: Any = {name: from_plain(of, plain[name]) for name, of in _OF_TASKS.items() if name in plain}
     return TasksSubmitted(plain["at_ms"], made, **rest)
 

@@ -3,7 +3,12 @@
 import json
 import random
 
+import pytest
+from pydantic_core import to_json
+
+from gpuyard.control.projections.fleet import Fleet
 from gpuyard.control.projections.ledger import Ledger
+from gpuyard.control.upkeep import filling
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.model import (
@@ -61,6 +66,29 @@ def write_jobs(store: Store, begin_ms: int, seed: int, count: int = 40) -> int:
         events.append(AttemptEnded(at_ms + 100, job_id, 1, Outcome.COMPLETED))
     store.append(events)
     return at_ms
+
+
+def test_jobs_are_written_as_their_rows_are_and_in_pieces_alike(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = elected(store)
+    store.append([NodeAdded(NOVEMBER_MS, node("a")), NodeAdded(NOVEMBER_MS, node("b"))])
+    write_jobs(store, NOVEMBER_MS + 5, seed=3)
+    filled = fill(store, epoch, batch=1000)
+    jobs = [JobBook.of(json.loads(text)) for key, text in filled.items() if key.startswith("j/")]
+    texts = [text for job in jobs if (text := job.text()) is not None]
+
+    assert [to_json(job.row()).decode() for job in jobs if job.text() is not None] == texts
+    assert 0 < len(texts) < len(jobs), "some ran over midnight"
+
+    monkeypatch.setattr(filling, "PIECE_EVENTS", 5)
+    other = Filler(store, [Fleet(), Ledger()], lambda: NOW_MS, batch=23)
+    other.rebuild("ledger")
+    assert filled == fill(store, epoch, batch=23)
+    other.rebuild("ledger")
+    while other.step(epoch):
+        pass
+    assert filled == fill(store, epoch, batch=23), "beside another projection"
 
 
 def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: str, store: Store) -> None:

@@ -70,6 +70,10 @@ class Rows:
         """Set a value that has no dicts in it (they might be in any order), in a quarter of the time."""
         self.known[key] = self.changed[key] = to_json(value).decode()
 
+    def put_text(self, key: str, text: str) -> None:
+        """Set a value that is JSON already."""
+        self.known[key] = self.changed[key] = text
+
     def __delitem__(self, key: str) -> None:
         key = kept_text(key)
         self.known[key] = self.changed[key] = None
@@ -82,17 +86,19 @@ class Projection:
     """Of small letters, digits and hyphens."""
     version: int = 1
     """Raise it with every change that makes other rows of the same events: the table is then filled again."""
+    closed_by: type | None = None
+    """The kind of event after which there shall be a checkpoint, besides that of every week."""
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """Change the rows by one event. A log that was cut may tell of jobs whose submission it no longer has."""
         raise NotImplementedError
 
+    def folding(self, rows: Rows) -> Callable[[Event, int], None]:
+        """`fold` for a batch of events over the same rows."""
+        return lambda event, seq: self.fold(rows, seq, event)
+
     def flush(self, rows: Rows) -> None:
         """Put what is in `rows.aside` into the rows: the batch ends here."""
-
-    def closes(self, event: Event) -> bool:
-        """Whether there shall be a checkpoint after this event, besides that of every week."""
-        return False
 
     def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
         """Rows (as JSON) of a checkpoint that an older version wrote, as this one would have them; None: no use."""

@@ -1,7 +1,7 @@
 """The books as a projection that follows the log: all rows are those of `gpuyard.ledger.books`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.books import Books
@@ -14,13 +14,19 @@ class Ledger(Projection):
 
     name = "ledger"
     version = 5
+    closed_by = MonthClosed
+    """The books of a closed month stand: filling them again may begin there."""
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
+        """Into the books over these rows."""
+        self.folding(rows)(event, seq)
+
+    def folding(self, rows: Rows) -> Callable[[Event, int], None]:
         """The books are kept aside, so that a row which many events change is written once and hardly ever read."""
-        books = rows.aside.get(self.name)
+        books: Books | None = rows.aside.get(self.name)
         if books is None:
             books = rows.aside[self.name] = Books(rows)
-        books.fold(event)
+        return books.fold
 
     def flush(self, rows: Rows) -> None:
         """Write what has changed. The books remember what they need of the rest."""
@@ -28,10 +34,6 @@ class Ledger(Projection):
         if books is not None:
             books.flush()
             rows.known.clear()
-
-    def closes(self, event: Event) -> bool:
-        """The books of a closed month stand: filling them again may begin there."""
-        return isinstance(event, MonthClosed)
 
     def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
         """Before version 4, jobs were kept in another order, with all that their past attempts had."""

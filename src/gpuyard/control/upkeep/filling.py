@@ -12,7 +12,7 @@ from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
-from gpuyard.model import Event, TasksSubmitted
+from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
 
@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 BATCH_EVENTS = 25_000
 """Events in one batch: others wait for as long as its rows are written."""
+PIECE_EVENTS = 1_000
+"""Events of a batch that are read from the log at once: they are gone again before the next ones are made."""
 BATCH_JOBS = 25_000
 """How many tasks of arrays end a batch too."""
 REMOVED_ROWS = 2_000
@@ -56,8 +58,8 @@ class Filler:
         self._epoch = epoch
         """Of this process while it leads."""
         self._batch = batch
-        self._read: tuple[int, list[Numbered]] = (0, [])
-        """The last events that were read, and after which: those that keep up all want the same."""
+        self._read: dict[int, list[Numbered]] = {}
+        """Pieces of the log by the event after which they come, as far as others in this step want them too."""
         self._known: dict[str, tuple[tuple[Any, ...], Rows]] = {}
         """Rows of each as they are in the store, as far as they were looked at, and where its cursor stands."""
         self._seqs: dict[str, int] = {}
@@ -72,6 +74,7 @@ class Filler:
         """One batch of each projection; whether there is more to do. Raises `Fenced` if this process leads no more."""
         cursors, more = self._store.cursors(), False
         self._seqs = {name: cursor.seq for name, cursor in cursors.items() if name in self.projections}
+        self._read = {}
         for name, projection in self.projections.items():
             try:
                 more |= self._fill(projection, cursors.get(name), epoch)
@@ -95,30 +98,22 @@ class Filler:
             return True
         if not cursor.ready:
             return self._begin(projection, cursor, epoch)
-        events = self._events(cursor)
-        if events is None:
+        shared = sum([each == cursor.seq for each in self._seqs.values()]) > 1
+        try:
+            piece = self._piece(cursor.seq, self._batch, shared)
+        except StoreDamaged:
+            if store.first_seq() <= cursor.seq + 1:
+                raise
             _log.warning("projection %s lacks events after %d: it is filled again", name, cursor.seq)
             store.fill_anew(name, projection.version, self._now_ms())
             return True
-        if not events:
+        if not piece:
             self._checkpoint(cursor)
             return False
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
-        seq, jobs, closes = cursor.seq, 0, False
-        fold, ends = projection.fold, projection.closes
-        fact: Event | None = None
-        try:
-            for seq, event in events:
-                for fact in facts(event) if type(event) is TasksSubmitted else (event,):
-                    fold(rows, seq, fact)
-                    jobs += 1
-                closes = ends(event)
-                if closes or jobs >= BATCH_JOBS:
-                    break
-        except Exception as error:
-            raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
+        seq, closes, more = self._folded(projection, rows, piece, shared)
         projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
@@ -128,23 +123,45 @@ class Filler:
         self._known[name] = (moved[:4], rows)
         if closes and store.save_checkpoint(moved, self._now_ms()):
             self._saved[f"{name} {moved.version}"] = self._now_ms()
-        if seq < events[-1][0] or len(events) >= self._batch:
+        if more:
             return True
         # In a busy yard there are new events by now, and always will be: they wait for their turn.
         self._checkpoint(moved)
         return False
 
-    def _events(self, cursor: Cursor) -> list[Numbered] | None:
-        """The next events of the log; None: they were cut off."""
-        if self._read[0] != cursor.seq or not self._read[1]:
+    def _folded(
+        self, projection: Projection, rows: Rows, piece: list[Numbered], shared: bool
+    ) -> tuple[int, bool, bool]:
+        """Fold a batch from its first piece on: its last event, whether that closes it, whether there may be more."""
+        fold, closed_by = projection.folding(rows), projection.closed_by
+        left, jobs = self._batch, 0
+        while True:
+            seq, fact = piece[0]
             try:
-                seq, store = cursor.seq, self._store
-                self._read = (seq, store.recent(seq, self._batch) or store.read(seq, self._batch))
-            except StoreDamaged:
-                if self._store.first_seq() <= cursor.seq + 1:
-                    raise
-                return None
-        return self._read[1]
+                for seq, event in piece:
+                    kind = type(event)
+                    for fact in facts(event) if kind is TasksSubmitted else (event,):
+                        fold(fact, seq)
+                        jobs += 1
+                    if kind is closed_by or jobs >= BATCH_JOBS:
+                        return seq, kind is closed_by, True
+            except Exception as error:
+                raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
+            full = len(piece) == min(left, PIECE_EVENTS)
+            left -= len(piece)
+            if not left or not full:
+                return seq, False, full
+            piece = self._piece(seq, left, shared)
+            if not piece:
+                return seq, False, False
+
+    def _piece(self, seq: int, limit: int, shared: bool) -> list[Numbered]:
+        """The next events of the log, at most so many; `shared`: another projection wants the same."""
+        limit = min(limit, PIECE_EVENTS)
+        piece = self._read.get(seq) or self._store.recent(seq, limit) or self._store.read(seq, limit)
+        if shared:
+            self._read[seq] = piece
+        return piece
 
     def _begin(self, projection: Projection, cursor: Cursor, epoch: int) -> bool:
         """Remove what is there; then start from the first event, or where the log was cut from a checkpoint."""

@@ -346,8 +346,8 @@ def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
 
 def apply(state: State, event: Event) -> None:
     """Fold one event into the state."""
-    if isinstance(event, tuple):
-        _OF_EVERY_JOB[type(event)](state, *event)
+    if isinstance(event, tuple) and (of_parts := _OF_EVERY_JOB.get(type(event))) is not None:
+        of_parts(state, *event)
         return
     state.now_ms = at_ms = event.at_ms
     if at_ms >= state.tenants.due_ms:
