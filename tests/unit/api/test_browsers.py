@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.api.edge import rates
 from gpuyard.api.edge.peers import cookie_name
 from gpuyard.api.handlers import front
 from gpuyard.control.access.browsers import CODE_MS
@@ -19,7 +20,8 @@ HERE = {"Host": HOST, "Origin": f"http://{HOST}"}
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    with team(tmp_path_factory.mktemp("browsers")) as made:
+    with pytest.MonkeyPatch.context() as patch, team(tmp_path_factory.mktemp("browsers")) as made:
+        patch.setattr(rates.Rates, "login", lambda _self, _address: None)  # Quick tests log in too often.
         yield made
 
 

@@ -8,12 +8,12 @@ import hmac
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
 from gpuyard.api.edge.rates import Rates
-from gpuyard.api.edge.throttle import Throttle, in_thread
+from gpuyard.api.edge.throttle import App, Throttle, in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.access.browsers import BrowserService
 from gpuyard.control.access.people import Person, person
@@ -202,6 +202,10 @@ class TokenAuthenticator:
             return problem
 
 
+Quick = Callable[[str, str], App | None]
+"""Finds an application that bypasses routing, by method and path: for requests so frequent that routing costs."""
+
+
 class AuthMiddleware:
     """Lets known people in, with their name on the request."""
 
@@ -209,7 +213,7 @@ class AuthMiddleware:
         self,
         app: Any,
         door: Authenticator,
-        quick: Mapping[tuple[str, str], Any] | None = None,
+        quick: Quick | None = None,
         rates: Rates | None = None,
         origins: Origins | None = None,
     ) -> None:
@@ -218,8 +222,7 @@ class AuthMiddleware:
         self._door = door
         self._rates = rates
         self._throttle = Throttle()
-        self._quick = quick or {}
-        """Applications that bypass routing, by method and path: for requests so frequent that routing costs."""
+        self._quick = quick
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request, or the server's start and stop."""
@@ -241,7 +244,7 @@ class AuthMiddleware:
             await self._throttle.stranger(_address(scope), found.response(), scope, receive, send)
             return
         scope[PERSON] = found
-        app = self._quick.get((scope["method"], scope["path"])) or self._app
+        app = (self._quick and self._quick(scope["method"], scope["path"])) or self._app
         if found.admin:
             self._throttle.heard("")
             await app(scope, receive, send)

@@ -10,10 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
-from gpuyard.api.edge.peers import asker, asker_if_known
+from gpuyard.api.edge.peers import Quick, asker, asker_if_known
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.api.edge.routes import Handlers, answer, serve
-from gpuyard.api.edge.throttle import Turns, in_thread
+from gpuyard.api.edge.routes import Handler, Handlers, answer, serve
+from gpuyard.api.edge.throttle import App, Turns, in_thread
 from gpuyard.api.handlers import (
     access,
     browsers,
@@ -91,19 +91,36 @@ def build(yard: Yard) -> FastAPI:
     return app
 
 
-def quick(yard: Yard) -> dict[tuple[str, str], Any]:
-    """Routes that bypass the framework's layers: submissions, which clients send by the thousand."""
+def quick(yard: Yard) -> Quick:
+    """Routes that bypass the framework's layers: submissions and samples, which clients send by the thousand."""
     submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
+    take = samples.handlers(yard)[endpoints.SAMPLES]
+    before, after = endpoints.SAMPLES.path.split("{name}")
 
-    async def submission(scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await submit(request)
-        except Exception as error:
-            response = await _explained(request, error)
-        await response(scope, receive, send)
+    def served(handler: Handler, *words: str) -> App:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            request = Request(scope, receive)
+            try:
+                response = await handler(request, *words)
+            except Exception as error:
+                response = await _explained(request, error)
+            await response(scope, receive, send)
 
-    return {(endpoints.SUBMIT.method, endpoints.SUBMIT.path): submission}
+        return app
+
+    submission = served(submit)
+
+    def found(method: str, path: str) -> App | None:
+        if method != "POST":
+            return None
+        if path == endpoints.SUBMIT.path:
+            return submission
+        if path.startswith(before) and path.endswith(after):
+            name = path[len(before) : -len(after)]
+            return served(take, name) if name and "/" not in name else None
+        return None
+
+    return found
 
 
 def _health(yard: Yard) -> Handlers:
