@@ -215,10 +215,10 @@ def test_what_slurm_has_to_do_is_refused_with_its_own_command(yard: Beside) -> N
     assert "cluster 'rig' is observed: Slurm decides there" in refused.error.message
     assert "Use scancel 7" in refused.error.hint
     assert (None, 1) == (done.error, done.jobs)
-    named = observed.named(("here", "rig"))
-    assert named is not None
-    assert "sbatch" in named.hint
-    assert observed.named(("here",)) is None
+    with pytest.raises(Impossible) as named:
+        observed.check(("here", "rig"), "submit")
+    assert "sbatch" in named.value.hint
+    observed.check(("here",), "submit")
 
 
 def test_a_log_from_before_the_yard_drove_anything_goes_on(yard: Beside) -> None:

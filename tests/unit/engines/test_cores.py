@@ -7,8 +7,8 @@ import pytest
 
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local import cores
-from gpuyard.engines.local.attempt import limits
 from gpuyard.engines.local.hosts import PretendedNodes
+from gpuyard.engines.machine import processes
 from gpuyard.model import Node
 
 
@@ -54,7 +54,7 @@ def test_domains_of_a_machine_are_the_kernels(tmp_path: Path, monkeypatch: pytes
 
 def test_lists_of_cores_are_read_and_written_alike() -> None:
     for text in ("0", "0-3", "0-1,4,6-7"):
-        assert text == cores.listed(limits.cores(text))
+        assert text == cores.listed(processes.cores(text))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.local.attempt.cgroups",
         "gpuyard.engines.local.attempt.devices",
         "gpuyard.engines.machine.files",
-        "gpuyard.engines.local.attempt.limits",
         "gpuyard.engines.machine.peeking",
         "gpuyard.engines.machine.processes",
         "gpuyard.engines.local.attempt.room",

@@ -40,7 +40,9 @@ class ObservedClusters:
             f"{instead}; or move a partition to `mode: drive`.",
         )
 
-    def named(self, clusters: tuple[str, ...], what: str = "submit") -> Impossible | None:
-        """Why something is not done in these clusters; None: the yard drives them."""
-        found = [cluster for cluster in clusters if cluster in self._schedulers]
-        return self.refusal(found[0], what) if found else None
+    def check(self, clusters: tuple[str, ...], what: str) -> None:
+        """Raise where the yard drives no cluster, or not all of these."""
+        self.check_driven(what)
+        for cluster in clusters:
+            if cluster in self._schedulers:
+                raise self.refusal(cluster, what)

@@ -19,11 +19,11 @@ from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
 from gpuyard.control.replica.replica import Draft, Judged, Replica, judged_of
+from gpuyard.control.replica.tally import Histogram
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
 from gpuyard.errors import YardError
 from gpuyard.store import Fenced, Lease, StoreError
-from gpuyard.telemetry.histograms import Histogram
 
 _log = logging.getLogger(__name__)
 

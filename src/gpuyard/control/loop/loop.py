@@ -245,8 +245,9 @@ class Controller:
         if not self._has_room():
             # What is left is for cancels and ends, and nothing is stopped for a job that could not start.
             return
-        for told in reached(state, now_ms):
-            draft.add(told)
+        if state.tenants.budget_row:
+            for told in reached(state, now_ms):
+                draft.add(told)
         asks = self._learner.look(state) if state.arrivals >= self._learner.due else None
         if asks is not None:
             draft.add(DemandLearned(now_ms, asks))

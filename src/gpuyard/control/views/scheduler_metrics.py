@@ -12,7 +12,7 @@ from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.plain_views import node_state
 from gpuyard.control.reading.queue_counts import Key
 from gpuyard.control.replica.labels import node_key
-from gpuyard.control.replica.tally import Tally
+from gpuyard.control.replica.tally import Histogram, Tally, histogram
 from gpuyard.core import State
 from gpuyard.core.fleet.stranded import stranded_milli
 from gpuyard.core.quota.tenants import ROOT
@@ -20,7 +20,6 @@ from gpuyard.model import JobState
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.telemetry.exposition import PREFIX, Row, family, labels
-from gpuyard.telemetry.histograms import Histogram, histogram
 
 TENANTS_MAX = 2000
 """Rows of tenants: a tree may have any number, a Prometheus should not."""

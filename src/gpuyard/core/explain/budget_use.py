@@ -86,8 +86,6 @@ def behind_text(state: State, record: JobRecord, now_ms: int) -> str:
 
 def reached(state: State, now_ms: int) -> list[BudgetReached]:
     """The thresholds that were passed and of which nobody was told in this window: of each budget the highest."""
-    if not state.tenants.budget_row:
-        return []
     found = []
     for use in named_uses(state, now_ms):
         spend = state.tenants.spend[state.tenants.budget_row[use.rule.name]]

@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 from gpuyard.engines.contract import Part
-from gpuyard.engines.local.attempt.limits import cores
 from gpuyard.engines.local.hosts import Host
+from gpuyard.engines.machine.processes import cores
 
 _NODES = "/sys/devices/system/node"
 

@@ -34,7 +34,7 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.local import cores, machine, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
-from gpuyard.engines.local.fencing import MEANS, Fencing, needed_by_all
+from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
 from gpuyard.engines.local.gpus import persistence, signals
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
@@ -42,7 +42,6 @@ from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.gpus.outsiders import Outsiders
 from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, cutting_note, held_by_all
-from gpuyard.engines.local.groups import Groups
 from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.outputs import Trimmer

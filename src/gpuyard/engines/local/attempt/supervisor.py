@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local.attempt import limits, room, v1
+from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
@@ -304,7 +304,7 @@ def spawn() -> None:
             group = Cgroup(sys.argv[1])
             group.make(memory_mib=0, cpu_milli=0)
             group.join()
-    limits.learn()
+    processes.learn_limits()
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuyard.engines.local.attempt import limits, room, v1
+from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
+from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
 from gpuyard.engines.node import fence
 from gpuyard.engines.node.processes import die_with, gain_nothing
@@ -97,9 +98,9 @@ class Fenced(Entry):
         if plan.get("v1"):
             yield "join its groups of cgroup v1"
             v1.join(plan["v1"])
-        limits.apply()
+        processes.be_usual()
         if plan.get("cpus"):
-            limits.keep_to(plan["cpus"])
+            processes.keep_to(plan["cpus"])
         if boxed:
             yield "make way for its containers"
             from gpuyard.engines.node import podman  # noqa: PLC0415 (most jobs run in no image)

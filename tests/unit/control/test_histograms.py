@@ -1,6 +1,6 @@
 """Histograms in Prometheus' text."""
 
-from gpuyard.telemetry.histograms import Histogram, histogram
+from gpuyard.control.replica.tally import Histogram, histogram
 
 
 def test_a_value_counts_in_every_bucket_that_holds_it() -> None:
