@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuyard.control.views.tries import taken, used, used_in_all
+from gpuyard.control.reading.plain_views import taken, used, used_in_all
 from gpuyard.engines.contract import Usage
 
 HOUR = 3_600_000

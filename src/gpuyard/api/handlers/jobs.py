@@ -29,11 +29,11 @@ from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequ
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.commands.wishes import FEW, Gone, Wish, WishedId
+from gpuyard.control.reading.plain_views import taken, used
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import owed
-from gpuyard.control.views.tries import taken, used
 from gpuyard.engines.contract import EngineError, HasDaemonLogs, IsObserved
 from gpuyard.errors import YardError
 from gpuyard.model import Verb

@@ -23,10 +23,10 @@ from gpuyard.api.edge.throttle import at_leisure, in_thread
 from gpuyard.api.handlers.jobs import listed
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, sent
+from gpuyard.control.reading.plain_views import used_in_all
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import owed
 from gpuyard.control.views.queue_list import QueueList
-from gpuyard.control.views.tries import used_in_all
 from gpuyard.control.views.views import ENDED_STATES
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import QUEUE_MAX

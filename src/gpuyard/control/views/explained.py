@@ -12,12 +12,11 @@ from typing import Any
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, unsaid
-from gpuyard.control.reading.plain_views import View, caps_view, gpus_number
+from gpuyard.control.reading.plain_views import View, caps_view, gpus_number, last_try
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
-from gpuyard.control.views.tries import last_try
 from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
 from gpuyard.core.explain.budget_use import behind_text

@@ -18,6 +18,7 @@ from gpuyard.control.reading.plain_views import (
     live_job,
     live_task,
     recipe_of,
+    tries_of,
 )
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
@@ -28,7 +29,6 @@ from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.again import request_of
 from gpuyard.control.views.explained import no_job, why_view
 from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
-from gpuyard.control.views.tries import tries_of
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import Ask, JobSpec, JobState, Node, Settings, Whole
