@@ -1,20 +1,20 @@
 """The command line, `yard`: an interface without rules of its own.
 
 A command reads its options, calls the packages below and prints. What takes long to import (pydantic, the simulator) is
-imported by the command that needs it, so that `yard --help` answers at once.
+imported by the command that needs it, so that `yard --help` answers at once. Here is the way into every command, and
+the way out of it.
 """
 
 import io
 import os
 import sys
+from collections.abc import Sequence
 
 
 def main() -> None:
     """The entry point of `yard`."""
     _prepare_streams()
     try:
-        from gpuyard.cli.app import run
-
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = 130
@@ -29,3 +29,49 @@ def _prepare_streams() -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the end)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
+    from gpuyard.cli.line.commands import resolved
+    from gpuyard.cli.line.complaints import ended
+
+    def call() -> int:
+        code = _run(resolved(arguments))
+        sys.stdout.flush()
+        return code
+
+    return ended(call)
+
+
+def _run(words: list[str]) -> int:
+    from gpuyard.cli.line.commands import ENTRIES, HELP
+
+    first, *rest = words or [""]
+    if first in ENTRIES and first != "slurm":
+        from gpuyard.cli.line.options import called
+
+        return called(f"yard {first}", first, ENTRIES[first], rest)
+    if first == "slurm":
+        # Slurm's commands read their own options.
+        from gpuyard.cli.slurm.face import run as run_slurm
+
+        return run_slurm(rest)
+    if first == "_complete":
+        from gpuyard.cli import completing
+
+        return completing.run(rest)
+    if first == "--version":
+        from gpuyard import __version__, compiled
+
+        print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
+        return 0
+    if not first or first in HELP:
+        from gpuyard.cli.line.help import page, print_page
+
+        return print_page(page(), asked=bool(first))
+    from gpuyard.cli.line.options import unknown_command, unknown_option
+
+    if first.startswith("-"):
+        raise unknown_option("yard", first.partition("=")[0], ["--version"])
+    raise unknown_command("yard", first, ENTRIES)

@@ -177,29 +177,28 @@ def _policy(file: YardFile, name: str) -> PolicySpec:
     return PolicySpec(name, **given)
 
 
+_AS_GIVEN = (
+    "default_class",
+    "prices",
+    "whole_gpus",
+    "attempts_per_user",
+    "attempts_per_node",
+    "waiting_per_user",
+    "mps_users",
+)
+"""Fields of the file that are fields of `Settings` as they stand."""
+
+
 def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpec]) -> Settings:
     """Pass on only what the file gives, so that the defaults of `Settings` are the only ones."""
     given: dict[str, Any] = {}
     if file.classes is not None:
         given["classes"] = tuple(_class(file, name) for name in file.classes)
-    if file.default_class is not None:
-        given["default_class"] = file.default_class
-    if file.prices is not None:
-        given["prices"] = file.prices
     if file.earmark is not None:
         given["earmark_ms"] = file.earmark
-    if file.whole_gpus is not None:
-        given["whole_gpus"] = file.whole_gpus
     if fleet.is_one_machine(file):
         given |= {"attempts_per_user": ATTEMPTS_PER_USER, "attempts_per_node": ATTEMPTS_PER_NODE}
-    if file.attempts_per_user is not None:
-        given["attempts_per_user"] = file.attempts_per_user
-    if file.attempts_per_node is not None:
-        given["attempts_per_node"] = file.attempts_per_node
-    if file.waiting_per_user is not None:
-        given["waiting_per_user"] = file.waiting_per_user
-    if file.mps_users is not None:
-        given["mps_users"] = file.mps_users
+    given |= {name: value for name in _AS_GIVEN if (value := getattr(file, name)) is not None}
     if file.partitions is not None:
         given["partitions"] = {name: tuple(pools) for name, pools in file.partitions.items()}
     if file.accounts is not None:

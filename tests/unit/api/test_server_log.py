@@ -7,7 +7,7 @@ from pathlib import Path
 WRITER = """
 import logging, os, sys
 from pathlib import Path
-from gpuyard.api.server.server_log import ServerLog
+from gpuyard.api.server.serving import ServerLog
 path = Path(sys.argv[1])
 log = logging.getLogger()
 log.addHandler(ServerLog(path, 1000))

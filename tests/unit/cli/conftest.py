@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.app import run
+from gpuyard.cli import run
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "yard.yaml"
 

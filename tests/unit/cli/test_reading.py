@@ -198,7 +198,6 @@ def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
         "gpuyard.cli.commands.submit.submit",
         "gpuyard.cli.commands.jobs.verbs",
         "gpuyard.cli.commands.jobs.why",
-        "gpuyard.cli.app",
         "gpuyard.cli.listings.tables",
         "gpuyard.cli.line.complaints",
         "gpuyard.cli.line.commands",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli import app
+from gpuyard.cli import run as run_yard
 from gpuyard.cli.commands.yard import reconcile
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
@@ -71,7 +71,7 @@ def ask(
                 return {"lines": table.rows, **table.head}
 
         monkeypatch.setattr(reconcile, "client", Yard)
-        code = app.run(["cost", "reconcile", *map(str, words)])
+        code = run_yard(["cost", "reconcile", *map(str, words)])
         return code, *capsys.readouterr()
 
     return run

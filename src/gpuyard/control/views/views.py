@@ -287,33 +287,16 @@ class Views:
         return page
 
     def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
-        states = sorted(wanted.states & ENDED_STATES)
-        query = HistoryQuery(
-            states=states,
-            tenant=wanted.tenant,
-            user=wanted.user,
-            name=wanted.name,
-            within=wanted.sight.tenants,
-            before_id=before_id,
-            limit=limit,
-        )
-        return [ended_job(self._nodes, row) for row in self._replica.store.find_history(query)]
+        rows = self._replica.store.find_history(_query(wanted, before_id, limit))
+        return [ended_job(self._nodes, row) for row in rows]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
     ) -> tuple[list[View], int | None]:
         """A page of ended jobs, newest id first."""
-        query = HistoryQuery(
-            states=sorted(wanted.states & ENDED_STATES),
-            tenant=wanted.tenant,
-            user=wanted.user,
-            name=wanted.name,
-            within=wanted.sight.tenants,
-            ended_from_ms=since_ms,
-            before_id=before_id,
-            limit=min(limit + 1, PAGE_MAX),
+        rows = self._replica.store.find_history(
+            _query(wanted, before_id, min(limit + 1, PAGE_MAX), since_ms=since_ms)
         )
-        rows = self._replica.store.find_history(query)
         page = [ended_job(self._nodes, row) for row in rows[:limit]]
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
@@ -405,3 +388,17 @@ def _array(array_id: int, tasks: list[View]) -> View:
             for task in tasks
         ],
     }
+
+
+def _query(wanted: Filter, before_id: int | None, limit: int, since_ms: int | None = None) -> HistoryQuery:
+    """The ended jobs that a filter lets through, newest id first."""
+    return HistoryQuery(
+        states=sorted(wanted.states & ENDED_STATES),
+        tenant=wanted.tenant,
+        user=wanted.user,
+        name=wanted.name,
+        within=wanted.sight.tenants,
+        ended_from_ms=since_ms,
+        before_id=before_id,
+        limit=limit,
+    )

@@ -16,7 +16,7 @@ import signal
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpuyard.engines.node.processes import all_pids, descendants, gone, stat_of
+from gpuyard.engines.node.processes import all_pids, descendants, gone, put, stat_of
 from gpuyard.engines.node.processes import boot_id as boot_id  # noqa: PLC0414 (one of these, for those above)
 
 
@@ -132,11 +132,7 @@ def keep_first() -> None:
     if niceness >= USUAL:
         return
     with suppress(OSError):
-        fd = os.open(_SESSION, os.O_WRONLY)
-        try:
-            os.write(fd, b"%d" % niceness)
-        finally:
-            os.close(fd)
+        put(_SESSION, str(niceness))
 
 
 def stand_back(niceness: int) -> None:
@@ -216,11 +212,7 @@ def be_usual() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, USUAL)
     # Any user may raise it; what root has raised, the job's user cannot lower.
     with suppress(OSError):
-        fd = os.open(_OOM, os.O_WRONLY)
-        try:
-            os.write(fd, b"%d" % _OOM_OF_A_JOB)
-        finally:
-            os.close(fd)
+        put(_OOM, str(_OOM_OF_A_JOB))
     for which, soft, hard in _of_the_machine:
         try:
             resource.setrlimit(which, (soft, hard))

@@ -12,6 +12,8 @@ import os
 import re
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
+from .processes import put
+
 DEV, CAPS = "/dev", "/dev/nvidia-caps"
 _GPU = re.compile(r"nvidia[0-9]+")
 _TEMPORARY = ("/tmp", "/var/tmp")
@@ -84,9 +86,9 @@ def unshare(user: bool = False) -> None:
     uid, gid = os.geteuid(), os.getegid()
     _checked(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if user else 0)), "a view of its own")
     if user:
-        _put("/proc/self/setgroups", "deny")
-        _put("/proc/self/uid_map", "{0} {0} 1".format(uid))
-        _put("/proc/self/gid_map", "{0} {0} 1".format(gid))
+        put("/proc/self/setgroups", "deny")
+        put("/proc/self/uid_map", "{0} {0} 1".format(uid))
+        put("/proc/self/gid_map", "{0} {0} 1".format(gid))
     mount("none", "/", "", _MS_REC | _MS_SLAVE, "")
 
 
@@ -226,14 +228,6 @@ def _bind_at(fd: int, path: str) -> None:
     else:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     bind("/proc/self/fd/{}".format(fd), path)
-
-
-def _put(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
 
 
 def _checked(answer: int, target: str) -> None:

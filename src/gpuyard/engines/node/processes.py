@@ -14,6 +14,15 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def put(path: str, text: str) -> None:
+    """Write to a file of the kernel's, in one call."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
 class Stat(NamedTuple):
     """The part of /proc/PID/stat that we use."""
 

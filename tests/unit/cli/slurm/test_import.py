@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli import app
+from gpuyard.cli import run
 from gpuyard.config.reading import load
 from gpuyard.control.fleet import chosen
 from unit.cli.conftest import Done, Yard
@@ -17,7 +17,7 @@ RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
 def slurm(capfd: pytest.CaptureFixture[str], yard: Yard):
     def call(*arguments: object) -> Done:
         capfd.readouterr()
-        code = app.run(["slurm", *map(str, arguments)])
+        code = run(["slurm", *map(str, arguments)])
         written = capfd.readouterr()
         assert code is not None
         return Done(code, written.out, written.err)

@@ -253,7 +253,7 @@ def test_without_a_yard_it_is_said(
 
 def test_squeue_imports_nothing_that_takes_time() -> None:
     code = (
-        "import sys, gpuyard.cli.app, gpuyard.cli.slurm.face, gpuyard.cli.slurm.commands.squeue; "
+        "import sys, gpuyard.cli, gpuyard.cli.slurm.face, gpuyard.cli.slurm.commands.squeue; "
         "print(*sys.modules)"
     )
     loaded = subprocess.run(

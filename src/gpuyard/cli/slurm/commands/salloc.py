@@ -5,13 +5,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.api.client import Client, Refused
+from gpuyard.api.client import Client
 from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, here, watched
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
-from gpuyard.cli.slurm.commands.sbatch import request_of, submitted, take
+from gpuyard.cli.slurm.commands.sbatch import allocated, request_of, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.intake.values import Intake
@@ -67,11 +66,7 @@ def run(words: Sequence[str]) -> int:
         print(f"salloc: warning: {warning.text}", file=sys.stderr)
     heed_signals()
     with Client() as yard:
-        try:
-            job = submitted("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
-        except (BadInput, Refused) as refusal:
-            why = "\n".join([refusal.message, *refusal.hint.splitlines()])
-            raise error("salloc", f"Failed to allocate resources: {why}") from None
+        job = allocated("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
         if not quiet:
             print(f"salloc: Pending job allocation {job['id']}", file=sys.stderr, flush=True)
         code = (attached if pty else watched)("salloc", yard, job, quiet=quiet)

@@ -31,6 +31,7 @@ _SPREAD = ("tasks", "batch", "ranks", "gpus", "cpus", "memory_mib")
 """What differs between tasks that are folded into one for a single node and tasks that may lie on several."""
 _RANGE_TRIED_MAX = 16
 """How many numbers of nodes of a range are tried."""
+_NO_ALLOCATION = {"salloc": "Failed to allocate resources", "srun": "Unable to allocate resources"}
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 
 
@@ -187,6 +188,17 @@ def submitted(
             with suppress(Refused):
                 return yard.submit({name: fields[name] for name in fields if name not in _SPREAD} | spread)
         raise
+
+
+def allocated(
+    program: str, yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], dict[str, Any]]
+) -> Any:
+    """The same for a job that a program waits for, which says in Slurm's words that it gets nothing."""
+    try:
+        return submitted(program, yard, fields, taken, over)
+    except (BadInput, Refused) as refusal:
+        why = "\n".join([refusal.message, *refusal.hint.splitlines()])
+        raise error(program, f"{_NO_ALLOCATION[program]}: {why}") from None
 
 
 def _with_more_nodes(

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.api.client import Client, Refused
+from gpuyard.api.client import Client
 from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, need_terminal, watched
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
-from gpuyard.cli.slurm.commands.sbatch import submitted, take
+from gpuyard.cli.slurm.commands.sbatch import allocated, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.errors import BadInput
@@ -80,11 +80,7 @@ def _allocated(given: Read) -> int:
         print(f"srun: warning: {warning.text}", file=sys.stderr)
     heed_signals()
     with Client() as yard:
-        try:
-            job = submitted("srun", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
-        except (BadInput, Refused) as refusal:
-            why = "\n".join([refusal.message, *refusal.hint.splitlines()])
-            raise error("srun", f"Unable to allocate resources: {why}") from None
+        job = allocated("srun", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
         show = attached if given.has("pty") else watched
         return show("srun", yard, job, quiet=given.has("quiet"))
 

@@ -9,6 +9,8 @@ import re
 import time
 from contextlib import suppress
 
+from gpuyard.engines.node.processes import put
+
 CONTROLLERS = frozenset({"memory", "cpu"})
 """Without these there are no limits."""
 _WELCOME = CONTROLLERS | {"cpuset"}
@@ -28,15 +30,6 @@ def read(path: str) -> str:
     """All of a small file of the kernel's."""
     with open(path, encoding="ascii") as file:
         return file.read()
-
-
-def write(path: str, value: str) -> None:
-    """Write to a file of the kernel's, in one call."""
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, value.encode())
-    finally:
-        os.close(fd)
 
 
 def mount() -> str | None:
@@ -89,12 +82,12 @@ def prepare(base: str) -> frozenset[str]:
     above = os.path.dirname(base)
     for controller in sorted(_WELCOME & set(read(f"{above}/cgroup.controllers").split())):
         with suppress(OSError):
-            write(f"{above}/cgroup.subtree_control", f"+{controller}")
+            put(f"{above}/cgroup.subtree_control", f"+{controller}")
     held = hold(base)
     try:
         for controller in sorted(_WELCOME & set(read(f"{base}/cgroup.controllers").split())):
             with suppress(OSError):
-                write(f"{base}/cgroup.subtree_control", f"+{controller}")
+                put(f"{base}/cgroup.subtree_control", f"+{controller}")
         # A process joins a group by this file, so it must be writable.
         if not os.access(f"{base}/cgroup.procs", os.W_OK):
             raise PermissionError(f"{base}/cgroup.procs cannot be written")
@@ -204,30 +197,30 @@ class Cgroup:
         with suppress(FileExistsError):
             os.mkdir(self.path)
         if memory_mib > 0:
-            write(f"{self.path}/memory.max", str(memory_mib << 20))
+            put(f"{self.path}/memory.max", str(memory_mib << 20))
             for name, value in (("memory.swap.max", "0"), ("memory.oom.group", "1")):
                 # A kernel without swap accounting has no such file, and no swap to hide in either.
                 with suppress(OSError):
-                    write(f"{self.path}/{name}", value)
+                    put(f"{self.path}/{name}", value)
         if cpu_milli > 0:
-            write(f"{self.path}/cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
+            put(f"{self.path}/cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
 
         if cpus:
-            write(f"{self.path}/cpuset.cpus", cpus)
+            put(f"{self.path}/cpuset.cpus", cpus)
 
     def join(self) -> None:
         """Move the calling process into the group."""
-        write(f"{self.path}/cgroup.procs", "0")
+        put(f"{self.path}/cgroup.procs", "0")
 
     def freeze(self, frozen: bool) -> None:
         """Stop every process where it is, or let them go on."""
-        write(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
+        put(f"{self.path}/cgroup.freeze", "1" if frozen else "0")
 
     def kill(self) -> None:
         """Kill every process in the group, even those that are being forked now."""
         # Kernels before 5.14 do not have it, and a group that is gone has no processes.
         with suppress(FileNotFoundError):
-            write(f"{self.path}/cgroup.kill", "1")
+            put(f"{self.path}/cgroup.kill", "1")
         # It kills the first thread of each process, and misses a process if its first thread has ended already.
         for pid in self.pids():
             with suppress(ProcessLookupError):

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local.attempt.cgroups import write
 from gpuyard.engines.node import fence
+from gpuyard.engines.node.processes import put
 
 Rules = Mapping[int, Sequence[int]]
 """By major number, the minor numbers that may be opened; a driver without a rule is left alone."""
@@ -73,7 +73,7 @@ def refuse_v1(group: str, wanted: fence.Fence) -> None:
     for folder, names in wanted.get("only", {}).items():
         refused |= {(major, minor) for name, major, minor in _there(folder) if name not in names}
     for major, minor in sorted(refused):
-        write(f"{group}/devices.deny", f"c {major}:{minor} rwm")
+        put(f"{group}/devices.deny", f"c {major}:{minor} rwm")
 
 
 # -- cgroup v2 ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.local.attempt.cgroups import OF_A_YARD, PERIOD_US, read, write
+from gpuyard.engines.local.attempt.cgroups import OF_A_YARD, PERIOD_US, read
+from gpuyard.engines.node.processes import put
 
 CONTROLLERS = ("memory", "cpu", "cpuset", "devices")
 _PAUSE_S = 0.002
@@ -62,7 +63,7 @@ def _spread(above: str, base: str) -> None:
     """A group of this controller has no cores and no memory before it is told."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if not read(f"{base}/{name}").strip():
-            write(f"{base}/{name}", read(f"{above}/{name}").strip())
+            put(f"{base}/{name}", read(f"{above}/{name}").strip())
 
 
 def let_go(found: Mapping[str, str]) -> None:
@@ -88,19 +89,19 @@ def make(plan: Mapping[str, Any]) -> None:
         _make(path)
     if (path := groups.get("memory", "")) and plan["memory_mib"] > 0:
         limit = str(plan["memory_mib"] << 20)
-        write(f"{path}/memory.limit_in_bytes", limit)
+        put(f"{path}/memory.limit_in_bytes", limit)
         with suppress(OSError):
             # A kernel without swap accounting has no such file.
-            write(f"{path}/memory.memsw.limit_in_bytes", limit)
+            put(f"{path}/memory.memsw.limit_in_bytes", limit)
     if (path := groups.get("cpu", "")) and plan["cpu_milli"] > 0:
         # The period of a new group is PERIOD_US.
-        write(f"{path}/cpu.cfs_quota_us", str(max(1000, plan["cpu_milli"] * PERIOD_US // 1000)))
+        put(f"{path}/cpu.cfs_quota_us", str(max(1000, plan["cpu_milli"] * PERIOD_US // 1000)))
     if path := groups.get("cpuset", ""):
         base = os.path.dirname(path)
         _spread(os.path.dirname(base), base)
         _spread(base, path)
         if plan.get("cpus"):
-            write(f"{path}/cpuset.cpus", plan["cpus"])
+            put(f"{path}/cpuset.cpus", plan["cpus"])
 
 
 def _make(path: str) -> None:
@@ -116,7 +117,7 @@ def join(groups: Mapping[str, str]) -> None:
     """Move the calling process, which has one thread, into the attempt's groups."""
     for path in groups.values():
         # By `cgroup.procs` it would stop every fork and every exit on the machine for some milliseconds.
-        write(f"{path}/tasks", "0")
+        put(f"{path}/tasks", "0")
 
 
 def killed_for_memory(groups: Mapping[str, str]) -> bool:

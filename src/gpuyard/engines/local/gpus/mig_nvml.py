@@ -3,7 +3,7 @@
 import ctypes
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
@@ -115,14 +115,7 @@ class NvmlCutter:
 
 def _fill(nvml: Any, instance: Any, size: Profile) -> None:
     """The compute instance that spans a whole GPU instance: the one with as many slices."""
-    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        try:
-            info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-                instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
-            )
-        except nvml.NVMLError:
-            # Not every GPU has every size; what matters is whether it has the right one.
-            continue
+    for info in _compute_profiles(nvml, instance):
         if info.sliceCount == size.compute:
             nvml.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
             return
@@ -131,13 +124,7 @@ def _fill(nvml: Any, instance: Any, size: Profile) -> None:
 
 def _drain(nvml: Any, instance: Any) -> None:
     """Destroy the compute instances of a GPU instance."""
-    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        try:
-            info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-                instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
-            )
-        except nvml.NVMLError:
-            continue
+    for info in _compute_profiles(nvml, instance):
         room = (nvml.c_nvmlComputeInstance_t * max(1, info.instanceCount))()
         count = ctypes.c_uint(0)
         nvml.nvmlGpuInstanceGetComputeInstances(instance, info.id, room, ctypes.byref(count))
@@ -183,3 +170,12 @@ def same_geometry(cutter: NvmlCutter, gpu: str, geometry: MigGeometry) -> list[s
         for profile in geometry.profiles
         if theirs.get(profile.name) != profile.starts
     ]
+
+
+def _compute_profiles(nvml: Any, instance: Any) -> Iterator[Any]:
+    """The sizes of compute instances that a GPU instance can have: not every GPU has every size."""
+    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        with suppress(nvml.NVMLError):
+            yield nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, version=1
+            )
