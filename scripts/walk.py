@@ -4,12 +4,14 @@
 
 A yard of its own runs one job on emulated GPUs, with every process watched: the command, the server, the process that
 starts attempts and the attempt itself. A file counts when one of its functions is called between the submission and
-the look at the ended job; what is only imported, or called while the yard starts, does not. With `--most`, more files
-than that are exit code 1.
+the look at the ended job; what is only imported, or called while the yard starts, does not. A yard also looks after
+itself meanwhile: files that it enters without any job, in a few seconds before the submission, are marked with `*`.
+With `--most`, more files than that are exit code 1.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -56,6 +58,8 @@ while [ $# -gt 0 ]; do
 done
 exec PYTHON "${words[@]}" "$@"
 """
+IDLE_S = 4.0
+"""Long enough for a round of most of what a yard does beside its jobs."""
 _CONFIG = "version: 1\nclusters: {here: {gpus: 8 x H100, emulate: true, allow_root: true}}\n"
 
 
@@ -79,19 +83,19 @@ def watched(folder: Path) -> Iterator[dict[str, str]]:
     }
 
 
-def entered(folder: Path, since_s: float) -> set[str]:
-    """The files that some process entered since then."""
+def entered(folder: Path, since_s: float, until_s: float = math.inf) -> set[str]:
+    """The files that some process entered between two moments."""
     found = set()
     for each in (folder / "trail").iterdir():
         for line in each.read_text().splitlines():
             at, _, file = line.partition(" ")
-            if float(at) >= since_s:
+            if since_s <= float(at) < until_s:
                 found.add(Path(file).relative_to(PACKAGE).as_posix())
     return found
 
 
-def walk() -> list[str]:
-    """The files, sorted."""
+def walk() -> tuple[list[str], set[str]]:
+    """The files, sorted, and those that a yard without a job enters too."""
     with tempfile.TemporaryDirectory(prefix="yard-walk-") as name, watched(Path(name)) as environment:
         folder = Path(name)
 
@@ -103,6 +107,8 @@ def walk() -> list[str]:
         config.write_text(_CONFIG)
         yard("up", "-d", "--port", "0", "--config", str(config))
         try:
+            up_s = time.time()
+            time.sleep(IDLE_S)
             began_s = time.time()
             job = yard("submit", "-g", "2", "--", "touch", str(folder / "ran")).strip()
             for _ in range(100):
@@ -113,7 +119,7 @@ def walk() -> list[str]:
             time.sleep(1)
             state = json.loads(yard("show", job, "-o", "json"))["state"]
             assert state == "COMPLETED", state
-            return sorted(entered(folder, began_s))
+            return sorted(entered(folder, began_s)), entered(folder, up_s, began_s)
         finally:
             yard("down", "--jobs")
 
@@ -123,9 +129,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--most", type=int)
     options = parser.parse_args()
-    found = walk()
-    print("\n".join(found))
-    print(f"{len(found)} files")
+    found, idle = walk()
+    print("\n".join([f"{'*' if file in idle else ' '} {file}" for file in found]))
+    print(f"{len(found)} files, of which {len(idle & set(found))} are entered without a job too")
     return 1 if options.most is not None and len(found) > options.most else 0
 
 

@@ -16,8 +16,7 @@ from typing import Protocol
 from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
-from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.model import Capability, Node
 from gpuyard.testing import Faults, Life, SimEngine
 

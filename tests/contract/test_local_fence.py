@@ -17,8 +17,7 @@ from contract.rigs import EPOCH, LocalRig, ended, launch, pids_of, until
 from gpuyard.engines.contract import Answer, Part, Permanent, Phase, Recipe, StopRequest
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MAJOR_GPU, MAJOR_SLICE, MEANS, V1, V2, minor_of
-from gpuyard.engines.local.hosts import ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice

@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus
 data, cgroups, path = sys.argv[1:]
 engine = LocalEngine(Path(data), nodes=ThisMachine(emulate=EmulatedGpus(8, "A100-80GB")), use_cgroups=cgroups == "True")
 launches = pickle.loads(Path(path).read_bytes())

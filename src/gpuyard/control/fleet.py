@@ -9,10 +9,9 @@ from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
 from gpuyard.engines.contract import Engine
-from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
+from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
 from gpuyard.engines.local.kind import LocalCluster
-from gpuyard.engines.local.machine import EmulatedGpus
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.registry import Context, EngineKind, runnable
 from gpuyard.errors import BadInput, quoted, remedy

@@ -18,7 +18,7 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.local import engine as local
-from gpuyard.engines.local import machine
+from gpuyard.engines.local import hosts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mps import NoMps
@@ -46,7 +46,7 @@ class Machine:
         for place in CUT:
             self.card.make("GPU-a", place)
         monkeypatch.setitem(sys.modules, "pynvml", self.driver)
-        monkeypatch.setattr(machine, "read_gpus", lambda *_: list(GPUS))
+        monkeypatch.setattr(hosts, "read_gpus", lambda *_: list(GPUS))
         monkeypatch.setattr(local, "NvmlCutter", lambda _geometry: self.card)
         monkeypatch.setattr(local, "Mps", NoMps)
         self.replica = Replica(MemoryStore())  # type: ignore[arg-type]

@@ -11,8 +11,7 @@ import pytest
 
 from gpuyard.engines.local.attempt import cgroups, tasks
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes groups anywhere")
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
-from gpuyard.engines.local import machine
+from gpuyard.engines.local import hosts
 from gpuyard.engines.local.translate import MachineReading
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
@@ -21,9 +21,9 @@ clusters:
 @pytest.fixture(autouse=True)
 def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = [GpuReading(f"GPU-{i}", "Tesla T4", 15_360) for i in range(2)]
-    monkeypatch.setattr(machine, "read_gpus", lambda *_: gpus)
-    monkeypatch.setattr(machine, "read_machine", lambda name: MachineReading(name, 16_000, 65_536))
-    monkeypatch.setattr(machine, "hostname", lambda: "box1")
+    monkeypatch.setattr(hosts, "read_gpus", lambda *_: gpus)
+    monkeypatch.setattr(hosts, "read_machine", lambda name: MachineReading(name, 16_000, 65_536))
+    monkeypatch.setattr(hosts, "hostname", lambda: "box1")
 
 
 def found(text: str, emulate: str = "") -> tuple[Node, tuple[str, ...]]:

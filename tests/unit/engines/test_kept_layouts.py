@@ -11,8 +11,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.sharing import IDLE_S, PIN_S_MAX, PINS
-from gpuyard.engines.local.hosts import ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model.mig import Slice
 from unit.engines.test_slices import GPU, H200, ONE, THREE, TWO, WHOLE, Box, Dies, part, there

@@ -10,8 +10,7 @@ import pytest
 
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import ThisMachine
-from gpuyard.engines.local.machine import EmulatedGpus
+from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import Outcome
 

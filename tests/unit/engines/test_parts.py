@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from gpuyard.engines.contract import ForeignProcess, Usage
-from gpuyard.engines.local import engine as engine_module
+from gpuyard.engines.local import hosts
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.machine import EmulatedGpus, emulated
+from gpuyard.engines.local.hosts import EmulatedGpus, emulated
 from gpuyard.engines.local.translate import usage_of
 from gpuyard.engines.machine import files, nvml, processes
 from gpuyard.engines.machine.launches import user_name
@@ -138,7 +138,7 @@ def test_who_is_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         GpuReading("GPU-0", "Tesla T4", 15_360),
         GpuReading("GPU-1", "Tesla T4", 15_360, pids=(os.getpid(),)),
     ]
-    monkeypatch.setattr(engine_module.machine, "read_gpus", lambda *_: readings)
+    monkeypatch.setattr(hosts, "read_gpus", lambda *_: readings)
     engine = LocalEngine(tmp_path)
     (report,) = engine.nodes()
     engine.close()

@@ -31,7 +31,7 @@ from gpuyard.engines.contract import (
     Usage,
     Whereabouts,
 )
-from gpuyard.engines.local import cores, machine, outputs, topology, translate
+from gpuyard.engines.local import cores, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
@@ -42,11 +42,10 @@ from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.gpus.outsiders import Outsiders
 from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, cutting_note, held_by_all
-from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine
+from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine, free_port, hostname
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.outputs import Trimmer
-from gpuyard.engines.local.watching import AttemptMonitor
-from gpuyard.engines.local.whereabouts import Tracker
+from gpuyard.engines.local.watching import AttemptMonitor, Tracker
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
@@ -108,7 +107,7 @@ class LocalEngine:
         self._yard = str(yard or "")
         self._commands = ""
         self._boot = boot_id()
-        self._hostname = machine.hostname()
+        self._hostname = hostname()
         self._now_ms = now_ms
         self._data = Data(data)
         if isinstance(nodes, PretendedNodes):
@@ -445,7 +444,7 @@ class LocalEngine:
             cgroup=self._groups.of(launch.key),
             limits=self._groups.limits,
             drop=os.geteuid() == 0 and account.uid != 0,
-            port=machine.free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
+            port=free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
             held=held_by_all(ready),
             commands=self._commands,
