@@ -367,7 +367,7 @@ def measured(asked: argparse.Namespace) -> Row:
     if chromium is None:
         sys.exit("bench_console.py: install chromium")
     with tempfile.TemporaryDirectory(prefix="yard-console-") as folder:
-        program = on_own_core(chromium, Path(folder))
+        program = chromium if asked.heap else on_own_core(chromium, Path(folder))
         side = Side(Path(folder), asked.nodes, asked.rate)
         try:
             side.fill(asked.nodes, asked.jobs)

@@ -29,8 +29,9 @@ budgets:
   month: {tenant: research, gpu_hours: 100, window: month}
 """
 PAGES = (
-    "queue", "job/1", "job/2", "yard", "submit", "submit?from=1", "nodes", "gpus", "topology", "mig",
-    "doctor", "tenants", "share", "budgets", "waits", "cost", "cost/savings", "efficiency", "whatif", "audit",
+    "queue", "job/1", "job/2", "yard", "submit", "submit?from=1", "submit/paste", "nodes", "gpus", "topology", "mig",
+    "doctor", "tenants", "share", "budgets", "waits", "cost", "cost/savings",
+    "cost/statement?tenant=research", "efficiency", "whatif", "audit",
 )  # fmt: skip
 TURNS = (
     "[\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060\\u2066-\\u2069\\ufeff"

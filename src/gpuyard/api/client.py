@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         JobView,
         OneOfMany,
         QueueReply,
+        ReadJobsReply,
         RecipeReply,
         RequestReply,
         Standing,
@@ -363,6 +364,10 @@ class Client(Caller):
     def dry_run(self, request: Mapping[str, Any]) -> DryRunReply:
         """What would become of a job: the fields of a submission, of which nothing is written."""
         return self.ask_for(endpoints.DRY_RUN, request)
+
+    def read_jobs(self, text: str, *, name: str = "pasted", cwd: str = "") -> ReadJobsReply:
+        """What a file with jobs asks for, as `POST /jobs` takes it; nothing is submitted."""
+        return self.ask_for(endpoints.READ, {"text": text, "name": name, "cwd": cwd})
 
     # -- people -------------------------------------------------------------------------------------------------
 

@@ -215,6 +215,9 @@ ETA = Endpoint("GET", "/jobs/{id}/eta", Action.SEE_JOB, "EtaReply", "When a job 
                                        minimum=0, maximum=SEED_MAX),))
 DRY_RUN = Endpoint("POST", "/jobs/dry-run", Action.SUBMIT, "DryRunReply",
     "What would become of a job; nothing is submitted", tag="foresight", body="JobRequest")
+READ = Endpoint("POST", "/jobs/read", Action.SUBMIT, "ReadJobsReply",
+    "What a batch script, a manifest of Kubernetes or native YAML asks for; nothing is submitted", tag="foresight",
+    body="ReadRequest")
 
 # -- lists -----------------------------------------------------------------------------------------------------------
 

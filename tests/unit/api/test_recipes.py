@@ -97,3 +97,44 @@ def test_a_job_in_an_image_tells_its_request_too() -> None:
     spec = spec_of(new, ADMIN, "research", "")
 
     assert IN_AN_IMAGE == request_of(spec, 0, json.loads(recipe_of(new, RunAs(0, 0, ""))))
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=train --gpus=2 --time=1:00:00
+#SBATCH --output=log-%j.txt
+python3 train.py
+"""
+
+
+def read(yard: Team, text: str) -> Any:
+    return yard.call("POST", "/api/v1/jobs/read", yard.tokens["ulla"], {"text": text, "cwd": "/home/ulla"})
+
+
+def test_a_script_that_is_pasted_is_what_it_is_to_yard_submit_and_is_not_submitted(yard: Team) -> None:
+    before = yard.call("GET", "/api/v1/queue", yard.tokens["adam"]).json["seq"]
+    (found,) = read(yard, SCRIPT).json["jobs"]
+
+    assert ("sbatch", 1, False) == (found["form"], found["line"], found["test_only"])
+    wanted = found["request"]
+    assert ("train", 2, 3600) == (wanted["name"], wanted["gpus"], wanted["time_limit_s"])
+    assert ("/home/ulla", "log-%j.txt") == (wanted["cwd"], wanted["stdout"])
+    assert "name: train" in found["yaml"]
+    assert before == yard.call("GET", "/api/v1/queue", yard.tokens["adam"]).json["seq"]
+    tried = yard.call("POST", "/api/v1/jobs/dry-run", yard.tokens["ulla"], wanted)
+    assert 200 == tried.status, tried.body
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpus: two\ncommand: [a]", "pasted:1:"),
+        ("#!/bin/sh\n#SBATCH --nodes=many\n", "pasted:2:"),
+        ("just some words", "pasted:1:"),
+        ("", "there is no job"),
+        ("#!/bin/sh\n\0", "NUL"),
+        ("---\n".join(["command: ['true']\n"] * 101), "101 jobs"),
+    ],
+)
+def test_a_paste_that_is_no_job_is_refused_with_its_place(yard: Team, text: str, said: str) -> None:
+    refused = read(yard, text)
+    assert (422, True) == (refused.status, said in refused.json["detail"]), refused.body

@@ -59,6 +59,7 @@ POST   /api/v1/jobs/back             403 403 403 403  403 403 403 403  403 403 4
 GET    /api/v1/jobs/{id}/why         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 GET    /api/v1/jobs/{id}/eta         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/jobs/dry-run          403 403 403 403  200 200 200 403  200 200 200 403  200 200 200 200
+POST   /api/v1/jobs/read             403 403 403 403  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/queue                 200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/changes               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /api/v1/history               200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -306,6 +307,7 @@ def efficient(yard: Team, token: str, role: str, relation: str) -> Answer:
 SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
+    ("POST", "/api/v1/jobs/read"): configured("POST", "/api/v1/jobs/read", {"text": "command: ['true']"}),
     ("GET", "/api/v1/share"): shared,
     ("GET", "/api/v1/cost/statement"): stated,
     ("GET", "/api/v1/efficiency"): efficient,

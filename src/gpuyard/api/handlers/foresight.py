@@ -1,6 +1,7 @@
 """Questions that take long: why a job waits, when it will start, what a job would become; the shares of the tenants."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -9,19 +10,24 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, number_of
 from gpuyard.api.edge.throttle import Turns, in_thread
 from gpuyard.api.messages.bodies import bytes_of, object_of
-from gpuyard.api.messages.schemas import JobRequest, checked
+from gpuyard.api.messages.problems import Problem
+from gpuyard.api.messages.schemas import JobRequest, ReadRequest, checked, sent
 from gpuyard.control.access.people import Person
 from gpuyard.control.foresight.ahead import SEED, Foresights
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.explained import Explained
+from gpuyard.errors import BadInput
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import SEED_MAX
 from gpuyard.wire.job_fields import TIME_MS_MAX
 
+READ_JOBS_MAX = 100
+"""Jobs of one text; of more nobody reads what was understood."""
+
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
-    """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run` and `/share`."""
+    """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run`, `/jobs/read` and `/share`."""
     explained = Explained(yard.replica, yard.now_ms, yard.said, yard.think)
     ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.fleet, yard.now_ms)
 
@@ -52,4 +58,49 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
         return await in_turn(person, ahead.rehearse, person, new)
 
-    return {endpoints.WHY: why, endpoints.SHARE: share, endpoints.ETA: eta, endpoints.DRY_RUN: dry_run}
+    async def read_jobs(request: Request) -> Response:
+        """Every job of a text, in the words of the yard, with what was not taken over."""
+        wanted = await sent(ReadRequest, request, required=True)
+        try:
+            return await in_turn(asker(request.scope), jobs_of, wanted, yard.now_ms())
+        except BadInput as error:
+            raise Problem(422, error.message, error.hint, kind="unacceptable") from None
+
+    return {
+        endpoints.WHY: why,
+        endpoints.SHARE: share,
+        endpoints.ETA: eta,
+        endpoints.DRY_RUN: dry_run,
+        endpoints.READ: read_jobs,
+    }
+
+
+def jobs_of(wanted: ReadRequest, now_ms: int) -> dict[str, Any]:
+    """The jobs of a file as the readers of `yard submit` take them in, with nothing of the server's surroundings."""
+    from gpuyard.intake import Caller, decode  # noqa: PLC0415 (importing YAML takes a moment, and few ask)
+    from gpuyard.intake.forms import read  # noqa: PLC0415
+    from gpuyard.intake.native import write_native  # noqa: PLC0415
+
+    # What cannot be a job is refused as it is in a file.
+    text = decode(wanted.text.encode("utf-8", "replace"), wanted.name)
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    found = read(text, wanted.name, Caller(now=now, cwd=wanted.cwd, host_process=wanted.host_process))
+    if len(found) > READ_JOBS_MAX:
+        raise BadInput(
+            f"{wanted.name}: it has {len(found):,} jobs, and {READ_JOBS_MAX} are read at once",
+            "Cut it into several, or give the file to `yard submit`.",
+        )
+    folder = {"cwd": wanted.cwd} if wanted.cwd else {}
+    return {
+        "jobs": [
+            {
+                "form": each.form.value,
+                "line": each.line,
+                "yaml": write_native([each.job]),
+                "request": folder | each.request() | {"env": each.environment({})},
+                "warnings": [warning.located(wanted.name) for warning in each.warnings],
+                "test_only": each.options.test_only,
+            }
+            for each in found
+        ]
+    }

@@ -52,6 +52,7 @@ _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
 """Unknown fields beyond this number are not looked at one by one."""
 CONFIG_MAX = 1 << 20
+READ_MAX = 1 << 20
 PREVIEW_DAYS = 7
 PREVIEW_DAYS_MAX = 365
 DAYS_MAX = 3660
@@ -439,6 +440,19 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}
+
+
+class ReadRequest(BaseModel):
+    """A file with jobs: a batch script, manifests of Kubernetes, or native YAML."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str = Field(max_length=READ_MAX, description="The text of the file.")
+    name: str = Field("pasted", max_length=PATH_MAX, description="The file's name, for messages.")
+    cwd: str = Field("", max_length=PATH_MAX, description="The folder that relative paths start from.")
+    host_process: bool = Field(
+        False, description="Run a container's command on the node itself, without its image."
+    )
 
 
 class ConfigRequest(BaseModel):

@@ -453,6 +453,28 @@ class DryRunReply(TypedDict):
     seed: NotRequired[int | None]
 
 
+class ReadJobReply(TypedDict):
+    """One job of a file, as the yard understands it."""
+
+    form: str
+    """What it is written for: `sbatch`, `kubernetes` or `native`."""
+    line: int
+    yaml: str
+    """The same in native YAML."""
+    request: dict[str, Any]
+    """For `POST /jobs`."""
+    warnings: list[str]
+    """What will not be as its author may expect, with the line."""
+    test_only: bool
+    """It says itself that it is not to be submitted."""
+
+
+class ReadJobsReply(TypedDict):
+    """The jobs of a file, in its order."""
+
+    jobs: list[ReadJobReply]
+
+
 class Standing(TypedDict, total=False):
     """The state of a job that is followed."""
 
