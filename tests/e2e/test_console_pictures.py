@@ -76,21 +76,8 @@ def busy(box: Box) -> None:
         for _ in range(many):
             box("submit", "--gpus", gpus, "--tasks", tasks, "--tenant", tenant, "-t", "8h", "--name", name, "--",
                 "sleep", "900", YARD_EMULATED_LOAD=load)  # fmt: skip
-    box(
-        "submit",
-        "--gpus",
-        8,
-        "--tasks",
-        4,
-        "--tenant",
-        "research/vision",
-        "-t",
-        "2d",
-        "--name",
-        "pretrain",
-        "--",
-        "true",
-    )
+    box("submit", "--gpus", 8, "--tasks", 12, "--tenant", "research/vision", "-t", "4h", "--name", "pretrain", "--",
+        "true")  # fmt: skip
     box("submit", "--gpus", 8, "--tenant", "research/speech", "-t", "1h", "--name", "too-many", "--", "true")
     box("submit", "--gpus", 1, "--tenant", "batch", "--hold", "--name", "later", "--", "true")
     done = box.submit(
