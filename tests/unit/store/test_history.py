@@ -1,5 +1,7 @@
 """Listings of ended jobs, page by page."""
 
+import json
+
 import pytest
 
 from gpuyard.store import HISTORY_ROWS, Commit, HistoryQuery, Store
@@ -45,6 +47,14 @@ CASES = [
 def test_filters(filled: Store) -> None:
     """One store for all of them: nothing is changed."""
     assert CASES == [(query, [row.id for row in filled.find_history(query)]) for query, _ in CASES]
+
+
+def test_what_ran_between_two_moments_comes_as_plain_values(filled: Store) -> None:
+    found = filled.ran_between(41, 60)
+    assert [(4, "lab/vision/deep", "ann", 1000, 40, 41, 42), (5, "lab/vision", "bob", 1000, 50, 51, 52)] == [
+        row[:-1] for row in found
+    ]
+    assert [ROWS[3].detail, ROWS[4].detail] == [json.loads(row[-1]) for row in found]
 
 
 def test_rows_come_back_whole(filled: Store) -> None:

@@ -6,6 +6,7 @@ is divided up as slurmdbd does: what was allocated, then what was down, then wha
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -21,6 +22,11 @@ GPUS, CORES = 0, 1
 Pair = tuple[int, int]
 _BEHIND_SPEC = ',"limit_ms":'
 """What follows the spec in a row of the history: no text of a user has it, since quotes are escaped there."""
+
+
+_GRANTS = re.compile(r'"grants": ?.*')
+_NODE, _BEGIN = re.compile(r'"node": ?(\d+)'), re.compile(r'"begin_ms": ?(\d+)')
+"""No text of a user has these either."""
 
 
 class Run(NamedTuple):
@@ -79,22 +85,29 @@ def held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> H
     clusters = sorted({node.cluster for node in model.nodes})
     hours = {cluster: [Hour() for _ in range(count)] for cluster in clusters}
 
-    def parts(cluster: str, start_s: int, end_s: int) -> Iterator[tuple[Hour, int]]:
+    def parts(cluster: str, start_s: int, end_s: int) -> list[tuple[Hour, int]]:
         """The hours of a stretch, each with the seconds of it."""
-        start_s, end_s = max(start_s, from_s), min(end_s, until_s)
         if cluster not in hours:
             # It had nodes once, and has none now.
             hours[cluster] = [Hour() for _ in range(count)]
+        at = (start_s - from_s) // HOUR_S
+        if start_s >= from_s and end_s <= until_s and end_s <= from_s + (at + 1) * HOUR_S:
+            # Most of them: within an hour.
+            return [(hours[cluster][at], end_s - start_s)] if start_s < end_s else []
+        start_s, end_s = max(start_s, from_s), min(end_s, until_s)
+        found = []
         while start_s < end_s:
             at = (start_s - from_s) // HOUR_S
             last_s = min(end_s, from_s + (at + 1) * HOUR_S)
-            yield hours[cluster][at], last_s - start_s
+            found.append((hours[cluster][at], last_s - start_s))
             start_s = last_s
+        return found
 
     for run in runs:
+        gpus, cores = run.milli
         for hour, seconds in parts(run.cluster, run.from_s, run.until_s):
-            for of in (GPUS, CORES):
-                hour.allocated[of] += run.milli[of] * seconds
+            hour.allocated[GPUS] += gpus * seconds
+            hour.allocated[CORES] += cores * seconds
     for wait in waits:
         for hour, seconds in parts(wait.cluster, wait.from_s, wait.until_s):
             hour.waited += wait.cpu_milli * seconds
@@ -112,7 +125,9 @@ def held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> H
                     hour.down[of] += milli[of] * seconds
     return Held(
         [
-            run._replace(from_s=max(run.from_s, from_s), until_s=min(run.until_s, until_s))
+            run
+            if from_s <= run.from_s and run.until_s <= until_s
+            else run._replace(from_s=max(run.from_s, from_s), until_s=min(run.until_s, until_s))
             for run in runs
             if run.until_s > from_s and run.from_s < until_s
         ],
@@ -211,15 +226,23 @@ def _ended(model: Model, row: tuple[Any, ...]) -> tuple[int, _Asker, Run | None]
     job_id, tenant, user, gpus_milli, submitted_ms, started_ms, ended_ms, text = row
     # What was asked for is the longer part, and alike for most jobs of a user.
     asked, cut, rest = text.rpartition(_BEHIND_SPEC)
-    detail = json.loads(f"{{{_BEHIND_SPEC[1:]}{rest}" if cut else text)
     cpu_milli = _cpu_milli(f"{asked}}}" if cut else text)
-    nodes = tuple([each["node"] for each in detail.get("grants", ())])
+    nodes, begin_ms = _held_nodes(rest if cut else text)
     milli = (gpus_milli, cpu_milli)
-    may_start_s = max(submitted_ms, detail.get("begin_ms", 0)) // SECOND_MS
+    may_start_s = max(submitted_ms, begin_ms) // SECOND_MS
     start_s, end_s = started_ms // SECOND_MS, ended_ms // SECOND_MS
     cluster = _cluster(model, nodes)
     asker = _Asker(cluster, tenant, user, milli, may_start_s, start_s if started_ms else end_s)
     return job_id, asker, asker.run(start_s, end_s, nodes) if started_ms else None
+
+
+def _held_nodes(text: str) -> tuple[tuple[int, ...], int]:
+    """The nodes of a job that ended, and its --begin, by the end of its detail."""
+    # A job of many fields has few that are asked for here, and reading all of them would be most of the work.
+    grants = _GRANTS.search(text)
+    begin = _BEGIN.search(text)
+    nodes = tuple([int(number) for number in _NODE.findall(grants[0])]) if grants else ()
+    return nodes, int(begin[1]) if begin else 0
 
 
 @lru_cache(maxsize=4096)
