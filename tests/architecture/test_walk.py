@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "walk.py"
-MOST = 136
-"""121 when this was written; a round of upkeep or of the projections may add some. Lower it with the walk."""
+WALKS = 3
+MOST = 124
+"""Lower it with the walk: 123 are entered every time."""
 
 
 @pytest.mark.soak
 def test_a_job_enters_few_files() -> None:
-    entered, _idle = runpy.run_path(str(SCRIPT))["walk"]()
+    """The shortest of a few walks counts: in each, rounds of telemetry or of upkeep may fall by chance."""
+    walk = runpy.run_path(str(SCRIPT))["walk"]
+    entered: list[str] = min([walk()[0] for _ in range(WALKS)], key=len)
     met = {
         "cli/commands/submit/submit.py",
         "control/replica/committer.py",
