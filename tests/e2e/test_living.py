@@ -15,7 +15,7 @@ from gpuyard.reports.nodes import REPORT as NODES
 
 from .conftest import Box
 
-LISTINGS = {"queue": list(QUEUE_COLUMNS), "history": history.fields(), "nodes": list(NODES.fields())}
+LISTINGS = {"queue": list(QUEUE_COLUMNS), "history": history.fields(), "nodes": list(NODES.fields({}))}
 
 
 def rows_of(text: str) -> tuple[list[str], list[list[str]]]:

@@ -481,9 +481,9 @@ class Client(Caller):
         """Have a projection filled again; gives its status."""
         return self.ask_for(endpoints.REBUILD, name=name)
 
-    def close_month(self, month: str) -> ClosedMonthReply:
-        """Close the books of a month such as `2026-11`."""
-        return self.ask_for(endpoints.CLOSE_MONTH, month=month)
+    def close_month(self, month: str, dry_run: bool = False) -> ClosedMonthReply:
+        """Close the books of a month such as `2026-11`, or only say which months that would be."""
+        return self.ask_for(endpoints.CLOSE_MONTH, month=month, dry_run="true" if dry_run else "")
 
     def config_diff(self, **wanted: Any) -> DifferenceReply:
         """What would change, and what is against it."""

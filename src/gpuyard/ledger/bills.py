@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpuyard.ledger.units import day_text
 from gpuyard.model.units import DAY_MS, HOUR_MS
+from gpuyard.money import rate_usd
 
 SPOT = "spot"
 
@@ -173,7 +174,7 @@ def _odd(lines: Sequence[BillLine], twice: Set[int]) -> list[tuple[BillLine, str
         usual, count = rates.most_common(1)[0]
         if market != SPOT and count > 1:
             found += [
-                (line, f"{_usd(_rate(line))} an hour of {what}; the other lines have {_usd(usual)}")
+                (line, f"{rate_usd(_rate(line))} an hour of {what}; the other lines have {rate_usd(usual)}")
                 for line in same
                 if abs(_rate(line) - usual) > max(1, usual // 10_000)
             ]
@@ -214,10 +215,6 @@ def _gaps(lines: Sequence[BillLine]) -> list[tuple[int, BillLine, int, str]]:
 def _rate(line: BillLine) -> int:
     """Micro-dollars for an hour of a machine."""
     return (2 * line.micro_usd * HOUR_MS + line.machine_ms) // (2 * line.machine_ms)
-
-
-def _usd(micro: int) -> str:
-    return f"${micro / 1_000_000:,.4f}"
 
 
 def _hours(ms: int) -> str:

@@ -63,7 +63,9 @@ def read_day(text: str) -> int:
             raise ValueError
         return date.fromisoformat(text).toordinal() - EPOCH
     except ValueError:
-        raise BadInput(f"{quoted(text)} is no day", "Write it as 2026-11-16.") from None
+        raise BadInput(
+            f"{quoted(text)} is no day of the books", "Write a day from 1970 to 2199 as 2026-11-16."
+        ) from None
 
 
 def month_days(month: str) -> tuple[int, int]:
@@ -74,7 +76,9 @@ def month_days(month: str) -> tuple[int, int]:
         first = date.fromisoformat(f"{month}-01")
         later = date(first.year + first.month // 12, first.month % 12 + 1, 1)
     except ValueError:
-        raise BadInput(f"{quoted(month)} is no month", "Write it as 2026-11.") from None
+        raise BadInput(
+            f"{quoted(month)} is no month of the books", "Write a month from 1970 to 2199 as 2026-11."
+        ) from None
     return first.toordinal() - EPOCH, later.toordinal() - EPOCH
 
 

@@ -6,6 +6,7 @@ When it will be spent is drawn from the days of the books: between the first and
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from gpuyard.money import digits, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table, clock
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -52,6 +53,8 @@ class BudgetLine(TypedDict):
     """When the next window begins; one that rolls drops its oldest day then."""
     told_percent: int
     """The highest threshold that was passed in this window; 0: none."""
+    books: float | None
+    """What its jobs are charged for this window by the books, at the prices in force; null: of GPU-hours."""
     users: list[BudgetPart]
     endless: list[str]
     """Running jobs without a time limit: nothing can be set aside for them."""
@@ -84,7 +87,10 @@ BUDGETS = Endpoint(
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The budgets of the tenants that you see, by name."""
     from gpuyard.control.refusals import NotFound  # noqa: PLC0415
+    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import quoted, remedy  # noqa: PLC0415
+    from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.sim.exhaustion import HISTORY_DAYS  # noqa: PLC0415
 
     uses = [
         (use, told)
@@ -96,14 +102,20 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         names = [use.rule.name for use, _told in uses]
         known = remedy(name, names, "budgets") if names else "there are none that you may see"
         raise NotFound(f"no budget {quoted(name)}; {known}")
-    rows = [line(readings, use, told) for use, told in uses if name in (None, "", use.rule.name)]
-    return Table(rows)
+    wanted = [(use, told) for use, told in uses if name in (None, "", use.rule.name)]
+    today = readings.now_ms // DAY_MS
+    first = min([today - HISTORY_DAYS, *[use.window_start_ms // DAY_MS for use, _told in wanted]])
+    books = accounts(readings.store, first, today + 1, readings.now_ms) if wanted else None
+    return Table([line(use, told, books, readings.now_ms) for use, told in wanted if books is not None])
 
 
-def line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
+def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLine:
     """One budget as it stands now."""
-    rule = use.rule
-    ends = _forecast(readings, use)
+    from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+
+    rule, start = use.rule, use.window_start_ms // DAY_MS
+    ends = _forecast(books, use, now_ms)
+    charged = sum([spent_of(rule, entry, books) for entry in books.entries if entry.day >= start])
     return {
         "budget": rule.name,
         "unit": USD if rule.micro_usd else GPU_HOURS,
@@ -119,6 +131,7 @@ def line(readings: "Readings", use: "NamedUse", told: int) -> BudgetLine:
         "window_start_ms": use.window_start_ms,
         "renews_ms": use.window_end_ms,
         "told_percent": told,
+        "books": in_its_unit(rule, charged) if rule.micro_usd else None,
         "users": [{"user": user, "spent": in_its_unit(rule, part)} for user, part in use.by_user],
         "endless": list(use.endless),
         "spent_p5_ms": ends.p5_ms if ends else None,
@@ -133,17 +146,15 @@ def in_its_unit(rule: "NamedBudget", amount: int) -> float:
     return round(amount / (_MICRO * _MILLI_MS_H if rule.micro_usd else _MILLI_MS_H), 6)
 
 
-def _forecast(readings: "Readings", use: "NamedUse") -> "Exhaustion | None":
+def _forecast(books: "Accounts", use: "NamedUse", now_ms: int) -> "Exhaustion | None":
     """From the days of the books. A window that rolls is never renewed as a whole: nothing is said of it."""
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
     from gpuyard.sim.exhaustion import HISTORY_DAYS, exhaustion  # noqa: PLC0415
 
-    now_ms, rule = readings.now_ms, use.rule
+    rule = use.rule
     if rule.days:
         return None
     today = now_ms // DAY_MS
-    books = accounts(readings.store, today - HISTORY_DAYS, today)
     daily = dict.fromkeys(range(today - HISTORY_DAYS, today), 0)
     for entry in books.entries:
         if entry.day in daily:
@@ -169,12 +180,24 @@ def spent_of(rule: "NamedBudget", entry: "Entry", books: "Accounts") -> int:
     return spent * MILLI // PARTS
 
 
-def _amount(key: str) -> Column:
-    return Column(key.upper().replace("_", " "), lambda row: _text(row, row[key]), right=True)
+_AMOUNTS = ("amount", "spent", "set_aside", "left")
 
 
-def _text(row: Row, amount: float) -> str:
-    return f"${amount:,.2f}" if row["unit"] == USD else f"{amount:,.2f} GPU-h"
+def _amount(rows: Sequence[Row], key: str) -> Column:
+    money = [row[name] for row in rows if row["unit"] == USD for name in _AMOUNTS]
+    return Column(
+        key.upper().replace("_", " "),
+        lambda row: amount_texts(row["unit"], [row[key], *money], "GPU-h")[0],
+        right=True,
+    )
+
+
+def amount_texts(unit: str, amounts: Sequence[float | None], hours: str) -> list[str]:
+    """Amounts of one budget as they stand side by side; `hours`: what GPU-hours are called."""
+    if unit != USD:
+        return [f"{each:,.2f} {hours}" if each is not None else "" for each in amounts]
+    micro = [None if each is None else round(each * _MICRO) for each in amounts]
+    return ["" if each is None else usd(each, digits(micro)) for each in micro]
 
 
 def _of(row: Row) -> str:
@@ -191,14 +214,11 @@ def _empty(row: Row) -> str:
     return f"{clock(row['spent_p5_ms'])} to {last}"
 
 
-def _columns(_rows: Sequence[Row]) -> list[Column]:
+def _columns(rows: Sequence[Row]) -> list[Column]:
     return [
         Column("BUDGET", lambda row: row["budget"]),
         Column("OF", _of),
-        _amount("amount"),
-        _amount("spent"),
-        _amount("set_aside"),
-        _amount("left"),
+        *[_amount(rows, key) for key in _AMOUNTS],
         Column("SPENT BY", lambda row: ", ".join([each["user"] or "-" for each in row["users"][:3]]) or "-"),
         Column("ALL SPENT", _empty),
         Column("RENEWS", lambda row: clock(row["renews_ms"]) if "d" not in row["window"] else "day by day"),
@@ -208,7 +228,26 @@ def _columns(_rows: Sequence[Row]) -> list[Column]:
     ]
 
 
+def differs(row: Row) -> str:
+    """That a budget of money has counted something else than the books charge; empty: it has not."""
+    apart = abs(row["books"] - row["spent"]) if row["books"] is not None else 0.0
+    if apart <= max(0.005, 0.02 * row["spent"]):
+        return ""
+    spent, books = amount_texts(row["unit"], [row["spent"], row["books"]], "")
+    return (
+        f"budget {row['budget']}: it has counted {spent}, each job at the price of the day on which it started; for "
+        f"this window the books charge {books} at the prices in force"
+    )
+
+
 def _notes(reply: Row) -> list[str]:
+    return [
+        *[said for row in reply["budgets"] if (said := differs(row))],
+        *_endless(reply),
+    ]
+
+
+def _endless(reply: Row) -> list[str]:
     return [
         f"budget {row['budget']}: job {', '.join(row['endless'])} runs without a time limit, so nothing can be set "
         "aside for it; cancel it, or wait for its end"

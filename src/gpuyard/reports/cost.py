@@ -7,6 +7,7 @@ the time that no job had, and what was not charged, with which the charges add u
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
+from gpuyard.money import digits, usd
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -86,6 +87,8 @@ class BooksReply(TypedDict):
     charged_micro_usd: int
     not_charged_micro_usd: int | None
     fleet_micro_usd: int | None
+    late_events: int
+    """Events of the log that the books lack while they are being filled; 0: none."""
 
 
 COST = Endpoint(
@@ -117,24 +120,19 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         CATEGORIES,
         GPU_HOUR,
         day_text,
-        month_days,
-        month_of,
-        read_day,
     )
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_days  # noqa: PLC0415
     from gpuyard.wire.job_fields import label_fault  # noqa: PLC0415
 
     by = list(dict.fromkeys([word.strip() for word in (values["by"] or DEFAULT_BY).split(",")]))
     for key in [word.removeprefix(LABEL) for word in by if word.startswith(LABEL)]:
         if fault := label_fault(key, "value"):
-            raise BadInput(f"{quoted(key)} is no key of a label: {fault}", "Write it as label:KEY.")
-    to_day = read_day(values["to"]) if values["to"] else readings.now_ms // DAY_MS
-    from_day = read_day(values["from"]) if values["from"] else month_days(month_of(to_day))[0]
-    if from_day > to_day:
-        raise BadInput(
-            f"the first day, {day_text(from_day)}, is after the last one, {day_text(to_day)}",
-            "Give --from a day before --to.",
-        )
+            raise BadInput(
+                f"{quoted(key)} is no key of a label: {fault}",
+                "Write the key behind 'label:', as in --by label:stage; `yard show JOB` has the labels of a job.",
+            )
+    from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS)
     books = accounts(readings.store, from_day, to_day + 1, readings.now_ms)
     if not sight.whole:
         seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
@@ -157,6 +155,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "to_day": day_text(to_day),
         "currency": CURRENCY,
         "unpriced": books.unpriced(),
+        "late_events": books.late,
         "charged_micro_usd": sum([line.charged for line in lines]),
         "not_charged_micro_usd": sum([line.rest for line in lines]) if sight.whole else None,
         "fleet_micro_usd": sum([line.fleet for line in lines]) if sight.whole else None,
@@ -175,12 +174,6 @@ def _dimensions(by: Sequence[str], names: Sequence[str]) -> Row:
     return row
 
 
-def usd(micro: int) -> str:
-    """`$1,234.50`; what is below a cent keeps its digits."""
-    sign, micro = ("-", -micro) if micro < 0 else ("", micro)
-    return f"{sign}${micro / 1_000_000:,.4f}" if 0 < micro < 10_000 else f"{sign}${micro / 1_000_000:,.2f}"
-
-
 def _hours(*kinds: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         hours = sum([row[f"{kind}_gpu_hours"] for kind in kinds])
@@ -190,20 +183,22 @@ def _hours(*kinds: str) -> Callable[[Row], str]:
 
 
 def _named(name: str) -> Column:
+    """The column of a dimension. A label is named as it was asked for: a key may be the name of a dimension too."""
+    if name.startswith(LABEL):
+        key = name.removeprefix(LABEL)
+        return Column(name.upper(), lambda row: row["labels"][key] or NONE)
     return Column(name.upper(), lambda row: row[name] or (NONE if name in MAY_LACK else NO_JOB))
 
 
-def _labelled(key: str) -> Column:
-    return Column(key.upper(), lambda row: row["labels"][key] or NONE)
+def _digits(rows: Sequence[Row]) -> int:
+    """Digits of all amounts of a reply."""
+    return digits([row[f"{name}_micro_usd"] for row in rows for name in ("charged", "not_charged")])
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
-    names = [name for name in rows[0] if name in _About.__annotations__] if rows else [DEFAULT_BY]
-    labels = list(rows[0].get("labels", ())) if rows else []
     hidden = {"starting", "held", "stranded", "recutting", "unavailable"}
+    places = _digits(rows)
     return [
-        *[_named(name) for name in names],
-        *[_labelled(key) for key in labels],
         *[Column(kind.upper(), _hours(kind), right=True, wide=kind in hidden) for kind in KINDS],
         Column("GPU-HOURS", _hours(*KINDS), right=True),
         Column(
@@ -212,13 +207,22 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
             right=True,
             wide=True,
         ),
-        Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
+        Column("CHARGED", lambda row: usd(row["charged_micro_usd"], places), right=True),
         Column(
             "NOT CHARGED",
-            lambda row: usd(row["not_charged_micro_usd"]) if row["not_charged_micro_usd"] else "-",
+            lambda row: usd(row["not_charged_micro_usd"], places) if row["not_charged_micro_usd"] else "-",
             right=True,
         ),
     ]
+
+
+def behind(events: int) -> list[str]:
+    """What is said of books that lack events."""
+    return (
+        [f"the books are being filled and lack {events:,} events: `yard rebuild` shows how far they are"]
+        if events
+        else []
+    )
 
 
 def _notes(reply: Row) -> list[str]:
@@ -227,9 +231,11 @@ def _notes(reply: Row) -> list[str]:
         f"no price for {model}: it counts as 0; add it to price_book in yard.yaml"
         for model in reply["unpriced"]
     ]
+    without += behind(reply["late_events"])
+    places = _digits(reply["lines"])
     if reply["fleet_micro_usd"] is None:
-        return [f"{days}: {usd(reply['charged_micro_usd'])} charged", *without]
-    parts = [usd(reply[f"{name}_micro_usd"]) for name in ("charged", "not_charged", "fleet")]
+        return [f"{days}: {usd(reply['charged_micro_usd'], places)} charged", *without]
+    parts = [usd(reply[f"{name}_micro_usd"], places) for name in ("charged", "not_charged", "fleet")]
     return [
         f"{days}: {parts[0]} charged + {parts[1]} {NOT_CHARGED} = {parts[2]}, the cost of the fleet",
         *without,
@@ -263,4 +269,5 @@ REPORT: "Report[BooksReply]" = Report(
     notes=_notes,
     wakes=False,
     page=_page,
+    about=_named,
 )

@@ -7,6 +7,7 @@ measured leads to no proposal.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from gpuyard.money import usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table, size, span
 from gpuyard.wire.endpoints import NAME, TENANT, USER, Action, Endpoint, query
@@ -272,10 +273,9 @@ def _notes(reply: Row) -> list[str]:
     saved = sum([row["saved_gpu_hours"] for row in rows])
     if not saved:
         return []
-    usd = [row["saved_usd"] for row in rows if row["saved_usd"] is not None]
-    return [
-        f"smaller asks would have left {saved:.3g} GPU-hours{f' (${sum(usd):,.2f})' if usd else ''} to other jobs"
-    ]
+    dollars = [row["saved_usd"] for row in rows if row["saved_usd"] is not None]
+    worth = f" ({usd(round(sum(dollars) * 1_000_000))})" if dollars else ""
+    return [f"smaller asks would have left {saved:.3g} GPU-hours{worth} to other jobs"]
 
 
 COLUMNS = [

@@ -27,6 +27,8 @@ class FocusReply(TypedDict):
     """Rows of FOCUS: texts by the names of its columns; null: not given."""
 
     rows: list[dict[str, str | None]]
+    columns: list[str]
+    """Names of all columns, in their order."""
     version: str
     from_day: str
     to_day: str
@@ -53,38 +55,51 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     """The charges of those tenants that you see, by day, place and owner."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
-    from gpuyard.ledger.units import CHARGED, day_text  # noqa: PLC0415
+    from gpuyard.ledger.accounts import Entry, Owner  # noqa: PLC0415
+    from gpuyard.ledger.units import CHARGED, COLUMNS, day_text  # noqa: PLC0415
+    from gpuyard.model.prices import BookPlace  # noqa: PLC0415
 
     version = values["focus"] or VERSIONS[0]
     if version not in VERSIONS:
         raise BadInput(f"{quoted(version)} is no version of FOCUS here", f"Take {' or '.join(VERSIONS)}.")
     first, after = _days(readings, values)
     books = accounts(readings.store, first, after, readings.now_ms)
+
+    def made(entry: Any, place: Any, owner: Any, price: int) -> dict[str, str | None]:
+        row = _row(readings.store.yard, entry, place, owner, price)
+        return {**row, **_allocation(entry, owner)} if version == "1.3" else row
+
     rows = []
     for entry in books.entries:
         owner = books.owners.get(entry.owner)
         if owner is None or not owner.tenant or not entry.columns[CHARGED] or not sight.sees(owner.tenant):
             continue
         place = books.places[entry.place]
-        row = _row(readings.store.yard, entry, place, owner, books.prices.price(place, entry.day))
-        rows.append({**row, **_allocation(entry, owner)} if version == "1.3" else row)
-    return Table(rows, {"version": version, "from_day": day_text(first), "to_day": day_text(after - 1)})
+        rows.append(made(entry, place, owner, books.prices.price(place, entry.day)))
+    nothing = made(Entry(0, 0, "", "", [0] * COLUMNS), BookPlace("", "", "", "", ""), Owner(), 0)
+    return Table(
+        rows,
+        {
+            "columns": list(nothing),
+            "version": version,
+            "from_day": day_text(first),
+            "to_day": day_text(after - 1),
+        },
+    )
 
 
 def _days(readings: "Readings", values: Mapping[str, Any]) -> tuple[int, int]:
     from gpuyard.errors import BadInput  # noqa: PLC0415
-    from gpuyard.ledger.units import month_days, month_of, read_day  # noqa: PLC0415
+    from gpuyard.ledger.units import month_days  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_days, read_month  # noqa: PLC0415
 
     today = readings.now_ms // DAY_MS
     if values["month"] and (values["from"] or values["to"]):
         raise BadInput("--month and --from or --to say different things", "Give the month, or the days.")
     if not (values["from"] or values["to"]):
-        return month_days(values["month"] or month_of(today))
-    last = read_day(values["to"]) if values["to"] else today
-    first = read_day(values["from"]) if values["from"] else month_days(month_of(last))[0]
-    if first > last:
-        raise BadInput("the first day is after the last one", "Give --from a day before --to.")
+        return month_days(read_month(values["month"], today))
+    first, last = read_days(values["from"], values["to"], today)
     return first, last + 1
 
 

@@ -58,9 +58,12 @@ class Report(Generic[R]):
         wakes: bool = True,
         whole: bool = False,
         page: Callable[[Asking, Mapping[str, Any]], str] | None = None,
+        about: Callable[[str], Column] | None = None,
     ) -> None:
         """`rows` is the field of the reply that has them; `columns` may depend on them.
 
+        A report by dimensions says in the field `by` of its reply which were asked for, and `about` makes the column
+        of each; they stand before the others, and the fields of a row that may be missing are those dimensions.
         `flags` are the options of the command; left out: one for each parameter of the endpoint. `notes` are sentences
         that the command prints beside the table. Not `wakes`: it changes without an event of the yard; `--watch` asks
         again and again. `whole`: a document (json, yaml) is the whole reply and not its rows alone. `page` makes one
@@ -80,17 +83,23 @@ class Report(Generic[R]):
         self.notes = notes or (lambda _reply: ())
         self.whole = whole
         self.page = page
+        self.about = about
 
-    def columns(self, rows: Sequence[Row]) -> Sequence[Column]:
-        """The columns that people see of these rows."""
-        return self._columns(rows) if callable(self._columns) else self._columns
+    def columns(self, reply: Row) -> Sequence[Column]:
+        """The columns that people see of a reply."""
+        columns = self._columns(reply[self.rows]) if callable(self._columns) else self._columns
+        return columns if self.about is None else [*map(self.about, reply["by"]), *columns]
 
-    def fields(self) -> tuple[str, ...]:
-        """The fields of a row, for a table without any."""
-        from gpuyard.wire.described import form  # noqa: PLC0415 (few tables are empty)
+    def fields(self, reply: Row) -> tuple[str, ...]:
+        """The fields of a row of a reply, in their order, whether there are any rows or not."""
+        from gpuyard.wire.described import form  # noqa: PLC0415 (only some forms of output ask for them)
 
         (row,) = get_args(get_type_hints(form(self.endpoint))[self.rows])
         if get_origin(row) is dict:
-            # Rows whose names are those of another format: what people see of them.
-            return tuple([column.header for column in self.columns(())])
-        return tuple(get_type_hints(row))
+            # Rows whose names are those of another format: the reply has them.
+            return tuple(reply["columns"])
+        hints = get_type_hints(row)
+        if self.about is None:
+            return tuple(hints)
+        about = [name if name in hints else "labels" for name in reply["by"]]
+        return tuple(dict.fromkeys([*about, *[name for name in hints if name in row.__required_keys__]]))

@@ -4,10 +4,10 @@ Months have other lengths and fleets. So shares are compared: what this month wo
 baseline, less what it had.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.reports.cost import usd
+from gpuyard.money import digits, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -92,15 +92,14 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_days, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_month  # noqa: PLC0415
 
     today = readings.now_ms // DAY_MS
-    month = values["month"] or month_of(today)
+    month = read_month(values["month"], today)
     first, after = month_days(month)
-    baseline = values["baseline"] or month_of(first - 1)
+    baseline = read_month(values["baseline"] or month_of(first - 1), today, "--baseline")
     if baseline == month:
         raise BadInput(f"{month} cannot be compared with itself", "Give --baseline another month.")
-    if first > today:
-        raise BadInput(f"{month} has not begun", "Give --month a month that has.")
     before = _Month(readings, sight, *month_days(baseline))
     now = _Month(readings, sight, first, min(after, today + 1))
     kinds = COMPARED if sight.whole else {"wasted": OF_JOBS}
@@ -172,21 +171,24 @@ def _saved(row: Row) -> str:
     return "-" if row["saved_gpu_hours"] is None else f"{row['saved_gpu_hours']:,.2f}"
 
 
-def _saved_usd(row: Row) -> str:
-    return "-" if row["saved_micro_usd"] is None else usd(row["saved_micro_usd"])
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    amounts = ("baseline_micro_usd", "micro_usd", "saved_micro_usd")
+    places = digits([row[name] for row in rows for name in amounts])
 
+    def money(name: str) -> Callable[[Row], str]:
+        return lambda row: "-" if row[name] is None else usd(row[name], places)
 
-_COLUMNS = [
-    Column("WHAT", lambda row: row["what"]),
-    _hours("BASELINE"),
-    Column("%", lambda row: _percent(row, "baseline_percent"), right=True),
-    _hours("NOW"),
-    Column("% NOW", lambda row: _percent(row, "percent"), right=True),
-    Column("SAVED GPU-HOURS", _saved, right=True),
-    Column("BASELINE COST", lambda row: usd(row["baseline_micro_usd"]), right=True, wide=True),
-    Column("COST", lambda row: usd(row["micro_usd"]), right=True, wide=True),
-    Column("SAVED", _saved_usd, right=True),
-]
+    return [
+        Column("WHAT", lambda row: row["what"]),
+        _hours("BASELINE"),
+        Column("%", lambda row: _percent(row, "baseline_percent"), right=True),
+        _hours("NOW"),
+        Column("% NOW", lambda row: _percent(row, "percent"), right=True),
+        Column("SAVED GPU-HOURS", _saved, right=True),
+        Column("BASELINE COST", money("baseline_micro_usd"), right=True, wide=True),
+        Column("COST", money("micro_usd"), right=True, wide=True),
+        Column("SAVED", money("saved_micro_usd"), right=True),
+    ]
 
 
 def _notes(reply: Row) -> list[str]:
@@ -200,7 +202,7 @@ REPORT: "Report[SavingsReply]" = Report(
     "savings",
     SAVINGS,
     build,
-    _COLUMNS,
+    _columns,
     rows="lines",
     help="Show what a month has saved against another: idle time, waste, spend.",
     more_help=(

@@ -63,8 +63,9 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     """The waiting of those tenants that you see, by name."""
     from gpuyard.control.views.waited import waited  # noqa: PLC0415
     from gpuyard.errors import BadInput, listed, quoted  # noqa: PLC0415
-    from gpuyard.ledger.units import day_text, month_of, read_day  # noqa: PLC0415
+    from gpuyard.ledger.units import day_text, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_days  # noqa: PLC0415
 
     dimensions = {
         "tenant": lambda line: line.tenant,
@@ -81,13 +82,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             raise BadInput(
                 f"{quoted(name)} is no dimension of waiting", f"Take some of {listed(dimensions)}."
             )
-    to_day = read_day(values["to"]) if values["to"] else readings.now_ms // DAY_MS
-    from_day = read_day(values["from"]) if values["from"] else to_day - 6
-    if from_day > to_day:
-        raise BadInput(
-            f"the first day, {day_text(from_day)}, is after the last one, {day_text(to_day)}",
-            "Give --from a day before --to.",
-        )
+    from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS, back=6)
     of = [dimensions[name] for name in by]
     sums: dict[tuple[str, ...], list[int]] = {}
     for line in waited(readings.store, 24 * from_day, 24 * (to_day + 1)):
@@ -120,18 +115,17 @@ def _place(by: list[str], names: tuple[str, ...]) -> tuple[Any, ...]:
     )
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    names = [name for name in rows[0] if name in _WaitsAbout.__annotations__] if rows else [DEFAULT_BY]
-    total = sum([row["gpu_hours"] for row in rows])
+def _named(name: str) -> Column:
+    return Column(name.upper(), lambda row: row[name] or ANY_POOL, right=name == "size")
 
-    def named(name: str) -> Column:
-        return Column(name.upper(), lambda row: row[name] or ANY_POOL, right=name == "size")
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    total = sum([row["gpu_hours"] for row in rows])
 
     def part(row: Row) -> str:
         return f"{100 * row['gpu_hours'] / total:.1f}" if total else "-"
 
     return [
-        *[named(name) for name in names],
         Column("GPU-HOURS", lambda row: f"{row['gpu_hours']:,.2f}", right=True),
         Column("%", part, right=True),
         Column("JOB-HOURS", lambda row: f"{row['job_hours']:,.2f}", right=True),
@@ -139,9 +133,17 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 
 
 def _notes(reply: Row) -> list[str]:
+    failed = (
+        [
+            "crashes: attempts that ended as FAILED, NODE_FAIL or OUT_OF_MEMORY had the GPUs in that hour for nothing"
+        ]
+        if any([row.get("reason") == "crashes" for row in reply["lines"]])
+        else []
+    )
     return [
         f"{reply['from_day']} to {reply['to_day']}, UTC: {reply['gpu_hours']:,.2f} GPU-hours were waited for; "
-        "what was seen enters the log every five minutes"
+        "what was seen enters the log every five minutes",
+        *failed,
     ]
 
 
@@ -159,4 +161,5 @@ REPORT: "Report[WaitsReply]" = Report(
     flags=[Flag("by", ("--by",)), Flag("from", ("--from",)), Flag("to", ("--to",))],
     notes=_notes,
     wakes=False,
+    about=_named,
 )

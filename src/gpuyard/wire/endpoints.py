@@ -185,7 +185,8 @@ SUBMIT = Endpoint("POST", "/jobs", Action.SUBMIT, "JobReply", "Submit a job", ta
                        maxLength=KEY_LENGTH_MAX),), problems=(409,))
 JOBS = Endpoint("GET", "/jobs", Action.SEE_JOB, "JobsReply", "Jobs, newest first", tag="jobs",
     parameters=(*_FILTER, limit(PAGE_MAX), CURSOR))
-JOB = Endpoint("GET", "/jobs/{id}", Action.SEE_JOB, "JobView", "One job", tag="jobs", problems=(404,))
+JOB = Endpoint("GET", "/jobs/{id}", Action.SEE_JOB, "JobView", "One job", tag="jobs", problems=(404,),
+    parameters=(query("explain", "Also why it waits. Left out: yes.", "boolean"),))
 RECIPE = Endpoint("GET", "/jobs/{id}/recipe", Action.READ_JOB, "RecipeReply",
     "How a job is run: command or script, folder, environment", tag="jobs", problems=(404, 410))
 REQUEST = Endpoint("GET", "/jobs/{id}/request", Action.READ_JOB, "RequestReply",
@@ -222,7 +223,8 @@ READ = Endpoint("POST", "/jobs/read", Action.SUBMIT, "ReadJobsReply",
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 QUEUE = Endpoint("GET", "/queue", Action.SEE_QUEUE, "QueueReply", "Live jobs in the order of the scheduler, as rows",
-    tag="lists", parameters=(*_FILTER, CLUSTER, limit(QUEUE_MAX)), problems=(404,))
+    tag="lists", parameters=(*_FILTER, CLUSTER, limit(QUEUE_MAX),
+        query("wide", "1: with more columns.", "integer", enum=[0, 1])), problems=(404,))
 HISTORY = Endpoint("GET", "/history", Action.SEE_JOB, "JobsReply", "Jobs that have ended, newest first", tag="lists",
     parameters=(*_FILTER, query("since_ms", "Those that ended from then on.", "integer", minimum=0), limit(PAGE_MAX),
                 CURSOR))
@@ -304,7 +306,8 @@ PROJECTIONS = Endpoint("GET", "/projections", Action.REBUILD, "ProjectionsReply"
 REBUILD = Endpoint("POST", "/projections/{name}/rebuild", Action.REBUILD, "ProjectionReply", "Fill a projection again",
     tag="store", status=202, problems=(404,))
 CLOSE_MONTH = Endpoint("POST", "/cost/months/{month}/close", Action.CLOSE_MONTH, "ClosedMonthReply",
-    "Close the books of a month", tag="store", problems=(409, 422))
+    "Close the books of a month", tag="store", problems=(409, 422),
+    parameters=(query("dry_run", "Only say which months would be closed.", "boolean"),))
 PRUNE = Endpoint("POST", "/prune", Action.PRUNE, "PruneReply", "Remove what is kept of old jobs", tag="store",
     body="PruneRequest", body_required=False)
 

@@ -1,15 +1,20 @@
 """The one table of endpoints: what the client and the server make of it agrees."""
 
 import ast
+import asyncio
 import inspect
 import subprocess
 import sys
 from typing import Any, get_type_hints
 
 import pytest
+from fastapi import Request
 
 from gpuyard.api import client
+from gpuyard.api.edge import routes
 from gpuyard.api.messages import schemas
+from gpuyard.api.messages.problems import Problem
+from gpuyard.reports.cost import COST
 from gpuyard.wire import described, endpoints
 from gpuyard.wire.endpoints import ENDPOINTS, Endpoint
 
@@ -46,6 +51,23 @@ def test_a_method_of_the_client_has_the_type_of_the_reply_in_the_table() -> None
     assert [] == [name for name, returned, (endpoint, key) in said if returned != expected(endpoint, key)]
 
 
+def test_the_client_gives_only_what_an_endpoint_takes() -> None:
+    calls = [
+        (
+            getattr(endpoints, name.removeprefix("endpoints.")),
+            [word.arg for word in call.keywords if word.arg],
+        )
+        for call in ast.walk(ast.parse(inspect.getsource(client)))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "ask_for"
+        for name in [ast.unparse(call.args[0])]
+        if name.startswith("endpoints.")
+    ]
+    assert len(calls) > 30
+    for endpoint, names in calls:
+        takes = {each["name"] for each in endpoint.parameters}
+        assert [] == [name for name in names if name not in takes and f"{{{name}}}" not in endpoint.path]
+
+
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
 def test_an_endpoint_names_forms_that_there_are(endpoint: Endpoint) -> None:
     for name in (endpoint.reply, *endpoint.others.values()):
@@ -79,3 +101,26 @@ def test_the_client_waits_for_no_library_of_the_server() -> None:
     }
     assert "gpuyard.wire.endpoints" in done
     assert set() == slow & set(done)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "query", "said", "hint"),
+    [
+        (COST, "by=tenant&to=2026-11-30", "", ""),
+        (endpoints.QUEUE, "state=PENDING&state=RUNNING", "", ""),
+        (COST, "tenant=", "GET /api/v1/cost has no parameter 'tenant'", "There are: by, from, to."),
+        (COST, "by=tenant&by=user", "the parameter 'by' is given more than once", "Give it once."),
+        (endpoints.RECIPE, "a=1", "GET /api/v1/jobs/{id}/recipe has no parameter 'a'", "It takes none."),
+    ],
+)
+def test_a_query_that_would_not_count_is_refused(
+    endpoint: Endpoint, query: str, said: str, hint: str
+) -> None:
+    request = Request({"type": "http", "query_string": query.encode(), "headers": []})
+    found = Problem(0, "")
+    try:
+        asyncio.run(routes._takes(endpoint)(request))
+    except Problem as problem:
+        found = problem
+
+    assert (said, hint) == (found.detail, found.hint)

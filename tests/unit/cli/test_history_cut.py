@@ -22,7 +22,9 @@ class Yard:
         pass
 
     def history(self, *, limit: int, **_: Any) -> Page:
-        shown = [dict.fromkeys(history.fields(), 1) | {"id": n} for n in range(min(limit, self.jobs))]
+        shown = [
+            dict.fromkeys(history.fields(), 1) | {"id": n, "labels": {}} for n in range(min(limit, self.jobs))
+        ]
         return Page(shown, "more" if self.jobs > limit else None)
 
 

@@ -119,7 +119,7 @@ def test_a_bill_that_agrees_ends_with_0(ask: Callable[..., Any], tmp_path: Path)
         (
             lambda rows: rows[10].update({"lineItem/UnblendedCost": "32.77"}),
             12,
-            "$32.7700 an hour of p4d.24xlarge",
+            "$32.77 an hour of p4d.24xlarge",
         ),
         (lambda rows: rows.pop(10), 10, "i-0aaa has no line from 2026-11-01 05:00 to 2026-11-01 06:00"),
         (lambda rows: rows.append(rows[10]), 98, "i-0aaa is billed twice for this time: line 12 has it"),

@@ -9,7 +9,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 from gpuyard.reports.nodes import REPORT
 from gpuyard.reports.table import span_words
 
-NODE = dict.fromkeys(REPORT.fields(), "") | {
+NODE = dict.fromkeys(REPORT.fields({}), "") | {
     "name": "n1", "state": "UP", "gpus": 1, "gpus_free": 1, "gpus_pinned": 0, "cpus": 4, "cpus_free": 4, "jobs": [],
     "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024,
 }  # fmt: skip
@@ -35,5 +35,5 @@ def test_a_reason_that_is_too_long_is_counted_in_characters() -> None:
 
 
 def test_memory_of_nodes_has_its_unit() -> None:
-    cells = {column.header: column.cell(NODE) for column in REPORT.columns([NODE])}
+    cells = {column.header: column.cell(NODE) for column in REPORT.columns({"nodes": [NODE]})}
     assert "23/24 GiB" == cells["MEMORY"]

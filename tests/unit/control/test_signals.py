@@ -120,12 +120,13 @@ def test_what_a_collector_told_last_stands_with_its_age_and_what_it_left_out_is_
     assert (None, None) == (third["busy_pct"], third["age_s"])
     rows: list[Any] = [one, other, third]
     assert ["NODE", "GPU", "MODEL", "BUSY", "MEMORY", "POWER", "TEMP", "AGE", "JOBS"] == [
-        each.header for each in REPORT.columns(rows) if not each.wide
+        each.header for each in REPORT.columns({"gpus": rows}) if not each.wide
     ]
     assert ["5m00s old", "5m00s old", ""] == [
-        next(each.cell(row) for each in REPORT.columns(rows) if each.header == "AGE") for row in rows
+        next(each.cell(row) for each in REPORT.columns({"gpus": rows}) if each.header == "AGE")
+        for row in rows
     ]
-    assert "AGE" not in [each.header for each in REPORT.columns([third])]
+    assert "AGE" not in [each.header for each in REPORT.columns({"gpus": [third]})]
     assert ["nobody tells what the GPUs of n1 do: `yard collect` there does"] == REPORT.notes(
         {"gpus": [third], "trouble": ""}
     )

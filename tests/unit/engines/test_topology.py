@@ -127,7 +127,7 @@ def test_a_node_that_tells_nothing_says_so() -> None:
         [silent[name] for name in ("links", "numa", "cores", "memory_mib")]
     )
     assert ["n2", "0", "-", "H100", "80 GiB", "-", "-", "-"] == [
-        column.cell(silent) for column in REPORT.columns(reply["gpus"]) if not column.wide
+        column.cell(silent) for column in REPORT.columns(reply) if not column.wide
     ]
     assert [
         "two GPUs reach each other over: NV NVLink",

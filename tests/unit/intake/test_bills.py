@@ -117,7 +117,7 @@ def _twice(rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("plant", "lines", "said"),
     [
-        (_price, (32,), "$32.7700 an hour of p4d.24xlarge; the other lines have $21.9500"),
+        (_price, (32,), "$32.77 an hour of p4d.24xlarge; the other lines have $21.95"),
         (_less, (32,), "i-0aaa has 0.5 h of 1 h; most lines have all of their time"),
         (
             _missing,

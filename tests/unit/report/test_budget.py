@@ -27,6 +27,9 @@ class NoBooks:
     def cursors(self) -> dict[str, object]:
         return {}
 
+    def head(self) -> int:
+        return 0
+
     def projected_between(self, *_key: object) -> list[tuple[str, str]]:
         return []
 
@@ -75,7 +78,8 @@ def test_a_tenant_sees_its_own_budgets_alone(readings: Any) -> None:
 def test_the_table_is_for_people(readings: Any) -> None:
     table = budget.build(readings, {"budget": ""}, Sight(("",)))
     cells = {
-        column.header: column.cell(cast(Any, table.rows[1])) for column in budget.REPORT.columns(table.rows)
+        column.header: column.cell(cast(Any, table.rows[1]))
+        for column in budget.REPORT.columns({"budgets": table.rows})
     }
     assert ("lab", "100.00 GPU-h", "ana, bob", "-") == tuple(
         [cells[name] for name in ("BUDGET", "AMOUNT", "SPENT BY", "ALL SPENT")]

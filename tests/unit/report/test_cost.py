@@ -28,7 +28,7 @@ from gpuyard.model import (
     Settings,
 )
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.reports.cost import KINDS, REPORT, BooksLine, build, usd
+from gpuyard.reports.cost import KINDS, REPORT, BooksLine, build
 from gpuyard.reports.table import Table
 from gpuyard.store import Submission, open_store
 from gpuyard.testing.values import ask, node
@@ -167,16 +167,21 @@ def test_projects_and_labels_are_dimensions(readings: Any) -> None:
         ({"stage": ""}, "org/product", 30_000_000),
         ({"stage": "eval"}, "org/research", 40_000_000),
     ] == told
-    cells = [[column.cell(row) for column in REPORT.columns(found.rows)][:2] for row in found.rows]
-    assert [["(no job)", "(none)"], ["org/product", "(none)"], ["org/research", "eval"]] == cells
+    cells = [
+        [column.cell(row) for column in REPORT.columns({"lines": found.rows, **found.head})][:2]
+        for row in found.rows
+    ]
+    assert [["(none)", "(no job)"], ["(none)", "org/product"], ["eval", "org/research"]] == cells
 
 
 def test_the_table_says_how_it_balances(readings: Any) -> None:
     found = cost(readings, "tenant")
-    cells = [[column.cell(row) for column in REPORT.columns(found.rows)] for row in found.rows]
+    cells = [
+        [column.cell(row) for column in REPORT.columns({"lines": found.rows, **found.head})]
+        for row in found.rows
+    ]
     assert ["(no job)", "org/product", "org/research"] == [line[0] for line in cells]
     assert ["$0.00", "$30.00", "$40.00"] == [line[-2] for line in cells]
     assert ["$254.00", "-", "-"] == [line[-1] for line in cells]
-    (note,) = REPORT.notes(found.head)
+    (note,) = REPORT.notes({"lines": found.rows, **found.head})
     assert "$70.00 charged + $254.00 not charged = $324.00, the cost of the fleet" in note
-    assert ["$0.0012", "-$3.00", "$1,234.50"] == [usd(each) for each in (1_200, -3_000_000, 1_234_500_000)]

@@ -264,4 +264,9 @@ def test_costs_of_too_many_days_are_refused_and_so_is_a_gpu_that_gains_by_use(re
 
 
 def test_a_report_without_rows_has_names_of_columns() -> None:
-    assert "BilledCost" in focus.REPORT.fields()
+    assert ("BilledCost",) == focus.REPORT.fields({"rows": [], "columns": ["BilledCost"]})
+    asked = cost.REPORT.fields({"lines": [], "by": ["month", "label:tenant", "pool"]})
+    assert ("month", "labels", "pool", "used_gpu_hours") == asked[:4]
+    assert "tenant" not in asked
+    shown = cost.REPORT.columns({"lines": [], "by": ["label:tenant", "tenant"]})
+    assert ["LABEL:TENANT", "TENANT", "USED"] == [column.header for column in shown][:3]

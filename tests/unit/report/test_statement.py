@@ -229,8 +229,10 @@ def test_the_table_says_it_in_words(readings: Any) -> None:
     )
     assert "GPU-hours waited for: quota 6.00" == waits
     assert [
-        "budget money of $100.00 a month (hard): $92.00 of it in this month; $100.00 left now",
-        "budget hours of 50.00 GPU-hours a month (hard): 44.00 GPU-hours of it in this month; 50.00 GPU-hours left now",
+        "budget money of $100.00 a month (hard): $92.00 of it in this month by the books; "
+        "$100.00 left now, as the budget counts",
+        "budget hours of 50.00 GPU-hours a month (hard): 44.00 GPU-hours of it in this month; "
+        "50.00 GPU-hours left now, as the budget counts",
     ] == budgets
 
 

@@ -100,7 +100,7 @@ def test_prices_come_from_the_book_the_watts_from_the_measurements(readings: Any
     # 1 $ / (4 $ - 0.12 $), and against spot 1 / 1.88.
     assert (25.77, 53.19) == (lines["own"]["break_even_percent"], lines["own"]["break_even_spot_percent"])
     assert (240 * USD, 120 * USD) == (lines["on demand"]["micro_usd"], lines["spot"]["micro_usd"])
-    assert (None, "no price of reserved GPUs: give --reserved") == (
+    assert (None, "no price of reserved GPUs in price_book: give --reserved") == (
         lines["reserve"]["micro_usd"],
         lines["reserve"]["lacks"],
     )
@@ -124,15 +124,16 @@ def test_what_is_given_goes_before_the_book(readings: Any) -> None:
     notes = REPORT.notes(found)
     assert "H100, 2026-11-12 to 2026-11-13, UTC: 60.00 GPU-hours of jobs" == notes[0]
     assert "spot_loss 50 (given)" in notes[1]
-    cells = [[column.cell(line) for column in REPORT.columns(found["lines"])] for line in found["lines"]]
+    cells = [[column.cell(line) for column in REPORT.columns(found)] for line in found["lines"]]
     assert ["spot", "-", "-", "$90.00", "$1.50", "-", "-", "cheapest"] == cells[3]
 
 
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
-        ({"model": "A100-80GB"}, "no job had a GPU A100-80GB on these days"),
-        ({"to": "2026-11-01"}, "no such days in the books"),
+        ({"model": "A100-80GB"}, "no job had a GPU of the model 'A100-80GB' from 2026-11-12 to 2026-11-13"),
+        ({"to": "2026-11-01"}, "the first day, 2026-11-12, is after the last one"),
+        ({"from": "2027-01-01", "to": ""}, "2027-01-01 is still to come"),
         ({"reserved": "cheap"}, "--reserved .*'cheap'"),
         ({"pue": "0.5"}, "--pue "),
     ],
@@ -144,5 +145,5 @@ def test_bad_input_is_told(readings: Any, values: dict[str, Any], wrong: str) ->
 
 def test_a_load_of_other_tenants_is_not_there(readings: Any) -> None:
     assert 60 == tco(readings, Sight(("org",)))["gpu_hours"]
-    with pytest.raises(BadInput, match="no job had a GPU on these days"):
+    with pytest.raises(BadInput, match="no job had a GPU from 2026-11-12"):
         tco(readings, Sight(("org/product",)))

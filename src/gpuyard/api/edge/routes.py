@@ -66,8 +66,7 @@ def filter_of(query: QueryParams, sight: Sight) -> Filter:
             raise Problem(422, f"unknown state {quoted(state)}; {remedy(state, _STATES, 'states')}")
     texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name", "cluster")}
     for name, text in texts.items():
-        if len(text) > _TEXT_MAX or "\0" in text:
-            raise Problem(422, f"{name!r} is too long, or holds a NUL character")
+        text_of(name, text, _TEXT_MAX)
     return Filter(frozenset(states), **texts, sight=sight)
 
 
@@ -82,6 +81,15 @@ def number_of(name: str, text: str, least: int, most: int) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or not least <= int(text) <= most:
         raise Problem(422, f"{name!r} must be a whole number from {least} to {most}, not {quoted(text)}")
     return int(text)
+
+
+def text_of(name: str, text: str, most: int) -> str:
+    """A text of the query."""
+    if "\0" in text:
+        raise Problem(422, f"{name!r} holds a NUL character, which no name has")
+    if len(text) > most:
+        raise Problem(422, f"{name!r} has {len(text):,} characters, and {most:,} at most can be meant")
+    return text
 
 
 def id_cursor(before_id: int | None) -> str | None:
@@ -111,6 +119,8 @@ Handler = Callable[..., Awaitable[Response]]
 Handlers = Mapping[Endpoint, Handler]
 
 ACTION = "x-gpuyard-action"
+REPEATED = frozenset({"state"})
+"""Parameters of a query that may be given more than once."""
 _PROBLEMS = {
     400: "The request cannot be read",
     401: "It does not say who asks",
@@ -162,7 +172,7 @@ def _add(app: FastAPI, endpoint: Endpoint, handler: Handler) -> None:
             **{code: _reply(text, each) for code, each in endpoint.others.items()},
         },
         openapi_extra=extra,
-        dependencies=[] if open_ else [Depends(_needs(endpoint.action))],
+        dependencies=[] if open_ else [Depends(_needs(endpoint.action)), Depends(_takes(endpoint))],
         name=endpoint.name or None,
         tags=[endpoint.tag],
     )
@@ -185,6 +195,24 @@ def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
             raise Forbidden(f"{person.name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
 
     return allowed
+
+
+def _takes(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
+    """Refuse a query that names what the endpoint does not have, or says something twice: neither would count."""
+    names = [each["name"] for each in endpoint.parameters if each["in"] == "query"]
+
+    async def known(request: Request) -> None:
+        given = [name for name, _value in request.query_params.multi_items()]
+        for name in given:
+            if name not in names:
+                there = f"There are: {', '.join(names)}." if names else "It takes none."
+                raise Problem(
+                    422, f"{endpoint.method} {endpoint.path} has no parameter {quoted(name)}", there
+                )
+            if given.count(name) > 1 and name not in REPEATED:
+                raise Problem(422, f"the parameter {quoted(name)} is given more than once", "Give it once.")
+
+    return known
 
 
 def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:

@@ -124,9 +124,10 @@ class Jobs:
         location = f"/api/v1/jobs/{accepted.first_id}"
         return answer(accepted.reply, 201, {"Location": location, **replayed})
 
-    async def show(self, request: Request, id: str, explain: bool = True) -> Response:
+    async def show(self, request: Request, id: str) -> Response:
         """A job, live or ended; for a waiting job, everything that is in its way."""
         person = asker(request.scope)
+        explain = request.query_params.get("explain", "true").lower() not in ("0", "false", "no")
         async with self._thought.of(person) if explain else nullcontext():
             view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
         if view.get("array"):

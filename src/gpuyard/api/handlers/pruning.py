@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
+from gpuyard.api.handlers.reports import values_of
 from gpuyard.api.messages.schemas import PruneRequest, sent
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.retention import PruneCursor, PruneWish, cursor_of
@@ -45,7 +46,9 @@ def handlers(yard: Yard) -> Handlers:
 
     async def close_month(request: Request, month: str) -> Response:
         """What is learned about the month later is a correction in the open one; its prices stand."""
-        return answer(await asyncio.wrap_future(yard.requests.close_month(asker(request.scope), month)))
+        dry_run = values_of(endpoints.CLOSE_MONTH, request.query_params)["dry_run"]
+        closing = yard.requests.close_month(asker(request.scope), month, dry_run=dry_run)
+        return answer(await asyncio.wrap_future(closing))
 
     return {
         endpoints.CLOSE_MONTH: close_month,

@@ -6,7 +6,16 @@ from fastapi import Request, Response
 from starlette.datastructures import QueryParams
 
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handler, Handlers, cursor_of, encoded, id_cursor, limit_of, number_of
+from gpuyard.api.edge.routes import (
+    Handler,
+    Handlers,
+    cursor_of,
+    encoded,
+    id_cursor,
+    limit_of,
+    number_of,
+    text_of,
+)
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
@@ -63,9 +72,7 @@ def values_of(endpoint: Endpoint, query: QueryParams) -> dict[str, Any]:
         elif schema["type"] == "boolean":
             found[name] = (text or "").lower() in ("1", "true", "yes")
         else:
-            found[name] = text or ""
-            if len(found[name]) > schema.get("maxLength", _TEXT_MAX) or "\0" in found[name]:
-                raise Problem(422, f"{name!r} is too long, or holds a NUL character")
+            found[name] = text_of(name, text or "", schema.get("maxLength", _TEXT_MAX))
             if "enum" in schema and found[name] and found[name] not in schema["enum"]:
                 raise Problem(422, f"{name!r} must be one of {', '.join(schema['enum'])}")
     return found

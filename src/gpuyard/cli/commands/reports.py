@@ -115,8 +115,9 @@ def shown(
         if report.whole and not columns and output in (Output.JSON, Output.YAML):
             write_document(reply, output)
         else:
-            fields = () if rows else report.fields()
-            emit(rows, report.columns(rows), output, fields=fields, wanted=columns)
+            shows = report.columns(reply)
+            fields = () if output in (Output.TABLE, Output.WIDE) and not columns else report.fields(reply)
+            emit(rows, shows, output, fields=fields, wanted=columns)
         for note in report.notes(reply):
             notice(note, before="note: ", style="bold")
 

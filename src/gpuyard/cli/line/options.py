@@ -120,7 +120,7 @@ ColumnsOption = Annotated[
     Option(
         "--columns",
         metavar="NAMES",
-        help="Only these columns, in this order: id,state,gpus. A wrong name lists them all.",
+        help="Only these columns, in this order: NAME,NAME. A wrong name lists them all.",
     ),
 ]
 

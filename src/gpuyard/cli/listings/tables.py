@@ -112,8 +112,8 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[_shown_cell(flat(cell)) for cell in row] for row in rows])
+    writer.writerow([_csv_cell(name) for name in names])
+    writer.writerows([[_csv_cell(flat(cell)) for cell in row] for row in rows])
 
 
 def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
@@ -134,8 +134,20 @@ def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) ->
     parquet.write_table(made, sys.stdout.buffer)
 
 
-def _shown_cell(value: Any) -> Any:
-    return shown(value) if isinstance(value, str) else value
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that programs for tables take for a formula."""
+
+
+def _csv_cell(value: Any) -> Any:
+    """A text in which nothing is hidden, and which no program runs: a formula has an apostrophe before it.
+
+    Numbers stay as they are, those in texts too: `-3`, `-$0.50`, `+12.5 %`, and `-` for nothing.
+    """
+    if not isinstance(value, str):
+        return value
+    if value.startswith(_FORMULA) and value.strip("+-$%,. 0123456789"):
+        return f"'{shown(value)}"
+    return shown(value)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:

@@ -196,6 +196,7 @@ class Configurations:
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
             notes += _late_prices(state.settings, proposal.settings, closed_day(replica.store))
+            notes += _counted_before(state.settings, proposal.settings)
         return {
             "version": live.version if live is not None else 0,
             "restores": proposal.restores or None,
@@ -366,13 +367,16 @@ def _overspent(state: State, settings: Settings) -> list[str]:
         fresh = spend_of(rule)
         if use.spent + use.aside <= fresh.amount:
             continue
-        what = f"{amount_text(fresh, use.spent)} spent and {amount_text(fresh, use.aside)} set aside for what runs"
+        told = (fresh.amount, use.spent, use.aside)
+        has, spent, aside = [amount_text(fresh, each, told) for each in told]
+        what = f"{spent} spent and {aside} set aside for what runs"
         then = {
             BudgetAction.HARD: "what runs goes on, no job that it counts starts until it renews",
             BudgetAction.SOFT: "jobs that it counts go behind all others until it renews",
         }.get(rule.action, "it only warns")
         found.append(
-            f"budget {rule.name} is {amount_counted(fresh, fresh.amount)}, below what this window has: {what}; {then}"
+            f"budget {rule.name} is {has if fresh.of_money else amount_counted(fresh, fresh.amount)}, below what this "
+            f"window has: {what}; {then}"
         )
     return found
 
@@ -393,6 +397,18 @@ def _late_prices(live: Settings, wanted: Settings, closed: int) -> list[str]:
     return [
         f"the books are closed up to {day_text(closed - 1)}: the prices of these days stay as they are, and what is "
         "new counts from the next day on"
+    ]
+
+
+def _counted_before(live: Settings, wanted: Settings) -> list[str]:
+    """That budgets of money keep what they have counted where prices change."""
+    kept = {rule.name for rule in live.budgets if rule.micro_usd}
+    names = sorted([rule.name for rule in wanted.budgets if rule.micro_usd and rule.name in kept])
+    if not names or (live.price_book, live.prices) == (wanted.price_book, wanted.prices):
+        return []
+    return [
+        f"prices change: what is spent of {'budget' if len(names) == 1 else 'the budgets'} {', '.join(names)} stays "
+        "counted at the earlier prices, and `yard cost` and statements take the new ones for all days of open months"
     ]
 
 

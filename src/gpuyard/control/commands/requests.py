@@ -30,7 +30,7 @@ from gpuyard.control.commands.newjobs import (
 )
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
-from gpuyard.control.projections.ledger import closed_day
+from gpuyard.control.projections.ledger import closed_day, first_day
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
 from gpuyard.control.replica.committer import Arrival, Committer
 from gpuyard.control.replica.labels import Label, label_of, live, number_of
@@ -257,8 +257,8 @@ class RequestService:
 
     # -- the books -------------------------------------------------------------------------------------------------
 
-    def close_month(self, person: Person, month: str) -> "Future[dict[str, Any]]":
-        """Close the books of a month, and of all months before it that are open."""
+    def close_month(self, person: Person, month: str, dry_run: bool = False) -> "Future[dict[str, Any]]":
+        """Close the books of a month, and of all months before it that are open; or only say which those are."""
         if not person.may(Action.CLOSE_MONTH, ""):
             raise Forbidden(
                 f"{person.name} may not close the books of a month", "Ask an administrator of the whole yard."
@@ -282,9 +282,12 @@ class RequestService:
                     f"{month} is closed already, and stays as it is",
                     "What is learned about it now is a correction in the open month: yard cost --by month,day.",
                 )
-            draft.add(MonthClosed(now_ms, month, person.signature))
-            self._closed_day = after
-            return {"month": month, "closed_ms": now_ms, "by": person.name}
+            first = min(after - 1, max(self._closed_day, first_day(self._replica.store)))
+            months = list(dict.fromkeys([month_of(day) for day in range(first, after)]))
+            if not dry_run:
+                draft.add(MonthClosed(now_ms, month, person.signature))
+                self._closed_day = after
+            return {"month": month, "months": months, "closed_ms": now_ms, "by": person.name}
 
         return self._committer.write(make)
 

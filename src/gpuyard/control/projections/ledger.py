@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.books import Books
 from gpuyard.model import Event, MonthClosed
+from gpuyard.model.units import DAY_MS
 from gpuyard.store import Store
 
 
@@ -62,3 +63,10 @@ def closed_day(store: Store) -> int:
     head = store.projected_at(Ledger.name, ["head"]).get("head")
     found: int = json.loads(head)["closed_day"] if head else 0
     return found
+
+
+def first_day(store: Store) -> int:
+    """The first day that the books tell of, or will once what is open is booked; 0: there is none."""
+    days = [int(key.split("/")[1]) for key, _text in store.projected(Ledger.name, "d/", limit=1)]
+    days += [event.at_ms // DAY_MS for _seq, event in store.read(store.first_seq() - 1, 1)]
+    return min(days, default=0)

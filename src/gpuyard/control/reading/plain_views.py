@@ -327,7 +327,7 @@ REASON_TEXTS = {
     ReasonCode.BORROW: "its tenant may not borrow more",
     ReasonCode.HELD_BACK: "what is free is guaranteed to others",
     ReasonCode.RUNNING_JOBS: "its tenant runs as many jobs as it may",
-    ReasonCode.BUDGET: "over its tenant's budget",
+    ReasonCode.BUDGET: "over a budget",
     ReasonCode.QUOTA_AHEAD: "an earlier job of its tenant waits for quota",
     ReasonCode.EARMARK: "GPUs are being freed for it",
     ReasonCode.HEAD_BLOCKED: "a job ahead waits, and none may overtake",
@@ -522,5 +522,5 @@ def used(job: View, now_ms: int, owed_micro_usd: int | None) -> View:
     return {
         "run_s": run_ms // SECOND_MS,
         "gpu_hours": round(gpu_milli * run_ms / (MILLI * HOUR_MS), 4),
-        "cost_usd": None if owed_micro_usd is None else round(owed_micro_usd / MICRO_USD, 4),
+        "cost_usd": None if owed_micro_usd is None else round(owed_micro_usd / MICRO_USD, 6),
     }

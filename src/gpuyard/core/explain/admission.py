@@ -1,5 +1,6 @@
 """Jobs that could never start, refused at submission instead of waiting for ever."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, Re
 from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.money import digits, usd
 
 _CANNOT = {
     Capability.GANG: "cluster {} cannot start several tasks as one job",
@@ -142,11 +144,13 @@ def beyond(name: str, spend: Spend, gpu_milli: int, micro: int, limit_ms: int) -
         text = f"{counts} a job without a time limit cannot be counted against it"
         return Reason(ReasonCode.NO_TIME_LIMIT, name, text, False, (Remedy(Cure.TIME_LIMIT),))
     is_of = "of" if spend.rule is None else "is"
-    takes = amount_text(spend, asked, up=True)
-    text = f"{owner} {is_of} {amount_counted(spend, spend.amount)}, and this job may take {takes}"
+    has = amount_counted(spend, spend.amount, (asked,))
+    takes = amount_text(spend, asked, (spend.amount,), up=True)
+    text = f"{owner} {is_of} {has}, and this job may take {takes}"
     longest_ms = spend.amount // rate
     shorter = (Remedy(Cure.LESS_TIME, (), longest_ms),) if longest_ms >= SECOND_MS else ()
-    lifted_by = (*shorter, Remedy(Cure.FEWER_GPUS), higher(spend))
+    fewer = (Remedy(Cure.FEWER_GPUS),) if gpu_milli else (Remedy(Cure.LESS),)
+    lifted_by = (*shorter, *fewer, higher(spend))
     return Reason(ReasonCode.BUDGET, name, text, False, lifted_by)
 
 
@@ -155,18 +159,16 @@ def higher(spend: Spend) -> Remedy:
     return Remedy(Cure.HIGHER_BUDGET, () if spend.rule is None else (spend.rule.name,))
 
 
-def amount_text(spend: Spend, amount: int, *, up: bool = False) -> str:
-    """An amount of a budget: `12.5` GPU-hours, `$12.50`; rounded down, or `up`."""
+def amount_text(spend: Spend, amount: int, beside: Sequence[int] = (), *, up: bool = False) -> str:
+    """An amount of a budget: `12.5` GPU-hours, `$12.50`, or rounded `up`; `beside`: others in the same sentence."""
     if spend.of_money:
-        cents, rest = divmod(amount, MONEY * 10_000)
-        cents += up and rest > 0
-        return f"${cents // 100}.{cents % 100:02d}"
+        return usd(-(-amount // MONEY), digits([each // MONEY for each in (amount, *beside)]), up=up)
     return hours_text(amount + (MILLI * HOUR_MS // 100 - 1) * up)
 
 
-def amount_counted(spend: Spend, amount: int) -> str:
+def amount_counted(spend: Spend, amount: int, beside: Sequence[int] = ()) -> str:
     """The same with its unit: `12.5 GPU-hours`, `$12.50`."""
-    return amount_text(spend, amount) if spend.of_money else hours_counted(amount)
+    return amount_text(spend, amount, beside) if spend.of_money else hours_counted(amount)
 
 
 def _instead(state: State, shape: Shape) -> Remedy:

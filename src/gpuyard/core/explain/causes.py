@@ -21,15 +21,15 @@ _QUOTA = (
     ReasonCode.BORROW,
     ReasonCode.HELD_BACK,
     ReasonCode.RUNNING_JOBS,
-    ReasonCode.BUDGET,
     ReasonCode.QUOTA_AHEAD,
     ReasonCode.PER_USER,
-    ReasonCode.NO_TIME_LIMIT,
 )
+_BUDGET = (ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT)
 _TOO_MUCH = (ReasonCode.NEVER_FITS, ReasonCode.UNSUPPORTED, ReasonCode.JOB_TOO_LARGE)
 CAUSES: Mapping[int, WaitCause] = {
     **dict.fromkeys([int(code) for code in ReasonCode], WaitCause.ORDER),
     **dict.fromkeys([int(code) for code in _QUOTA], WaitCause.QUOTA),
+    **dict.fromkeys([int(code) for code in _BUDGET], WaitCause.BUDGET),
     **dict.fromkeys([int(code) for code in _TOO_MUCH], WaitCause.OVER_ASKING),
     ReasonCode.ROOM: WaitCause.ROOM,
     ReasonCode.EARMARK: WaitCause.ROOM,

@@ -198,9 +198,10 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
     if alone is not None:
         return [replace(alone, text=f"it can never start: {alone.text}", lift=raised)]
     ends = span(max(0, spend.window_end_ms - now_ms))
-    spent, aside, takes = [amount_text(spend, each) for each in (spend.spent, spend.committed, asked)]
+    told = (spend.spent, spend.committed, asked, spend.amount)
+    spent, aside, takes = [amount_text(spend, each, told) for each in told[:3]]
     owner = f"{name} has a budget of" if spend.rule is None else f"the budget {name} is"
-    amount = amount_counted(spend, spend.amount)
+    amount = amount_counted(spend, spend.amount, told)
     promised = (
         "promised to what runs" if spend.rule is None else "set aside for what runs or is promised room"
     )

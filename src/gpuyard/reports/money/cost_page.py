@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.money import digits, usd
 from gpuyard.reports import cost
-from gpuyard.reports.cost import usd
 from gpuyard.reports.money import plots
 from gpuyard.reports.money.statement_page import dollars, exact_hours, hours
 from gpuyard.reports.report import Asking
@@ -157,18 +157,20 @@ def _lines(reply: Row) -> Markup:
 
 def _table(reply: Row) -> Markup:
     by = reply["by"]
+    places = digits([row["charged_micro_usd"] for row in reply["lines"]])
     kinds = [kind for kind in cost.KINDS if any([row[f"{kind}_gpu_hours"] for row in reply["lines"]])]
     rows = [
         [
             name_of(row, by),
             *[exact_hours(row[f"{kind}_gpu_hours"]) for kind in kinds],
             exact_hours(held(row)),
-            usd(row["charged_micro_usd"]),
+            usd(row["charged_micro_usd"], places),
         ]
         for row in reply["lines"][:_LINES_MAX]
     ]
     sums = [sum([row[f"{kind}_gpu_hours"] for row in reply["lines"]]) for kind in kinds]
-    rows.append(["total", *map(exact_hours, sums), exact_hours(sum(sums)), usd(reply["charged_micro_usd"])])
+    charged = usd(reply["charged_micro_usd"], places)
+    rows.append(["total", *map(exact_hours, sums), exact_hours(sum(sums)), charged])
     more = len(reply["lines"]) - _LINES_MAX
     return el(
         "section",

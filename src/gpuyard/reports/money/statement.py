@@ -4,10 +4,11 @@ What its jobs had and are charged for, by day, person, project, class and price;
 what was learned in the month about months that are closed. Every part adds up to the same total.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from gpuyard.reports.cost import usd
+from gpuyard.money import digits, rate_usd, usd
+from gpuyard.reports.cost import behind
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -99,6 +100,8 @@ class StatementReply(TypedDict):
     unpriced: list[str]
     """GPU models that had no price on some of the days: their time counts as 0."""
     charged_micro_usd: int
+    late_events: int
+    """Events of the log that the books lack while they are being filled; 0: none."""
 
 
 STATEMENT = Endpoint(
@@ -176,7 +179,7 @@ class _Month:
         owner, place = self.owners[entry.owner], self.books.places[entry.place]
         what = [f"{place.model or 'nodes'} in {place.pool}", place.market]
         what += [place.region] if place.region else []
-        what += [f"and {usd(a_kwh)} a kWh"] if a_kwh else []
+        what += [f"and {rate_usd(a_kwh)} a kWh"] if a_kwh else []
         found = [
             _Name(TOTAL),
             _Name(TENANT, owner.tenant),
@@ -224,16 +227,14 @@ class _Month:
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """One month of a tenant that you see."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import GPU_HOUR, day_text, month_days, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_month  # noqa: PLC0415
 
     today = readings.now_ms // DAY_MS
-    month = values["month"] or month_of(today)
+    month = read_month(values["month"], today)
     first, after = month_days(month)
-    if first > today:
-        raise BadInput(f"{month} has not begun", "Give --month a month that has.")
     until = min(after, today + 1)
     books = accounts(readings.store, first, until, readings.now_ms)
     tenant = _tenant(readings, values["tenant"], books, sight)
@@ -256,6 +257,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "to_day": day_text(until - 1),
         "closed": books.closed_day >= after,
         "currency": CURRENCY,
+        "late_events": books.late,
         "unpriced": books._replace(entries=this.entries).unpriced(),
         "charged_micro_usd": lines[0]["charged_micro_usd"],
     }
@@ -349,51 +351,75 @@ def named(row: Row) -> str:
     if row["part"] == TOTAL:
         return ""
     if row["part"] == PRICE:
-        each = "no price" if row["price_micro_usd_h"] is None else f"{usd(row['price_micro_usd_h'])} an hour"
+        each = (
+            "no price"
+            if row["price_micro_usd_h"] is None
+            else f"{rate_usd(row['price_micro_usd_h'])} an hour"
+        )
         return f"{row['name']}: {each}"
     return row["name"] or "(none)"
 
 
-_COLUMNS = [
-    Column("PART", lambda row: row["part"]),
-    Column("NAME", named),
-    *[Column(kind.upper(), _hours(kind), right=True, wide=kind in ("starting", "held")) for kind in KINDS],
-    Column("GPU-HOURS", _hours(*KINDS), right=True),
-    Column("CHARGED FOR", _hours("charged"), right=True, wide=True),
-    Column(
-        "KWH", lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-", right=True, wide=True
-    ),
-    Column("WASTE", lambda row: usd(row["wasted_micro_usd"]), right=True, wide=True),
-    Column("CHARGED", lambda row: usd(row["charged_micro_usd"]), right=True),
-]
+def digits_of(lines: Sequence[Row]) -> int:
+    """Digits of all amounts of a statement."""
+    return digits([line[name] for line in lines for name in ("charged_micro_usd", "wasted_micro_usd")])
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    places = digits_of(rows)
+    return [
+        Column("PART", lambda row: row["part"]),
+        Column("NAME", named),
+        *[
+            Column(kind.upper(), _hours(kind), right=True, wide=kind in ("starting", "held"))
+            for kind in KINDS
+        ],
+        Column("GPU-HOURS", _hours(*KINDS), right=True),
+        Column("CHARGED FOR", _hours("charged"), right=True, wide=True),
+        Column(
+            "KWH",
+            lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",
+            right=True,
+            wide=True,
+        ),
+        Column("WASTE", lambda row: usd(row["wasted_micro_usd"], places), right=True, wide=True),
+        Column("CHARGED", lambda row: usd(row["charged_micro_usd"], places), right=True),
+    ]
 
 
 def budget_text(budget: Row) -> str:
     """One budget in a sentence."""
+    from gpuyard.reports.budget import amount_texts  # noqa: PLC0415
 
-    def text(amount: float) -> str:
-        return f"${amount:,.2f}" if budget["unit"] == "USD" else f"{amount:,.2f} GPU-hours"
+    amounts = [budget[name] for name in ("amount", "spent_in_month", "left")]
+    texts = dict(zip(amounts, amount_texts(budget["unit"], amounts, "GPU-hours"), strict=True))
+    text = texts.__getitem__
 
     said = f"budget {budget['budget']} of {text(budget['amount'])} a {budget['window']}"
     if budget["window"][:1].isdigit():
         said = f"budget {budget['budget']} of {text(budget['amount'])} in {budget['window']}"
     said += f" ({budget['action']}): {text(budget['spent_in_month'])} of it in this month"
-    return said if budget["left"] is None else f"{said}; {text(budget['left'])} left now"
+    said += " by the books" if budget["unit"] == "USD" else ""
+    return (
+        said if budget["left"] is None else f"{said}; {text(budget['left'])} left now, as the budget counts"
+    )
 
 
 def _notes(reply: Row) -> list[str]:
     state = "closed" if reply["closed"] else "open"
+    places = digits_of(reply["lines"])
     wasted = next((line["wasted_micro_usd"] for line in reply["lines"] if line["part"] == TOTAL), 0)
     found = [
         f"{reply['tenant']}, {reply['from_day']} to {reply['to_day']}, UTC, {state}: "
-        f"{usd(reply['charged_micro_usd'])} charged, {usd(wasted)} of it for wasted time; "
-        f"{usd(reply['before']['charged_micro_usd'])} in {reply['before']['month']}"
+        f"{usd(reply['charged_micro_usd'], places)} charged, {usd(wasted, places)} of it for wasted time; "
+        f"{usd(reply['before']['charged_micro_usd'], places)} in {reply['before']['month']}"
     ]
     waits = [f"{wait['reason']} {wait['gpu_hours']:,.2f}" for wait in reply["waits"]]
     if waits:
         found.append(f"GPU-hours waited for: {', '.join(waits)}")
     found += [budget_text(budget) for budget in reply["budgets"]]
-    return [*found, *[f"no price for {model}: it counts as 0" for model in reply["unpriced"]]]
+    found += [f"no price for {model}: it counts as 0" for model in reply["unpriced"]]
+    return [*found, *behind(reply["late_events"])]
 
 
 def _page(ask: Asking, values: Mapping[str, Any]) -> str:
@@ -406,7 +432,7 @@ REPORT: "Report[StatementReply]" = Report(
     "statement",
     STATEMENT,
     build,
-    _COLUMNS,
+    _columns,
     rows="lines",
     help="Show one month of a tenant: what its jobs used, wasted and waited for, and what they are charged.",
     more_help=(

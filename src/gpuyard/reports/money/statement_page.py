@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import date
 
-from gpuyard.reports.cost import usd
+from gpuyard.money import rate_usd, usd
+from gpuyard.reports.budget import amount_texts
 from gpuyard.reports.money import plots, statement
 from gpuyard.reports.table import Row
 from gpuyard.sim.report import human
@@ -185,11 +186,10 @@ def _budgets(reply: Row) -> Markup | None:
             ("over it", max(0.0, spent - amount)),
             ("the rest", max(0.0, amount - spent)),
         ]
-        text = (
-            (lambda value: f"${value:,.2f}")
-            if budget["unit"] == "USD"
-            else (lambda value: f"{value:,.2f} GPU-h")
-        )
+
+        def text(value: float, unit: str = budget["unit"]) -> str:
+            return amount_texts(unit, [value], "GPU-h")[0]
+
         colours = {"spent in this month": "var(--c1)", "over it": "var(--c2)", "the rest": "var(--faint)"}
         bar = plots.Bar(budget["budget"], parts, human.percent(spent / amount) if amount else human.MISSING)
         items += [
@@ -204,17 +204,19 @@ def _budgets(reply: Row) -> Markup | None:
 
 def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
     """The lines of prices: quantity times price is the amount."""
+    places = statement.digits_of([total, *parts[statement.PRICE]])
     rows = [
         [
             line["name"],
             f"{line['charged_gpu_hours']:,.4f}",
-            "no price" if line["price_micro_usd_h"] is None else usd(line["price_micro_usd_h"]),
+            "no price" if line["price_micro_usd_h"] is None else rate_usd(line["price_micro_usd_h"]),
             f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else human.MISSING,
-            usd(line["charged_micro_usd"]),
+            usd(line["charged_micro_usd"], places),
         ]
         for line in parts[statement.PRICE]
     ]
-    rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", usd(total["charged_micro_usd"])])
+    charged = usd(total["charged_micro_usd"], places)
+    rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", charged])
     heads = ["what", "GPU-hours charged", "price an hour", "kWh", "charged"]
     return el("section", el("h2", "What is charged"), plots.table(heads, rows, total=True), class_="summary")
 
@@ -223,14 +225,15 @@ def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Mark
     """Figures of every person or project, the most expensive first; a single one is the total."""
     if len(lines) < 2:
         return None
+    places = statement.digits_of([total, *lines])
     ordered = sorted(lines, key=lambda line: (-line["charged_micro_usd"], line["name"]))
     rows = [
         [
             name,
             *[exact_hours(line[f"{kind}_gpu_hours"]) for kind in _SHOWN[:4]],
             exact_hours(held(line)),
-            usd(line["wasted_micro_usd"]),
-            usd(line["charged_micro_usd"]),
+            usd(line["wasted_micro_usd"], places),
+            usd(line["charged_micro_usd"], places),
         ]
         for name, line in [*[(line["name"] or NONE, line) for line in ordered], ("total", total)]
     ]
@@ -241,8 +244,10 @@ def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Mark
 def _corrections(lines: Sequence[Row]) -> Markup | None:
     if not lines:
         return None
+    places = statement.digits_of(lines)
     rows = [
-        [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd(line["charged_micro_usd"])] for line in lines
+        [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd(line["charged_micro_usd"], places)]
+        for line in lines
     ]
     heading = "Corrections of closed months, in the total"
     return el(

@@ -7,7 +7,7 @@ what is not to be had for any price stays empty and says what to give. The formu
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.reports.cost import usd
+from gpuyard.money import digits, rate_usd, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -124,19 +124,20 @@ DAYS_MAX = 3_660
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The load of those tenants that you see, as every way would have had it."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput  # noqa: PLC0415
+    from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.tco import WAYS, break_even, cases, cheapest, cost  # noqa: PLC0415
-    from gpuyard.ledger.units import day_text, read_day  # noqa: PLC0415
+    from gpuyard.ledger.units import day_text  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
+    from gpuyard.reports.money.days import read_days  # noqa: PLC0415
 
     today = readings.now_ms // DAY_MS
-    last = read_day(values["to"]) if values["to"] else today - 1
-    first = read_day(values["from"]) if values["from"] else last - DAYS + 1
-    if first > last or last > today:
+    to = values["to"] or (day_text(today - 1) if (values["from"] or "") < day_text(today) else "")
+    first, last = read_days(values["from"], to, today, back=DAYS - 1)
+    if last > today:
         raise BadInput(
-            "there are no such days in the books",
-            "Give --from a day before --to, and --to one that has been.",
+            f"{day_text(last)} is still to come: today is {day_text(today)}, UTC",
+            "Give --to a day up to today.",
         )
     if last - first >= DAYS_MAX:
         raise BadInput(f"these are more than {DAYS_MAX:,} days", "Give --from a day that is nearer to --to.")
@@ -144,11 +145,13 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     loads = _loads(books, sight, first, last)
     models = sorted(loads, key=lambda name: (-loads[name].total, name))
     model = values["model"] or (models[0] if models else "")
+    model = next((name for name in models if name.lower() == model.lower()), model)
     if model not in loads:
+        days = f"from {day_text(first)} to {day_text(last)}, UTC"
         there = (
-            f"There is: {', '.join(models)}." if models else "Give --from and --to days on which jobs ran."
+            f"Jobs had: {', '.join(models)}." if models else "Give --from and --to days on which jobs ran."
         )
-        raise BadInput(f"no job had a GPU{f' {model}' if model else ''} on these days", there)
+        raise BadInput(f"no job had a GPU{f' of the model {quoted(model)}' if model else ''} {days}", there)
     load = loads[model]
     terms, inputs = _terms(values, books, model, last)
     gpus = values["gpus"] or load.gpus
@@ -217,7 +220,7 @@ class _Given:
 
     def money(self, name: str, otherwise: int | None, source: str) -> int | None:
         """Micro-dollars."""
-        return self._read(name, otherwise, source, 1_000_000, 10**9, usd)
+        return self._read(name, otherwise, source, 1_000_000, 10**9, rate_usd)
 
     def milli(self, name: str, otherwise: int | None, source: str, least: float) -> int | None:
         """Thousandths."""
@@ -329,7 +332,11 @@ def _watts(books: "Accounts", model: str) -> int:
 
 
 def _market(books: "Accounts", model: str, market: str, day: int) -> tuple[int | None, str]:
-    """Micro-dollars for an hour on a market, and where that is from."""
+    """Micro-dollars for an hour on a market, and where that is from.
+
+    A price that names no market holds for all of them: it is what the books charge in pools of this market, and where
+    there is no such pool, what a reserved GPU or one on demand costs. Nobody sells spot at such a price.
+    """
     book = books.prices.now
     named = [each for each in book.offers(model, day) if each.market == market and each.owned is None]
     if named:
@@ -343,7 +350,14 @@ def _market(books: "Accounts", model: str, market: str, day: int) -> tuple[int |
             ]
             if fits and fits[0].owned is None:
                 return fits[0].micro_usd_h, f"pool {place.pool}"
+    anywhere = [each for each in book.offers(model, day) if not (each.market or each.pool or each.region)]
+    if anywhere and anywhere[0].owned is None and (market != "spot" or _has_pool(books, model, market)):
+        return anywhere[0].micro_usd_h, "price_book"
     return (book.listed(model), "list price") if market == "on-demand" else (None, "")
+
+
+def _has_pool(books: "Accounts", model: str, market: str) -> bool:
+    return any([(place.model, place.market) == (model, market) for place in books.places.values()])
 
 
 def _line(
@@ -379,30 +393,44 @@ def _lacks(way: str, terms: "Terms") -> str:
     if way == "own" and terms.owned is None:
         return "no owned hardware in price_book: give --purchase and --years"
     if way == "reserve" and terms.reserved is None:
-        return "no price of reserved GPUs: give --reserved"
+        return "no price of reserved GPUs in price_book: give --reserved"
     if way == "spot":
-        return "no price of spot GPUs: give --spot"
-    return "no price on demand: give --on-demand"
+        return "no price of spot GPUs in price_book: give --spot"
+    return "no price on demand in price_book: give --on-demand"
 
 
-def _money(key: str) -> Callable[[Row], str]:
-    return lambda row: "-" if row[key] is None else usd(row[key])
+def _money(rows: Sequence[Row], key: str) -> Callable[[Row], str]:
+    places = digits([row[key] for row in rows])
+    return lambda row: "-" if row[key] is None else usd(row[key], places)
 
 
 def _percent(key: str) -> Callable[[Row], str]:
     return lambda row: "-" if row[key] is None else f"{row[key]:.1f} %"
 
 
-_COLUMNS = [
-    Column("WAY", lambda row: row["way"]),
-    Column("GPUS", lambda row: "-" if row["gpus"] is None else str(row["gpus"]), right=True),
-    Column("UTILISATION", _percent("utilisation_percent"), right=True),
-    Column("COST", _money("micro_usd"), right=True),
-    Column("A GPU-HOUR", _money("micro_usd_gpu_hour"), right=True),
-    Column("CHEAPER THAN ON DEMAND FROM", _percent("break_even_percent"), right=True),
-    Column("THAN SPOT FROM", _percent("break_even_spot_percent"), right=True, wide=True),
-    Column("NOTE", lambda row: row["lacks"] or ("cheapest" if row["cheapest"] else "")),
-]
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    return [
+        Column("WAY", lambda row: row["way"]),
+        Column("GPUS", lambda row: "-" if row["gpus"] is None else str(row["gpus"]), right=True),
+        Column("UTILISATION", _percent("utilisation_percent"), right=True),
+        Column("COST", _money(rows, "micro_usd"), right=True),
+        Column("A GPU-HOUR", _money(rows, "micro_usd_gpu_hour"), right=True),
+        Column("CHEAPER THAN ON DEMAND FROM", _even(rows, "on demand", "break_even_percent"), right=True),
+        Column("THAN SPOT FROM", _even(rows, "spot", "break_even_spot_percent"), right=True, wide=True),
+        Column("NOTE", lambda row: row["lacks"] or ("cheapest" if row["cheapest"] else "")),
+    ]
+
+
+def _even(rows: Sequence[Row], against: str, key: str) -> Callable[[Row], str]:
+    """From which use a fixed way is cheaper; `never`: not even if it is always used."""
+    there = any([row["way"] == against and row["micro_usd"] is not None for row in rows])
+
+    def cell(row: Row) -> str:
+        if row["gpus"] is None or row["micro_usd"] is None or not there:
+            return "-"
+        return "never" if row[key] is None or row[key] > 100 else f"{row[key]:.1f} %"
+
+    return cell
 
 
 def _notes(reply: Row) -> list[str]:
@@ -416,7 +444,8 @@ def _notes(reply: Row) -> list[str]:
             (way, case[f"{way.replace(' ', '_')}_micro_usd"])
             for way in ("own", "reserve", "on demand", "spot")
         ]
-        costs = ", ".join([f"{way} {usd(micro)}" for way, micro in ways if micro is not None])
+        places = digits([micro for _way, micro in ways])
+        costs = ", ".join([f"{way} {usd(micro, places)}" for way, micro in ways if micro is not None])
         found.append(f"{case['case']}: {costs}; cheapest: {case['cheapest'] or 'none'}")
     others = [name for name in reply["models"] if name != reply["model"]]
     return [*found, *([f"other models had a load too: {', '.join(others)}; give --model"] if others else [])]
@@ -434,7 +463,7 @@ REPORT: "Report[TcoReply]" = Report(
     "tco",
     TCO,
     build,
-    _COLUMNS,
+    _columns,
     rows="lines",
     help="Compare what the recorded load would have cost owned, reserved, on demand and on spot.",
     more_help=(

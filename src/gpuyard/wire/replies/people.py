@@ -209,6 +209,8 @@ class ClosedMonthReply(TypedDict):
     """A month whose books stand from here on, with all before it."""
 
     month: str
+    months: list[str]
+    """All that are closed by this: the month, and those before it that have books and were open."""
     closed_ms: int
     by: str
 

@@ -96,6 +96,11 @@ def test_the_head_says_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None
     assert "  Cluster      TRES Name Allocate     Down PLND Dow     Idle  Planned Reported " == head[4]
 
 
+def test_a_user_that_used_nothing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    sreport.run(["-n", "user", "top", "users=nobodyy"])
+    assert "sreport: no user nobodyy used anything in this time\n" == capsys.readouterr().err
+
+
 def test_without_times_it_is_the_whole_of_yesterday(asked: dict[str, int]) -> None:
     sreport.run(["-n", "cluster", "util"])
     today = int(time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))) * 1000
@@ -118,6 +123,9 @@ def test_without_times_it_is_the_whole_of_yesterday(asked: dict[str, int]) -> No
         ("cluster util format=bogus", "Unknown field 'bogus'"),
         ("job sizes format=bogus", "Unknown field 'bogus'"),
         ("cluster util start=bogus", "Invalid time specification"),
+        ("cluster util start=2026-03-02 end=2026-03-01", "end=2026-03-01 is before start=2026-03-02"),
+        ("cluster util start=1960-01-01", "start=1960-01-01 is before 1970"),
+        ("cluster util start=2190-01-01", "start=2190-01-01 is still to come"),
         ("cluster util nonsense=3", "Unknown condition: nonsense=3"),
         ("cluster util nonsense", "Unknown condition: nonsense"),
         ("user top topcount=x", "Invalid value for TopCount (x)"),

@@ -59,5 +59,5 @@ def show_use(client: "Client", say: Callable[[str], None]) -> None:
     print(f"$ yard efficiency --columns {_COLUMNS}")
     report = registry.ours("efficiency")
     reply = client.report(report)
-    emit(reply["jobs"], report.columns(reply["jobs"]), "table", wanted=_COLUMNS)
+    emit(reply["jobs"], report.columns(reply), "table", wanted=_COLUMNS)
     print("".join([f"note: {note}\n" for note in report.notes(reply)]))

@@ -82,21 +82,32 @@ def fields() -> list[str]:
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.listings.tables import emit
+    from gpuyard.money import digits, usd
     from gpuyard.reports.table import Column, clock, number
 
+    cost = {
+        job["label"]: None if job["cost_usd"] is None else round(job["cost_usd"] * 1_000_000) for job in found
+    }
+    places = digits(cost.values())
     columns = [
         Column("ID", lambda job: job["label"]),
         Column("NAME", lambda job: job["name"]),
         Column("TENANT", lambda job: job["tenant"]),
         Column("USER", lambda job: job["user"], wide=True),
         Column("CLASS", lambda job: job["class"], wide=True),
+        Column("PROJECT", lambda job: (job.get("labels") or {}).get("project") or "-", wide=True),
         Column("STATE", lambda job: job["state"]),
         Column("EXIT", lambda job: "-" if job["exit_code"] is None else str(job["exit_code"]), right=True),
         Column("GPUS", lambda job: number(job["gpus"]), right=True),
         Column("WAITED", _waited, right=True),
         Column("RAN", _ran, right=True),
         Column("GPU-HOURS", lambda job: _known(job["gpu_hours"], "{:.2f}"), right=True, wide=True),
-        Column("COST", lambda job: _known(job["cost_usd"], "${:,.2f}"), right=True, wide=True),
+        Column(
+            "COST",
+            lambda job: "-" if (micro := cost[job["label"]]) is None else usd(micro, places),
+            right=True,
+            wide=True,
+        ),
         Column("TRIES", lambda job: str(job["attempts"]), right=True, wide=True),
         Column("PREEMPTED", lambda job: str(job["preemptions"]), right=True, wide=True),
         Column("NODES", lambda job: ",".join(job["nodes"]) or "-", wide=True),

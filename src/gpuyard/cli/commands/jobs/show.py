@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.terminal.shown import shown, shown_lines
+from gpuyard.money import usd
 
 _TASKS_SHOWN_MAX = 20
 
@@ -211,7 +212,7 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
     parts = [f"ran for {span(used['run_s'] * 1000)}"]
     if job["gpus"]:
         parts.append(f"{used['gpu_hours']:.2f} GPU-hours")
-        parts += [f"${used['cost_usd']:,.2f}"] if used["cost_usd"] is not None else []
+        parts += [usd(round(used["cost_usd"] * 1_000_000))] if used["cost_usd"] is not None else []
     return [("used", ", ".join(parts)), *_taken(used)]
 
 

@@ -8,6 +8,7 @@ from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Output
+from gpuyard.money import rate_usd, usd
 
 NEVER = 3
 """Exit code where a job could never run."""
@@ -79,26 +80,18 @@ def _cost(found: Mapping[str, Any]) -> str:
     if not cost["gpu_model"]:
         return "no GPUs, no price"
     tasks = f"{found['tasks']} tasks x " if found["tasks"] > 1 else ""
-    price = (
-        f"{tasks}{number(found['gpus'])} x {cost['gpu_model']} at {_usd(cost['price_micro_usd_h'])} an hour"
-    )
+    price = f"{tasks}{number(found['gpus'])} x {cost['gpu_model']} at {rate_usd(cost['price_micro_usd_h'])} an hour"
     parts = []
     if cost["expected_micro_usd"] is not None:
         ran = span_words(cost["expected_run_ms"])
         parts.append(
-            f"{_usd(cost['expected_micro_usd'])} if it runs {ran}, the mean of {cost['expected_from']}"
+            f"{usd(cost['expected_micro_usd'], up=True)} if it runs {ran}, the mean of {cost['expected_from']}"
         )
     if cost["at_most_micro_usd"] is not None:
-        parts.append(f"at most {_usd(cost['at_most_micro_usd'])}, up to its time limit")
+        parts.append(f"at most {usd(cost['at_most_micro_usd'], up=True)}, up to its time limit")
     else:
         parts.append("no upper bound without a time limit")
     return f"{price}: {'; '.join(parts)}"
-
-
-def _usd(micro: int) -> str:
-    """Dollars and cents, rounded up: no price is shown too low."""
-    cents = -(-micro // 10_000)
-    return f"${cents // 100:,}.{cents % 100:02d}"
 
 
 def _flat(found: Mapping[str, Any]) -> dict[str, Any]:

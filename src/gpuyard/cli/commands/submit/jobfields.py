@@ -11,7 +11,7 @@ from gpuyard.api.connecting.surroundings import environment, here
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError
-from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, JobOption, Kind
+from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, JobOption, Kind, label_fault
 
 WordsArgument = Annotated[list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="What to run.")]
 _OPTIONS = {option.name: option for option in JOB_OPTIONS}
@@ -227,9 +227,11 @@ def _secret(text: str) -> tuple[str, str]:
 
 
 def _label(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not (key and sign and value):
-        raise BadInput(f"--label {text!r} is no label", "For example: --label stage=pretraining")
+    key, _sign, value = text.partition("=")
+    if fault := label_fault(key, value):
+        raise BadInput(
+            f"--label {text!r} is no label: {fault}", "Write KEY=VALUE, as in --label stage=pretraining."
+        )
     return key, value
 
 

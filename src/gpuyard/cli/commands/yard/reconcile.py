@@ -106,9 +106,11 @@ def _tell_left_out(found: "Bill", regions: bool) -> None:
     if not regions:
         notice("the pools have no region: regions are not compared", before="note: ", style="bold")
     if found.others:
-        fees = found.fees_micro_usd / 1_000_000
+        from gpuyard.money import usd
+
+        fees = usd(found.fees_micro_usd)
         text = f"{found.others:,} lines are about no machine with GPUs"
-        notice(f"{text}; taxes, fees and credits among them: ${fees:,.2f}", before="note: ", style="bold")
+        notice(f"{text}; taxes, fees and credits among them: {fees}", before="note: ", style="bold")
     if found.unknown:
         text = f"not known here: {listed(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
         notice(text, before="note: ", style="bold")
@@ -178,7 +180,7 @@ def _row(each: "Finding") -> Mapping[str, Any]:
 
 
 def _columns() -> list[Any]:
-    from gpuyard.reports.cost import usd
+    from gpuyard.money import usd
     from gpuyard.reports.table import Column
 
     return [

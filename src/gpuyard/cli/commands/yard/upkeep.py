@@ -1,11 +1,12 @@
 """The upkeep of the store: `yard prune`, `yard rebuild` and, apart from any server, `yard store`. For operators."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
-from gpuyard.errors import YardError
+from gpuyard.errors import BadInput, YardError, listed
 
 
 def prune(
@@ -128,15 +129,33 @@ _PATIENCE_S = 60.0
 
 def close_month(
     month: Annotated[str, Argument(metavar="MONTH", help="A month that has ended: 2026-10.")],
+    yes: Annotated[bool, Option("-y", "--yes", help="Do not ask first.")] = False,
 ) -> None:
     """Close the books of a month, and of all months before it that are open. There is no way back.
 
     From then on nothing of the month changes, neither its time nor its prices. What is learned about it later, such as
-    an end that was seen late, is a correction in the open month. Only administrators may do it.
+    an end that was seen late, is a correction in the open month. It names the months and asks first; in a script it
+    wants --yes. Only administrators may do it.
     """
+    from gpuyard.cli.terminal.streams import confirmed
+    from gpuyard.ledger.units import month_days
+
+    month_days(month)  # Refused here: an empty one would be another address.
     with client() as yard:
+        if not yes:
+            months = listed(yard.close_month(month, dry_run=True)["months"])
+            if not sys.stdin.isatty():
+                raise BadInput(
+                    f"this closes the books of {months} for good, and there is no terminal on which to ask",
+                    "Give --yes if that is meant.",
+                )
+            if not confirmed(f"Close the books of {months} for good?"):
+                raise YardError("nothing was closed")
         closed = yard.close_month(month)
-    print(f"closed {closed['month']}; what is learned about it later is a correction in the open month")
+    print(
+        f"closed {listed(closed['months'])}; what is learned about {'them' if closed['months'][1:] else 'it'} later "
+        "is a correction in the open month"
+    )
 
 
 def rebuild(

@@ -165,10 +165,20 @@ def run(words: Sequence[str]) -> int:
     strange = [name for name in asked.clusters if name not in known]
     if strange:
         raise error("sreport", f"there is no cluster {strange[0]}; there is: {', '.join(known) or 'none'}")
+    _tell_strange(asked, reply)
     lines = _sizes(asked, reply) if asked.report.kind == "job" else _table(asked, reply)
     if lines:
         print("\n".join(lines))
     return 0
+
+
+def _tell_strange(asked: Asked, reply: Mapping[str, Any]) -> None:
+    """Names that were asked for and used nothing: misspelt, or not to be seen."""
+    for what, names in (("user", asked.listed("users")), ("account", asked.listed("accounts", "acct"))):
+        field = "user" if what == "user" else "tenant"
+        seen = {part for line in reply["lines"] for part in (line[field], *line[field].split("/"))}
+        for name in [each for each in names if each not in seen]:
+            print(f"sreport: no {what} {name} used anything in this time", file=sys.stderr)
 
 
 # -- the command line ------------------------------------------------------------------------------------------------
@@ -260,6 +270,13 @@ def _tres(said: str, report: Report) -> list[str]:
 def _times(start: str, end: str, now_ms: int) -> tuple[int, int]:
     """Whole hours of local time: the nearest ones; left out: the whole of yesterday."""
     today = _midnight_ms(now_ms)
+    first_ms, last_ms = _moment("start", start) if start else 0, _moment("end", end) if end else now_ms
+    if start and end and last_ms < first_ms:
+        raise error("sreport", f"end={end} is before start={start}")
+    if first_ms < 0 or last_ms < 0:
+        raise error("sreport", f"{f'start={start}' if first_ms < 0 else f'end={end}'} is before 1970")
+    if first_ms > now_ms:
+        raise error("sreport", f"start={start} is still to come")
     until_ms = _hour_ms(min(_moment("end", end), now_ms)) if end else today
     from_ms = _hour_ms(_moment("start", start)) if start else _midnight_ms(today - 1)
     return from_ms, max(until_ms, from_ms + _HOUR_MS)

@@ -25,7 +25,7 @@ REASONS = {
     "what is free is guaranteed to others": "Resources",
     "its tenant runs as many jobs as it may": "AssocGrpJobsLimit",
     "its user has as much as one user may": "QOSMaxJobsPerUserLimit",
-    "over its tenant's budget": "AssocGrpGRESMinutes",
+    "over a budget": "AssocGrpGRESMinutes",
     "an earlier job of its tenant waits for quota": "Priority",
     "GPUs are being freed for it": "Resources",
     "a job ahead waits, and none may overtake": "Priority",
