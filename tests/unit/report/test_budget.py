@@ -1,11 +1,13 @@
 """`yard budget`: what it tells, and that a tenant sees its own budgets alone."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from gpuyard.control.access.rights import Sight
+from gpuyard.control.commands.configs import _counted_before
 from gpuyard.control.refusals import NotFound
 from gpuyard.core.explain.budget_use import named_uses
 from gpuyard.model import ConfigSet, JobClass, NamedBudget, Settings
@@ -84,3 +86,19 @@ def test_the_table_is_for_people(readings: Any) -> None:
     assert ("lab", "100.00 GPU-h", "ana, bob", "-") == tuple(
         [cells[name] for name in ("BUDGET", "AMOUNT", "SPENT BY", "ALL SPENT")]
     )
+
+
+def test_a_budget_of_money_says_where_the_books_differ() -> None:
+    row = {"budget": "lab", "unit": "USD", "spent": 10.0, "books": 30.0}
+    assert "budget lab: it has counted $10.00, " in budget.differs(row)
+    assert budget.differs(row).endswith("the books charge $30.00 at the prices in force")
+    assert ["", ""] == [budget.differs({**row, "books": books}) for books in (10.1, None)]
+
+
+def test_a_change_of_prices_names_the_budgets_that_keep_what_they_counted() -> None:
+    rules = (NamedBudget("money", micro_usd=5_000_000), NamedBudget("hours", gpu_ms=3_600_000))
+    live = Settings(budgets=rules, prices={"H100": 1})
+    (note,) = _counted_before(live, replace(live, prices={"H100": 2}))
+    assert note.startswith("prices change: what is spent of budget money stays counted at the earlier prices")
+    assert [] == _counted_before(live, live)
+    assert [] == _counted_before(replace(live, budgets=()), replace(live, prices={}))
