@@ -21,7 +21,7 @@ clusters:
   here: {gpus: 2 x A100-80GB, emulate: true}
   there: {engine: boxes, boxes: {nodes: 2, gpus: 4}}
 """
-JOB = "#!/bin/sh\necho $SLURM_CLUSTER_NAME $SLURMD_NODENAME >>%s/$SLURM_JOB_ID\nsleep 3\n"
+JOB = "#!/bin/sh\necho $SLURM_CLUSTER_NAME $SLURMD_NODENAME >>%s/$SLURM_JOB_ID\n%s\n"
 
 
 @pytest.mark.rig  # It needs no server, but takes long.
@@ -38,7 +38,7 @@ def test_its_jobs_run_beside_those_of_local(tmp_path: Path, monkeypatch: pytest.
     assert "up: yes, here: jobs run on this machine: 2 x A100-80GB emulated; there: jobs run in boxes" == runs
     box.up()
     try:
-        (tmp_path / "job.sh").write_text(JOB % effects)
+        (tmp_path / "job.sh").write_text(JOB % (effects, "sleep 3"))
         jobs = [box.submit("-g", 2, tmp_path / "job.sh") for _ in range(8)]
         for job_id in jobs:
             box.wait(job_id, "COMPLETED")
@@ -46,13 +46,17 @@ def test_its_jobs_run_beside_those_of_local(tmp_path: Path, monkeypatch: pytest.
         assert jobs == sorted(wrote)
         assert [1] * 8 == [len(lines) for lines in wrote.values()]
         assert {"here", "there"} == {line.split()[0] for lines in wrote.values() for line in lines}
-        named = [box.submit("-g", 2, "--cluster", "there", tmp_path / "job.sh") for _ in range(3)]
+        # They run until they have been listed.
+        listed = tmp_path / "listed"
+        (tmp_path / "long.sh").write_text(JOB % (effects, f"until test -e {listed}; do sleep 0.1; done"))
+        named = [box.submit("-g", 2, "--cluster", "there", tmp_path / "long.sh") for _ in range(3)]
         there, here = [
             box("queue", "--cluster", name, "-o", "csv", "--columns", "id").out.split()[1:]
             for name in ("there", "here")
         ]
         assert [str(job_id) for job_id in named] == there
         assert [] == here
+        listed.touch()
         nowhere = box("queue", "--cluster", "nowhere")
         assert (True, True) == (nowhere.code > 0, "there is no cluster 'nowhere'" in nowhere.err)
         for job_id in named:
