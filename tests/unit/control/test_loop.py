@@ -32,6 +32,7 @@ from gpuyard.model import (
     After,
     AfterKind,
     Ask,
+    AttemptStarted,
     AttemptState,
     ConfigSet,
     DemandLearned,
@@ -146,6 +147,18 @@ def test_a_job_is_started_seen_and_ended() -> None:
     here.step(10_000)
     assert ("COMPLETED", 1) == (here.store.rows[job_id].state, here.store.rows[job_id].attempts)
     assert [] == here.engine.listing(), "what is in the log is forgotten by the engine"
+
+
+def test_what_others_wrote_while_engines_were_asked_is_not_earlier_than_what_follows() -> None:
+    here = Here()
+    looked_ms = here.now_ms
+    seen = [here.controller.look(cluster, looked_ms) for cluster in here.controller.drivers]
+    here.now_ms += 400
+    job_id = here.submit()
+    step = here.controller.decide(looked_ms, seen)
+    (started,) = [event for event in step.events if isinstance(event, AttemptStarted)]
+    assert (job_id, looked_ms + 400) == (started.job_id, started.at_ms)
+    assert 400 + looked_ms == here.replica.state.now_ms
 
 
 def test_on_a_full_disk_nothing_starts_and_cancels_and_ends_go_on() -> None:

@@ -167,15 +167,16 @@ class Controller:
     def decide(self, now_ms: int, sightings: Iterable[Sighting]) -> Step:
         """Write down what was seen, in this order, and decide on all clusters. No engine is asked anything."""
         step = Step()
-        now_ms = max(now_ms, self.replica.state.now_ms)
         seen = list(sightings)
         for each in seen:
             step.errors += self._told(each.cluster, each.errors)
 
         def note_and_decide(draft: Draft) -> None:
-            # One write for both: what was seen and what follows from it are durable together.
-            self._note(draft, seen, now_ms)
-            self._decide(draft, now_ms, step)
+            # One write for both: what was seen and what follows from it are durable together. Others may have written
+            # while the engines were asked, and times in the log do not go back.
+            at_ms = max(now_ms, draft.state.now_ms)
+            self._note(draft, seen, at_ms)
+            self._decide(draft, at_ms, step)
 
         step.events += self.replica.commit(self.epoch, note_and_decide)
         # Of those that started it is no longer asked why they wait.
