@@ -10,12 +10,15 @@ import pytest
 
 from contract.rigs import SEVERAL_NODES, LocalRig, Rig, SimRig
 from contract.slurm_rig import SlurmRig
+from gpuyard.model import Capability
 from rigs.slurm.cluster import SlurmCluster
 
 
 def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:
     if kind == "sim":
         return SimRig()
+    if kind == "least":
+        return SimRig(able=frozenset({Capability.INDICES}))
     if kind == "local":
         return LocalRig(folder)
     if kind == "nodes":
@@ -23,9 +26,10 @@ def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:
     return SlurmRig(folder, request.getfixturevalue("slurm_of_eight"))
 
 
-@pytest.fixture(params=["sim", "local", "nodes", pytest.param("slurm", marks=pytest.mark.slurm)])
+@pytest.fixture(params=["sim", "least", "local", "nodes", pytest.param("slurm", marks=pytest.mark.slurm)])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    """Every engine, one after the other; the local one as one node and as several."""
+    """Every engine, one after the other; the simulated one also without what an engine may lack, the local one
+    as one node and as several."""
     made = _made(request.param, request, tmp_path)
     yield made
     made.close()

@@ -150,16 +150,23 @@ class SimRig:
     slack = 1
     settle_s = 20.0
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(
+        self, faults: Faults | None = None, able: frozenset[Capability] = frozenset(Capability)
+    ) -> None:
+        """`able`: what of all that the engine can do it is to do."""
         self.now_ms = 1_000_000
         self.node = "n1"
         node = Node(self.node, "c", "p", "A100-80GB", GPUS, 64_000, 500_000)
         self.programs: dict[str, Program] = {}
         self.pull_ms = 0
         """How long images are pulled."""
-        able = frozenset(
-            {Capability.GANG, Capability.SUSPEND, Capability.LIMITS, Capability.INDICES, Capability.IMAGES}
-        )
+        able &= {
+            Capability.GANG,
+            Capability.SUSPEND,
+            Capability.LIMITS,
+            Capability.INDICES,
+            Capability.IMAGES,
+        }
         self.engine = SimEngine(lambda: self.now_ms, [node], self._life, faults=faults, capabilities=able)
 
     def _life(self, launch: Launch) -> Life:

@@ -16,7 +16,6 @@ from gpuyard.config.fields import Count, Entry, key
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import PretendedNodes
-from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.registry import Context, EngineKind
 from gpuyard.model import Node
 

@@ -4,6 +4,9 @@ Lists in, lists out, order kept: an engine answers for many attempts in one call
 A call that failed may have happened: it answers UNSURE, and the caller looks again (`status`, `listing`) before it
 concludes anything. Every call that changes the world carries the leader's epoch, and an engine refuses an epoch older
 than the newest it has seen, so that a leader that was paused cannot act when it wakes up.
+
+A job finds its GPUs in `CUDA_VISIBLE_DEVICES`, and in `YARD_CHECKPOINT_FILE` the file that it writes when it saves its
+work; each task of a gang finds its number in `RANK`.
 """
 
 import socket
@@ -313,7 +316,8 @@ class Engine(Protocol):
     def forget(self, epoch: int, keys: Sequence[str]) -> None:
         """The ends of these attempts are in the log: what was kept for their sake may go. Logs stay.
 
-        They are UNKNOWN from then on, and a start under such a key is refused.
+        They are UNKNOWN from then on, and a start under such a key is refused. An attempt that has not ended is not
+        forgotten.
         """
         ...
 
