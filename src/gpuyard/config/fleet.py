@@ -116,8 +116,8 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     if entry.fence and engine != Engine.LOCAL:
         text = f"{described((*path, 'fence'))} is for engine local only; remove it"
         findings.at((*path, "fence"), text)
-    if entry.allow_root and engine not in (Engine.LOCAL, Engine.SLURM):
-        text = f"{described((*path, 'allow_root'))} is for engines local and slurm only; remove it"
+    if entry.allow_root and engine in (Engine.KUBERNETES, Engine.SIM):
+        text = f"{described((*path, 'allow_root'))} is for engines that run jobs, not for {engine}; remove it"
         findings.at((*path, "allow_root"), text)
     keys = entry.slurm or SlurmKeys()
     check_slurm(path, keys, engine == Engine.SLURM, entry.pools is not None, findings)

@@ -203,7 +203,7 @@ class ClusterEntry(_Entry):
         example=Fence.STRICT.value,
     )
     allow_root: Boolean | None = _key(
-        "Engines local and slurm: run root's own jobs as root, even where other people use the machine.",
+        "Run root's own jobs as root where other people use the machine; all clusters that run jobs have to say so.",
         default=False,
     )
 

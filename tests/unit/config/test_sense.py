@@ -7,7 +7,9 @@ import pytest
 
 from gpuyard import config
 from gpuyard.config.reading import loads
+from gpuyard.engines import registry as engines
 from gpuyard.policies import registry
+from gpuyard.testing import Life, SimEngine
 
 Refusals = Callable[[str], list[str]]
 
@@ -315,9 +317,28 @@ def test_a_local_cluster_without_pools_is_the_machine_itself() -> None:
     assert (8, "A100-80GB") == emulated.clusters["box"].gpus
 
 
+def test_an_engine_of_another_package_runs_jobs_of_root_where_the_file_says_so() -> None:
+    """The yard allows them only where all clusters do."""
+    engines.register(
+        engines.EngineKind("elsewhere", lambda _keys, _context: SimEngine(int, [], lambda _launch: Life(0)))
+    )
+    try:
+        found = loads(
+            "version: 1\nclusters: {box: {engine: local}, far: {engine: elsewhere, allow_root: true}}\n"
+        )
+    finally:
+        engines.unregister("elsewhere")
+
+    assert {"box": False, "far": True} == {name: each.allow_root for name, each in found.clusters.items()}
+
+
 @pytest.mark.parametrize(
     ("cluster", "text"),
     [
+        (
+            "{engine: sim, allow_root: true, pools: {p: {nodes: 1, gpus: 8 x H100, cpus: 8, memory: 8G}}}",
+            "'allow_root' of cluster 'box' is for engines that run jobs, not for sim; remove it",
+        ),
         ("{engine: kubernetes}", "cluster 'box' has no 'pools'; add 'pools:' with its entries"),
         ("{engine: slurm}", "cluster 'box' has no 'shared_folder'; add 'shared_folder: /shared/gpuyard'"),
         ("{engine: slurm, shared_folder: here}", "'shared_folder' of cluster 'box' must be an absolute path"),

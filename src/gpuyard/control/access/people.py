@@ -186,7 +186,7 @@ def run_as(person: Person, allow_root: bool) -> RunAs:
     if person.uid == 0 and not allow_root and (person.given is not None or has_other_people()):
         raise Forbidden(
             "jobs of root are not run as root on a machine with other users",
-            "Submit as an ordinary user, or set `allow_root: true` for the cluster in yard.yaml.",
+            "Submit as an ordinary user, or set `allow_root: true` in yard.yaml, for every cluster that runs jobs.",
         )
     return RunAs(person.uid, person.gid, person.login or person.name)
 
