@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gpuyard.cli.commands.jobs import history
-from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.reports.nodes import REPORT as NODES
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 from .conftest import Box
 

@@ -78,6 +78,11 @@ DESCRIPTION = f"{API}/openapi.json"
 PAGE_MAX = 1000
 """Entries on a page of jobs, versions or lines of the audit."""
 QUEUE_MAX = 1_000_000
+QUEUE_COLUMNS = (
+    "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
+    "submitted_ms", "started_ms", "time_limit_s", "reason",
+)  # fmt: skip
+"""What a row of the queue has, in this order; a wide row has more behind it."""
 KEY_LENGTH_MAX = 200
 READ_BYTES_MAX = 4 * 1024 * 1024
 MOVES_MAX = 10_000

@@ -17,7 +17,7 @@ from gpuyard.control.clock import time_text
 from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, QUEUE_COLUMNS, View, live_job
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.views import queue_list, views
@@ -25,6 +25,7 @@ from gpuyard.control.views.queue_list import Filter
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 from rigs.request_service import ROOT, Rig, granted, listed, rig
 
 WAITING = 10_000

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
+
 Row = list[Any]
-_ID, _STATE, _STARTED, _REASON = 0, 6, 11, 13
+"""A job under `QUEUE_COLUMNS`."""
+_ID, _STATE, _STARTED, _REASON = map(QUEUE_COLUMNS.index, ("id", "state", "started_ms", "reason"))
 
 
 class Mirror:
@@ -15,9 +18,9 @@ class Mirror:
         """The last event that it shows."""
         self.counts = {"running": 0, "waiting": 0, "set_aside": 0}
         self._rows: dict[int, Row] = {}
+        # The order that it was told last; jobs that have come since wait behind.
         self._waiting: dict[int, None] = {}
         self._aside: dict[int, None] = {}
-        """The order that it was told last; those that have come since wait behind."""
 
     def fill(self, queue: Mapping[str, Any]) -> None:
         """Begin with a list of everything."""
@@ -61,17 +64,17 @@ class Mirror:
 
 
 def _placeless(row: Row) -> Row:
-    return (
-        [*row[:_REASON], "in line", *row[_REASON + 1 :]] if str(row[_REASON]).startswith("in line") else row
-    )
+    """A row as `/changes` sends it, without a place in line: that would change with every start before it."""
+    return [*row[:_REASON], "in line"] if str(row[_REASON]).startswith("in line") else row
 
 
 def _placed(row: Row, place: int) -> Row:
-    """A row has no place of its own: it would change with every start before it."""
+    """The same row for people, with the place that it has now."""
     return [*row[:_REASON], f"in line, {place} ahead"] if row[_REASON] == "in line" else row
 
 
 def _ids(runs: Iterable[int | Sequence[int]]) -> dict[int, None]:
+    """Ids in order, of which `/changes` sends those that follow each other as `[first, last]`."""
     found: dict[int, None] = {}
     for each in runs:
         if isinstance(each, int):

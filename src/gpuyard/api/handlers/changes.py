@@ -24,7 +24,6 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.changes import ORDER_S, Told
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.plain_views import QUEUE_COLUMNS
 from gpuyard.control.serve import Yard
 from gpuyard.errors import YardError
 from gpuyard.wire import endpoints
@@ -96,7 +95,7 @@ class _Changes:
         ordered, ordered_s, looked_s = 0, float("-inf"), time.monotonic()
         yield event(
             "start",
-            {"seq": model.seq, "run": window.run, "columns": QUEUE_COLUMNS},
+            {"seq": model.seq, "run": window.run, "columns": endpoints.QUEUE_COLUMNS},
             f"{model.seq}-{window.run}",
         )
         if not on:

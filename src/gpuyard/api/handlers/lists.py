@@ -1,4 +1,7 @@
-"""Everything else that can be looked at, and nodes in and out of use."""
+"""The queue, ended jobs, the overview of a screen, the dump for an administrator; nodes in and out of use.
+
+Lists that are reports come from `handlers/reports.py`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

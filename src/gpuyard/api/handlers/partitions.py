@@ -1,4 +1,4 @@
-"""GPUs over HTTP: how they are cut, what a layout would do, pins; and what moving jobs would free."""
+"""GPUs over HTTP: how they are cut (Slurm's partitions are pools, and not here), pins; what moving jobs would free."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, sent
 from gpuyard.control.commands.partitions import Partitions
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.defragmenting import MOVES_MAX, defrag_view
+from gpuyard.control.views.defragmenting import MOVES_UNSAID, defrag_view
 from gpuyard.wire import endpoints
 
 
@@ -59,5 +59,5 @@ class _Partitions:
     async def defrag(self, request: Request) -> Response:
         """A plan; nothing is moved."""
         said = request.query_params.get("moves")
-        most = MOVES_MAX if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
+        most = MOVES_UNSAID if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
         return answer(await in_thread(defrag_view, self._yard.replica, self._yard.now_ms, most))

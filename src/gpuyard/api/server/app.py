@@ -93,6 +93,7 @@ def build(yard: Yard) -> FastAPI:
 
 def quick(yard: Yard) -> Quick:
     """Routes that bypass the framework's layers: submissions and samples, which clients send by the thousand."""
+    # A submission waits for no turn: this line stays empty.
     submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
     take = samples.handlers(yard)[endpoints.SAMPLES]
     before, after = endpoints.SAMPLES.path.split("{name}")

@@ -29,7 +29,7 @@ class Picture(NamedTuple):
 
     overview: OverviewReply
     rows: list[list[Any]]
-    """The queue, in the columns of `control.views.QUEUE_COLUMNS`."""
+    """The queue, in the columns of `QUEUE_COLUMNS` (`wire/endpoints.py`)."""
     taken_s: float
     """On this machine's steady clock."""
     live: bool

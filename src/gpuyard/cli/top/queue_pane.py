@@ -17,10 +17,12 @@ from textual.strip import Strip
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
 from gpuyard.reports.table import number, span
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 GAP = "  "
-_ID, _LABEL, _NAME, _TENANT, _USER, _CLASS, _STATE = range(7)
-_GPUS, _NODES, _SUBMITTED, _STARTED, _REASON = 8, 9, 10, 11, 13
+(
+    _ID, _LABEL, _NAME, _TENANT, _USER, _CLASS, _STATE, _PHASE, _GPUS, _NODES, _SUBMITTED, _STARTED, _LIMIT, _REASON,
+) = range(len(QUEUE_COLUMNS))  # fmt: skip
 _CURSOR = Style(bgcolor="#2f4a63", bold=True)
 
 

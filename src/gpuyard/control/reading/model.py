@@ -15,7 +15,6 @@ from typing import Any
 
 from gpuyard.control.reading.plain_views import (
     NEW_TEXT,
-    QUEUE_COLUMNS,
     REASON_TEXTS,
     queue_row,
     running_text,
@@ -26,6 +25,7 @@ from gpuyard.core import State
 from gpuyard.core.jobs.records import HELD_ONLY, JobRecord
 from gpuyard.model import After, Job, JobClass, JobSpec, JobState, Node, ReasonCode
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID, newest_first
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 

@@ -345,13 +345,9 @@ REASON_TEXTS = {
 NEW_TEXT = "not looked at yet"
 """Of a job that came after the last pass."""
 
-QUEUE_COLUMNS = (
-    "id", "label", "name", "tenant", "user", "class", "state", "attempt_state", "gpus", "nodes",
-    "submitted_ms", "started_ms", "time_limit_s", "reason",
-)  # fmt: skip
-
 
 def queue_row(record: JobRecord, nodes: Sequence[Node], reason: str) -> tuple[Any, ...]:
+    """A job under `QUEUE_COLUMNS`."""
     job = record.job
     spec = job.spec
     limit_ms = record.limit_ms

@@ -9,11 +9,11 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.packing.defrag import Emptied, Move, empty_gpus, empty_nodes
 
-MOVES_MAX = 100
+MOVES_UNSAID = 100
 """Moves of one plan, unless the request says otherwise."""
 
 
-def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MOVES_MAX) -> View:
+def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MOVES_UNSAID) -> View:
     """The plan: what most is gained by for what it destroys first. The replica is locked only while it is copied."""
     with replica.lock:
         replica.catch_up()

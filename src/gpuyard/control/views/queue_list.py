@@ -10,9 +10,10 @@ from itertools import islice
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Line, Model, encode
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, QUEUE_COLUMNS, View, masked_row, more, queue_row
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, View, masked_row, more, queue_row
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 PIECE = 2500
 """Rows that are made at a time."""

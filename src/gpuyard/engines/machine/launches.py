@@ -111,6 +111,5 @@ def _flaw_of_texts(launch: Launch) -> str:
                 text.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 return f"{what} holds a character that cannot be passed on"
-    if bad := next((name for name in recipe.env if not name or "=" in name), None):
-        return f"{bad!r} is no name of an environment variable"
-    return "" if "" not in recipe.env else "'' is no name of an environment variable"
+    bad = next((name for name in recipe.env if not name or "=" in name), None)
+    return "" if bad is None else f"{bad!r} is no name of an environment variable"

@@ -19,10 +19,11 @@ from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.sacct_fields import CELLS, Line, exit_code, state
 from gpuyard.cli.slurm.language.words import REASONS, reason
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, QUEUE_COLUMNS, REASON_TEXTS
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, REASON_TEXTS
 from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake
 from gpuyard.intake.sbatch import read_sbatch
+from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
 

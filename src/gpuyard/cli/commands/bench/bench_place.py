@@ -99,7 +99,6 @@ def bench_place(
     from time import process_time
 
     from gpuyard.cli.commands.bench.bench import print_figures
-    from gpuyard.cli.commands.bench.bench_place import mixed_nodes, mixed_tasks
     from gpuyard.cli.terminal.progress import busy
     from gpuyard.packing.compiled import numba_is_here
     from gpuyard.sim.packing.lists import read_nodes, read_pods
@@ -111,6 +110,7 @@ def bench_place(
     compile_it = numba_is_here()
     with busy("preparing the kernel"):
         board = lists.board(policy.value, compile_it=compile_it)
+        # Once before the clock runs: the first call compiles.
         board.run([0])
     made, cpu_s = 0, 0.0
     for turn in range(PASSES_MAX):

@@ -1,4 +1,4 @@
-"""Watches a command until it ends, as `srun` and `salloc` do."""
+"""Follows a job until it ends, by its output or at its terminal, as `srun` and `salloc` do."""
 
 import os
 import signal as signals
@@ -38,14 +38,14 @@ def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
         return _BROKEN_PIPE
 
 
-def here() -> bool:
-    """Whether this is a terminal, for what is typed and for what is shown."""
+def has_terminal() -> bool:
+    """Whether this command has a terminal, for what is typed and for what is shown."""
     return os.isatty(0) and os.isatty(1)
 
 
 def need_terminal(program: str) -> None:
-    """Raise if it is none."""
-    if not here():
+    """Refuse a command that has none."""
+    if not has_terminal():
         raise error(program, "--pty wants a terminal, and this is none: input or output is a file or a pipe")
 
 
@@ -82,6 +82,7 @@ def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
 
 
 def _code(program: str, end: Any) -> int:
+    """The exit code of the command for the end of its job; an end that is no success is told on standard error."""
     code = int(end["exit_code"] or 0)
     state = end["state"]
     if state == "TIMEOUT":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, here, watched
+from gpuyard.cli.slurm.commands.following import at_terminal, attached, has_terminal, heed_signals, watched
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.commands.sbatch import allocated, request_of, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> int:
             "--no-shell is not served: an allocation ends with its command\nuse: sbatch",
             _NOT_SERVED,
         )
-    pty = here()
+    pty = has_terminal()
     if not given.rest and not pty:
         raise error(
             "salloc",
@@ -91,4 +91,4 @@ def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
         from gpuyard.intake.names import job_name
 
         fields["name"] = job_name(os.path.basename(given.rest[0])) if given.rest else "interactive"
-    return taken, at_terminal(fields) if here() else fields
+    return taken, at_terminal(fields) if has_terminal() else fields
