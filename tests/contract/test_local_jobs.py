@@ -462,7 +462,7 @@ def test_a_job_that_removes_its_own_folder_does_not_run_again(rig: LocalRig, tmp
     rig.keys.add("y-1-1")
     again = launch(rig, "y-1-1", recipe=recipe)
     assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [again])]
-    for _ in range(200):
+    for _ in range(1500):
         if mark.exists() and not folder.exists():
             break
         rig.let_pass(20)
