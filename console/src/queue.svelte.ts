@@ -33,6 +33,8 @@ class LiveQueue {
   tenants = $state.raw<string[]>([]);
   running = $state(0);
   waiting = $state(0);
+  /** On hold, or behind other jobs that have to end first. */
+  aside = $state(0);
   loaded = $state(false);
   live = $state(false);
   #byId = new Map<number, Row>();
@@ -41,7 +43,7 @@ class LiveQueue {
   /** Rows that came, changed or went since rows were shown last. */
   #touched = new Set<number>();
   #reordered = false;
-  #counts: [running: number, waiting: number] = [0, 0];
+  #counts: [running: number, waiting: number, aside: number] = [0, 0, 0];
   #columns: string[] = [];
   #users = 0;
   #stop: AbortController | null = null;
@@ -85,7 +87,7 @@ class LiveQueue {
     this.#byId = new Map(rows.map((row) => [row.id, row]));
     this.#place = new Map(rows.filter((row) => row.state === "PENDING").map((row, at) => [row.id, at]));
     this.#touched = new Set(this.#byId.keys());
-    this.#counts = [found.running, found.waiting];
+    this.#counts = [found.running, found.waiting, found.set_aside];
     this.#reordered = true;
     this.loaded = true;
     this.#show();
@@ -112,7 +114,7 @@ class LiveQueue {
         this.#place.delete(id);
         this.#touched.add(id);
       }
-      this.#counts = [data.running, data.waiting];
+      this.#counts = [data.running, data.waiting, data.set_aside];
       this.#soon();
     } else if (event === "order") {
       let at = 0;
@@ -153,7 +155,7 @@ class LiveQueue {
     clearTimeout(this.#due);
     this.#due = 0;
     this.#shown = performance.now();
-    [this.running, this.waiting] = this.#counts;
+    [this.running, this.waiting, this.aside] = this.#counts;
     const touched = this.#touched;
     const still = this.rows.filter((row) => !touched.has(row.id));
     const come: Row[] = [];

@@ -3,22 +3,23 @@
 
 import type { Place } from "./router.svelte";
 
-export type Known = { title: string; group: string; columns?: string[] };
+export type Known = { title: string; group: string; columns?: string[]; titles?: Record<string, string>; note?: string; empty?: string };
+const NO_NODES = "This yard has no nodes yet. They are described in yard.yaml.";
 
 export const REPORTS: Record<string, Known> = {
-  nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "rack", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"] },
-  gpus: { title: "GPUs", group: "fleet", columns: ["node", "cluster", "gpu", "gpu_model", "busy_pct", "memory_used_mib", "memory_mib", "power_w", "temperature_c", "price_micro_usd_h", "jobs"] },
-  topology: { title: "Links", group: "fleet" },
-  mig: { title: "Slices", group: "fleet" },
+  nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "rack", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"], empty: NO_NODES },
+  gpus: { title: "GPUs", group: "fleet", columns: ["node", "cluster", "gpu", "gpu_model", "busy_pct", "memory_used_mib", "memory_mib", "power_w", "temperature_c", "price_micro_usd_h", "jobs"], empty: NO_NODES },
+  topology: { title: "Links", group: "fleet", note: "Links are those to GPU 0, 1, 2 and so on of the same node, in the words of nvidia-smi topo -m: NV is NVLink, X the GPU itself.", empty: NO_NODES },
+  mig: { title: "Slices", group: "fleet", titles: { whole_gpus: "GPUs kept whole:" }, note: "Sizes have the number of memory slots of a GPU that each takes.", empty: "No node has GPUs that can be cut into slices (MIG)." },
   doctor: { title: "Fences", group: "fleet" },
   tenants: { title: "Tenants", group: "tenants" },
-  share: { title: "Shares", group: "tenants", columns: ["path", "weight", "share_ppm", "used_ppm", "yard_ppm", "running", "waiting", "amounts"] },
-  budgets: { title: "Budgets", group: "tenants" },
-  waits: { title: "Waits", group: "tenants" },
+  share: { title: "Shares", group: "tenants", columns: ["path", "weight", "share_ppm", "used_ppm", "yard_ppm", "running", "waiting", "amounts"], titles: { path: "tenant", fair: "fair share:", share_ppm: "due", used_ppm: "had", yard_ppm: "due of the yard", amounts: "GPUs" }, note: "Due and had are parts of what the parent of a tenant has." },
+  budgets: { title: "Budgets", group: "tenants", empty: "There is no budget that you may see. They are described under budgets in yard.yaml." },
+  waits: { title: "Waits", group: "tenants", empty: "No waiting of tenants that you may see is written down for these days. It is written down every five minutes." },
   cost: { title: "Money", group: "money" },
   "cost/statement": { title: "Statement", group: "money", columns: ["part", "name", "charged_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "energy_kwh", "price_micro_usd_h", "charged_micro_usd", "wasted_micro_usd"] },
   "cost/savings": { title: "Savings", group: "money" },
-  efficiency: { title: "Efficiency", group: "money" },
+  efficiency: { title: "Efficiency", group: "money", titles: { label: "job", gpus: "GPUs a task" }, empty: "No job that you may see has started, arrays apart: each task of an array has its curves on its own page." },
   audit: { title: "Audit", group: "", columns: ["at_ms", "who", "what", "about", "tenant"] },
 };
 
@@ -26,6 +27,13 @@ export const REPORTS: Record<string, Known> = {
 export function reportOf({ page, rest }: Place): string {
   const name = rest ? `${page}/${rest}` : page;
   return name in REPORTS ? name : "";
+}
+
+/** The page among the main ones that a place belongs to. */
+export function mainOf(place: Place): string {
+  if (place.page === "job") return "queue";
+  const group = REPORTS[reportOf(place)]?.group;
+  return Object.entries(REPORTS).find(([, each]) => group && each.group === group)?.[0] ?? place.page;
 }
 
 /** The reports beside one, for a row of links. */

@@ -291,6 +291,9 @@ def test_the_page_goes_on_when_the_yard_comes_back(page: Any, tmp_path: Path) ->
     page.box("down")
     page.get_by_text("The yard is away").wait_for()
     shot(page, "away", tmp_path)
+    go(page, "cost/statement")
+    page.get_by_text("the yard does not answer").wait_for()
+    go(page, "queue")
     assert 0 == page.box("up", "-d", "--port", port, "--config", page.box.config).code
     page.get_by_text("The yard is away").wait_for(state="detached")
     page.box.submit("--gpus", 1, "--tenant", "research", "--name", "later", "--", "sleep", "600")

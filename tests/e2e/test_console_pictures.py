@@ -141,6 +141,8 @@ def test_every_page_has_no_serious_finding_and_fits(chrome: Any, tmp_path: Path,
         with page_of(chrome, f"http://127.0.0.1:{box.note()['port']}/") as page:
             page.goto(box("open", "--no-browser").out.strip())
             page.get_by_role("heading", name="Queue").wait_for()
+            if state == "busy":
+                page.get_by_text("2 waiting, 1 set aside").wait_for()
             if state == "away":
                 box("down")
                 page.get_by_text("The yard is away").wait_for()
