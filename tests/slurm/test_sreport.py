@@ -28,6 +28,7 @@ JOBS = (
     ("research", "root", ("--gres=gpu:1", "-c1", "--array=1-3"), 7_200, 3_600),
     ("product", "games", ("-c64",), 9_000, 20_000),
 )
+NO_SIZES = "We need a grouping list"
 HOURS = 9
 SPANS = (("all", 0, HOURS), ("one hour", 1, 2), ("the middle", 2, 5), ("yesterday", 0, 0))
 REPORTS = (
@@ -146,7 +147,13 @@ def test_every_figure_is_slurms_own(sides: tuple[SlurmCluster, Box, int]) -> Non
             times = [first_s + hour * HOUR_S for hour in (low, high)]
             start, end = [time.strftime("%Y-%m-%dT%H:%M", time.localtime(each)) for each in times]
             words = [*said.split(), *([f"start={start}", f"end={end}"] if high else [])]
-            theirs = rig.command("sreport", *words)
+            try:
+                theirs = rig.command("sreport", *words)
+            except RuntimeError as error:
+                # Slurm's own has no sizes to name if no job ran in the span, as yesterday at most hours of a day.
+                if name != "yesterday" or NO_SIZES not in str(error):
+                    raise
+                continue
             ours = box("slurm", "sreport", *words)
             assert 0 == ours.code, ours.err
             if theirs != ours.out:
