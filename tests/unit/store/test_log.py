@@ -182,8 +182,8 @@ def test_waiting_ends_when_an_event_comes(store: Store) -> None:
     writer.start()
     began_s = time.monotonic()
 
-    assert store.wait(0, 5)
-    assert time.monotonic() - began_s < 2
+    assert store.wait(0, 60)
+    assert time.monotonic() - began_s < 30
     writer.join()
     assert store.wait(0, 0)
     assert not store.wait(1, 0)
@@ -199,8 +199,8 @@ def test_waiting_ends_when_another_process_writes(store: Store, place: str) -> N
             writer = threading.Timer(0.1, lambda: other.append(ticks(1)))
             writer.start()
             began_s = time.monotonic()
-            assert store.wait(seq, 20)
-            assert time.monotonic() - began_s < 10
+            assert store.wait(seq, 60)
+            assert time.monotonic() - began_s < 30
             writer.join()
 
 
@@ -211,16 +211,16 @@ def test_a_listener_that_was_cut_off_listens_again(
     with open_store(place) as store, open_store(place) as other:
         store._backend.poll_s = 60
         other.append(ticks(1))
-        assert store.wait(0, 20)
+        assert store.wait(0, 60)
         postgres_server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
         other.append(ticks(2))
-        assert store.wait(1, 20)
+        assert store.wait(1, 60)
         other.append(ticks(3))
         began_s = time.monotonic()
-        assert store.wait(2, 20)
-        assert time.monotonic() - began_s < 10
+        assert store.wait(2, 60)
+        assert time.monotonic() - began_s < 30
 
 
 def test_closing_lets_waiters_go(place: str) -> None:
