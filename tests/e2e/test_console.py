@@ -1,6 +1,6 @@
 """The console in a real Chromium, on a real yard with emulated GPUs: a person's way through it, by mouse and by keys.
 
-Screenshots of what was seen are in the folder that GPUYARD_SHOTS names, else in a temporary one.
+Pictures of what was seen are made where GPUYARD_SHOTS names a folder for them.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import Box
-from rigs.console.browser import ROOT, browser, chromium, go, page_of, shot
+from rigs.console.browser import ROOT, browser, chromium, go, looked, page_of
 
 pytestmark = pytest.mark.rig
 CONFIG = """
@@ -91,7 +91,7 @@ def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
     assert f"job {idle} of root for product" in said
     assert "busy 0 %, $" in said
     assert "1 free, $" in said
-    shot(page, "walk-yard", tmp_path)
+    looked(page, "walk-yard")
 
     # A job that waits, why, and by when it starts.
     go(page, "submit")
@@ -104,7 +104,7 @@ def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
     page.get_by_text("over its limit of 3").wait_for()
     page.get_by_role("button", name="Submit").click()
     page.get_by_role("heading", name="Why it waits").wait_for()
-    shot(page, "walk-waits", tmp_path)
+    looked(page, "walk-waits")
     go(page, "queue")
     row = page.get_by_role("listitem").filter(has_text="train")
     row.get_by_text("by ").wait_for()
@@ -123,7 +123,7 @@ def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
     page.get_by_text("Enter ~ . leaves it").wait_for()
     page.keyboard.type("printf '\\033[38;2;9;200;9mhere %s\\033[0m\\n' $YARD_JOB_ID; echo ok > in-shell\n")
     page.locator(".xterm-rows").get_by_text("here 5").wait_for()
-    shot(page, "walk-shell", tmp_path)
+    looked(page, "walk-shell")
     assert "ok\n" == (tmp_path / "in-shell").read_text(encoding="utf-8")
     page.get_by_role("button", name="Close").click()
     page.get_by_role("button", name="Cancel").click()
@@ -139,7 +139,7 @@ def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
     page.locator("ins").get_by_text("4").wait_for()
     page.get_by_role("button", name="Simulate it").click()
     page.get_by_role("heading", name="What it would have done").wait_for()
-    shot(page, "walk-whatif", tmp_path)
+    looked(page, "walk-whatif")
     page.get_by_role("button", name="Apply").click()
     sure(page, "Apply")
     page.get_by_text("version 2 is in force").first.wait_for()
@@ -248,7 +248,7 @@ def test_a_script_that_is_pasted_is_shown_before_it_is_submitted(page: Any, tmp_
     said = page.locator("pre").inner_text()
     assert "name: pasted-job" in said
     assert "time_limit_s: 600" in said
-    shot(page, "walk-paste", tmp_path)
+    looked(page, "walk-paste")
     page.get_by_role("button", name="Submit").click()
     page.get_by_role("heading", name="1 pasted-job").wait_for()
     assert ("research", "RUNNING") == (
@@ -290,7 +290,7 @@ def test_the_page_goes_on_when_the_yard_comes_back(page: Any, tmp_path: Path) ->
     port = page.box.note()["port"]
     page.box("down")
     page.get_by_text("The yard is away").wait_for()
-    shot(page, "away", tmp_path)
+    looked(page, "away")
     go(page, "cost/statement")
     page.get_by_text("the yard does not answer").wait_for()
     go(page, "queue")

@@ -12,6 +12,8 @@ from rigs.postgres import NoServer, install, skip_or_fail
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "console" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 30_000
+WIDE, NARROW = 1440, 390
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 WATCH = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
@@ -78,18 +80,32 @@ def page_of(made: Any, own: str, also: tuple[str, ...] = (), **context: Any) -> 
     assert not wrong, "\n".join(wrong[:10])
 
 
-def shot(page: Any, name: str, folder: Path) -> None:
-    """Pictures, light and dark, wide and narrow; nothing may be wider than the page."""
-    folder = Path(os.environ.get("GPUYARD_SHOTS") or folder)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for width, height in ((1440, 900), (390, 844)):
-            page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_timeout(60)
-            page.screenshot(path=str(folder / f"{name}-{scheme}-{width}.png"))
+def looked(page: Any, name: str, axe: str = "") -> str:
+    """The page wide and narrow: nothing may be wider than it. Pictures, light and dark, if GPUYARD_SHOTS is a folder.
+
+    With `axe`, what that finds: of the wide page in these colours, "light" or "dark", of the narrow one in the others.
+    """
+    folder = os.environ.get("GPUYARD_SHOTS", "")
+    if folder:
+        page.wait_for_timeout(300)
+    findings = []
+    for width, height, first in (
+        (WIDE, 900, axe or "light"),
+        (NARROW, 844, "light" if axe == "dark" else "dark"),
+    ):
+        page.set_viewport_size({"width": width, "height": height})
+        for scheme in (first, *(() if not folder else ({"light", "dark"} - {first}))):
+            page.emulate_media(color_scheme=scheme)
+            page.evaluate(DRAWN)
             assert fits(page), (name, width)
+            if folder:
+                page.wait_for_timeout(60)
+                page.screenshot(path=str(Path(folder) / f"{name}-{scheme}-{width}.png"))
+            if axe and scheme == first:
+                findings.append(serious(page))
     page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1440, "height": 900})
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    return " ".join([each for each in findings if each != "[]"])
 
 
 def fits(page: Any) -> bool:
@@ -103,9 +119,10 @@ def go(page: Any, place: str) -> None:
 
 
 def serious(page: Any) -> str:
-    """What axe finds that keeps people out. The driver puts it in, beside the policy."""
+    """What axe finds that keeps people out. The driver puts it in, beside the policy, once for each document."""
+    source = "" if page.evaluate("'axe' in window") else AXE.read_text(encoding="utf-8")
     asked = (
-        f"{AXE.read_text(encoding='utf-8')};axe.run().then(r => JSON.stringify("
+        f"{source};axe.run().then(r => JSON.stringify("
         "r.violations.filter(v => ['serious', 'critical'].includes(v.impact))"
         ".map(v => [v.id, v.nodes[0].html, v.nodes[0].any.map(a => a.message).join()])))"
     )
