@@ -32,6 +32,15 @@ class BadInput(YardError):
     exit_code = 2
 
 
+class Misuse(BadInput):
+    """A command was called in a way that it does not know."""
+
+    def __init__(self, command: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint or f"'{command} --help' lists what it takes.")
+        self.command = command
+        """As it was typed, with `yard` before it."""
+
+
 def quoted(text: str) -> str:
     """A text as it may stand in a message: on one line, and not endless."""
     if len(text) > _TEXT_SHOWN_MAX:

@@ -15,9 +15,8 @@ from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.changes import ORDER_S
 from gpuyard.control.reading.model import Model, told
-from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.plain_views import node_view
-from gpuyard.control.reading.publisher import UNREAD_S, Publisher
+from gpuyard.control.reading.publisher import UNREAD_S, NodesReading, Publisher
 from gpuyard.control.replica.replica import Judged
 from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load

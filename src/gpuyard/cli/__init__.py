@@ -8,7 +8,9 @@ the way out of it.
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from gpuyard.errors import Misuse, YardError
 
 
 def main() -> None:
@@ -34,7 +36,6 @@ def _prepare_streams() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
     from gpuyard.cli.line.commands import resolved
-    from gpuyard.cli.line.complaints import ended
 
     def call() -> int:
         code = _run(resolved(arguments))
@@ -42,6 +43,40 @@ def run(arguments: Sequence[str]) -> int:
         return code
 
     return ended(call)
+
+
+def ended(call: Callable[[], int]) -> int:
+    """Run a command to its end and return its exit code. Only defects of ours escape as exceptions."""
+    try:
+        return call()
+    except YardError as error:
+        return _complain(error)
+    except OSError as error:
+        from gpuyard.cli.terminal.streams import give_up_output
+
+        code = give_up_output()
+        if not isinstance(error, BrokenPipeError):
+            where = f"{error.filename}: " if error.filename else ""
+            _complain(YardError(f"{where}{error.strerror or error}"))
+        return code
+
+
+def _complain(error: YardError) -> int:
+    """Say what is wrong on standard error, and on the next line what to do; return the exit code."""
+    from gpuyard.cli.terminal.streams import notice
+
+    lines = error.message.splitlines() or ["failed"]
+    if len(lines) > 1:
+        # Each line has its own place in a file, which editors find at the start of a line only.
+        notice(f"{error.problem_count or len(lines):,} problems", style="bold red", before="yard: ")
+        for line in lines:
+            notice(line)
+    else:
+        command = error.command if isinstance(error, Misuse) else "yard"
+        notice(lines[0], style="bold red", before=f"{command}: ")
+    if error.hint:
+        notice(error.hint)
+    return error.exit_code
 
 
 def _run(words: list[str]) -> int:
@@ -77,7 +112,5 @@ def _run(words: list[str]) -> int:
     from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
 
     if first in PROGRAMS or first in INSTEAD:
-        from gpuyard.cli.line.complaints import Misuse
-
         raise Misuse("yard", f"{first} is a command of Slurm", f"Type it as 'yard slurm {first}'.")
     raise unknown_command("yard", first, ENTRIES)

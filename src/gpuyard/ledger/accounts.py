@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gpuyard.errors import BadInput, listed, quoted
-from gpuyard.ledger.names import PROJECT
+from gpuyard.ledger.rows import PROJECT
 from gpuyard.ledger.units import (
     CHARGED,
     COLUMNS,

@@ -23,9 +23,8 @@ from gpuyard.ledger.jobs import (
     JobBook,
     cut_out,
 )
-from gpuyard.ledger.names import Names, RowsLike
 from gpuyard.ledger.nodes import NodeBook, pieces
-from gpuyard.ledger.shelf import Shelf
+from gpuyard.ledger.rows import Names, RowsLike, Shelf
 from gpuyard.ledger.units import (
     CHARGED,
     COLUMNS,

@@ -351,7 +351,7 @@ class Integral:
 
 def name_of(where: Where) -> str:
     """The order of places is that of their names in the books."""
-    from gpuyard.ledger.names import name_of as named  # noqa: PLC0415
+    from gpuyard.ledger.rows import name_of as named  # noqa: PLC0415
 
     return named(where)
 

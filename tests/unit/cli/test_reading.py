@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.cli.line.commands import ALIASES, ENTRIES, Entry
-from gpuyard.cli.line.complaints import Misuse
 from gpuyard.cli.line.options import Called, HelpWanted, Output, Parameter, parameters, read
 from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
+from gpuyard.errors import Misuse
 
 from .conftest import Yard
 
@@ -199,7 +199,6 @@ def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
         "gpuyard.cli.commands.jobs.verbs",
         "gpuyard.cli.commands.jobs.why",
         "gpuyard.cli.listings.tables",
-        "gpuyard.cli.line.complaints",
         "gpuyard.cli.line.commands",
     ]
     code = f"import sys, gpuyard.api.client, {', '.join(names)}; print(*sorted(sys.modules))"

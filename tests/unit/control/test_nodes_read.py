@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.reading import nodes as reading
 from gpuyard.control.reading import publisher
+from gpuyard.control.reading import publisher as reading
 from gpuyard.control.reading.plain_views import View
 from gpuyard.model import Node, NodeAdded, NodeCordoned
 from rigs.request_service import Rig, rig
@@ -72,7 +72,7 @@ def test_a_reader_sees_what_was_written_before_it_asked_and_other_nodes_are_not_
 def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
     yard: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "PIECE", 2)
+    monkeypatch.setattr(reading, "NODES_AT_ONCE", 2)
     job_id, pauses, let_others = yard.submit(gpus=1), [], yard.replica.pause
 
     def pause() -> None:

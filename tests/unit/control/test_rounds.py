@@ -3,7 +3,7 @@
 import threading
 import time
 
-from gpuyard.control.upkeep.rounds import Rounds
+from gpuyard.control.clock import Rounds
 
 WAIT_S = 20
 

@@ -225,6 +225,6 @@ def test_without_mps_shares_take_turns_and_that_is_said(
     assert [] == without.daemons()
     (tmp_path / "nvidia-cuda-mps-control").touch(mode=0o755)
     assert "" == without.note()
-    assert (
-        "mps" == sharing(NoMps(str(tmp_path))).prepare(part, readings, ANA).environment["YARD_SHARED_THROUGH"]
-    )
+    mps = NoMps(str(tmp_path))
+    assert "mps" == sharing(mps).prepare(part, readings, ANA).environment["YARD_SHARED_THROUGH"]
+    mps.stop_unused(set())

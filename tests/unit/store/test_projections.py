@@ -20,7 +20,7 @@ from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import facts
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import CHECKPOINT_MS, Filler
-from gpuyard.ledger import shelf
+from gpuyard.ledger import rows as ledger_rows
 from gpuyard.model import (
     AttemptEnded,
     AttemptStarted,
@@ -153,7 +153,7 @@ def test_live_and_filled_anew_it_is_the_same_byte_by_byte(store: Store, epoch: i
 def test_the_books_of_one_leader_are_those_of_many_and_forget_what_they_need_not_know(
     store: Store, epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "SHELF_MAX", 5)
+    monkeypatch.setattr(ledger_rows, "SHELF_MAX", 5)
     write_log(store)
     one = Filler(store, [Ledger()], lambda: NOW_MS, batch=7)
     while one.step(epoch):

@@ -31,6 +31,7 @@ from gpuyard.api.edge.rates import Rates
 from gpuyard.api.server.app import build, quick
 from gpuyard.api.server.connections import BACKLOG, Acceptor, ConnectionCounts, PeerProtocol, look_after
 from gpuyard.config.values import Access
+from gpuyard.control.access.people import Person
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address
 from gpuyard.engines.machine import processes
@@ -238,7 +239,12 @@ def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
         return BrowserAuthenticator(door, yard.browsers, yard.store.yard)
 
     if yard.token_service is None:
-        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), yard.people.placed)
+
+        def placed(person: Person) -> Person:
+            # The directory is another one after `yard apply`.
+            return yard.people.directory.placed(person)
+
+        door: Authenticator = LocalAuthenticator(yard.token, _owner(yard.data.token_file), placed)
         local = None
         if yard.fleet.access is not None:
             # The limits of yard.yaml; without any, a user only waits while others ask.

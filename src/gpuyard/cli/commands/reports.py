@@ -100,7 +100,7 @@ def shown(
     watch: int | None,
 ) -> None:
     """Ask for a report and print it, once or again and again."""
-    from gpuyard.cli.connection.watching import repeated
+    from gpuyard.cli.connection.places import repeated
     from gpuyard.cli.listings.tables import emit, write_document
     from gpuyard.cli.terminal.streams import notice
 

@@ -1,6 +1,7 @@
-"""Options about where the yard is, shared by the commands that need them, and the client they speak with."""
+"""What commands share: where the yard is, the client that they speak with, a person's defaults, and `--watch`."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,3 +46,14 @@ def wanted_columns(command: str, output: str) -> str:
     from gpuyard.cli.connection.defaults import defaults
 
     return defaults().get(f"{command}_columns", "")
+
+
+def repeated(show: Callable[[], None], every_s: int | None, *, wakes: bool = True) -> None:
+    """Show a listing once, or with `--watch` until Ctrl-C. Not `wakes`: it changes without an event of the yard."""
+    if every_s is None:
+        show()
+        return
+    from gpuyard.cli.connection.followed import Stream
+    from gpuyard.cli.connection.watching import watched
+
+    watched(show, every_s, Stream() if wakes else None)

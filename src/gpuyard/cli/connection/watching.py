@@ -58,16 +58,6 @@ class News(Protocol):
         """End."""
 
 
-def repeated(show: Callable[[], None], every_s: int | None, *, wakes: bool = True) -> None:
-    """Show a listing once, or with `--watch` until Ctrl-C. Not `wakes`: it changes without an event of the yard."""
-    if every_s is None:
-        show()
-        return
-    from gpuyard.cli.connection.followed import Stream
-
-    watched(show, every_s, Stream() if wakes else None)
-
-
 def watched(show: Callable[[], None], every_s: int, news: News | None) -> None:
     """Show a listing until Ctrl-C: whenever something has happened, and where nobody tells, every `every_s` seconds.
 

@@ -18,8 +18,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from gpuyard.cli.line.commands import HELP, Entry
-from gpuyard.cli.line.complaints import Misuse
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import Misuse, quoted, remedy
 
 
 class Output(StrEnum):

@@ -16,17 +16,12 @@ def install(words: Sequence[str]) -> int:
     """Write them into the folder, and say what to put on the PATH."""
     import shlex
 
-    from gpuyard.cli.line.complaints import complain
-
-    try:
-        if len(words) != 1 or not words[0]:
-            raise BadInput(
-                "--install-links takes one folder", "For example: yard slurm --install-links ~/.local/slurm"
-            )
-        folder = Path(os.path.abspath(os.path.expanduser(words[0])))
-        _write(folder)
-    except YardError as error:
-        return complain(error)
+    if len(words) != 1 or not words[0]:
+        raise BadInput(
+            "--install-links takes one folder", "For example: yard slurm --install-links ~/.local/slurm"
+        )
+    folder = Path(os.path.abspath(os.path.expanduser(words[0])))
+    _write(folder)
     print(f"{', '.join(PROGRAMS)} are in {folder}")
     print(f"export PATH={shlex.quote(str(folder))}:$PATH")
     return 0
@@ -112,16 +107,8 @@ def run(words: Sequence[str]) -> int:
 
         return called(f"yard slurm {first}", first, COMMANDS[first], rest)
     if first.split("=")[0] == "--install-links":
-        from gpuyard.cli.slurm.face import install
-
         folders = [first.partition("=")[2], *rest] if "=" in first else rest
         return install(folders)
-    from gpuyard.errors import quoted, remedy
+    from gpuyard.cli.line.options import unknown_command
 
-    known = [*PROGRAMS, *COMMANDS, "--install-links"]
-    print(
-        f"yard: there is no command {quoted('slurm ' + first)}; {remedy(first, known, 'commands')}",
-        file=sys.stderr,
-    )
-    print("'yard slurm --help' lists what it takes.", file=sys.stderr)
-    return _BAD_INPUT
+    raise unknown_command("yard slurm", first, [*PROGRAMS, *COMMANDS, "--install-links"])

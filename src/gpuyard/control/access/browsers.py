@@ -150,7 +150,7 @@ class BrowserService:
         found = person_named(row.user)
         if found is None:
             raise Unknown(f"{row.user} is no longer a user of this machine")
-        return self._people.placed(replace(found, token=row.id, expires_ms=row.expires_ms))
+        return self._people.directory.placed(replace(found, token=row.id, expires_ms=row.expires_ms))
 
     def holds(self, person: Person) -> bool:
         """Whether what a person came with is still valid: a long stream asks again and again."""

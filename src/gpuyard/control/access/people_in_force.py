@@ -13,11 +13,11 @@ from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.access.oidc import Provider
-from gpuyard.control.access.people import Person, UserDirectory
+from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.tokens import TokenService
+from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
 from gpuyard.store import VersionCause
 
@@ -63,10 +63,6 @@ class PeopleInForce:
     def when_renewed(self, tell: Callable[[Access], None]) -> None:
         """Have a function called whenever the people have changed."""
         self._told.append(tell)
-
-    def placed(self, person: Person) -> Person:
-        """A user of the machine, without `--auth`, with the tenants that yard.yaml gives them."""
-        return self.directory.placed(person)
 
     def start(self) -> None:
         """Begin to look for newer versions."""

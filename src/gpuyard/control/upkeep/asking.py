@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit
 
 from gpuyard.config.values import PrometheusSpec
+from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import key_of, node_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.handed_in import Batch
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.fleet.bits import positions
 from gpuyard.shipping.contract import Away, Refused

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpuyard.control.clock import Rounds
 from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.errors import YardError
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuyard.control.clock import time_text
+from gpuyard.control.clock import Rounds, time_text
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import Engine, EngineError, KeepsImages, KeepsLeftovers, Leftover
 from gpuyard.errors import YardError
 from gpuyard.model import Retention

@@ -16,9 +16,9 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
+from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Engine, EngineError, TruncatesLogs
 from gpuyard.errors import YardError

@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.core.explain.causes import Elsewhere, Look, Waiting
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Outcome, WaitCause, WaitLine, WaitsSeen
@@ -87,8 +87,11 @@ class WaitMeter:
             self._led = 0
             return
         with replica.lock:
-            look = Look(replica.state, replica.policy.place, replica.judged.by_id())
-        seen = look.counted(self._has_crashed, self._elsewhere)
+            state = replica.state
+            # Mostly nothing waits.
+            waits = state.queue.count or state.deferred
+            look = Look(state, replica.policy.place, replica.judged.by_id()) if waits else None
+        seen = {} if look is None else look.counted(self._has_crashed, self._elsewhere)
         if self._led != epoch:
             self._sums, self._crashed = {}, {}
             self._begin(look, now_ms)
@@ -111,17 +114,19 @@ class WaitMeter:
             self._sums[at] = self._sums.get(at, 0) + jobs * (end_ms - from_ms)
             from_ms = end_ms
 
-    def _begin(self, look: Look, now_ms: int) -> None:
+    def _begin(self, look: Look | None, now_ms: int) -> None:
         """Jobs that wait have waited since the last event, and nobody looked."""
         told = self._replica.store.read_back([WaitsSeen.__name__], None, 1)
         last_ms = max([event.until_ms for _seq, event in told if isinstance(event, WaitsSeen)], default=0)
         last_ms = max(last_ms, now_ms - BACK_MS)
+        self._told_ms = min(now_ms, last_ms)
+        if look is None:
+            return
         for record in look.records():
             # Since when a job waits again, its record does not say.
             if not record.attempt:
                 from_ms = max(last_ms, record.job.submitted_ms)
                 self._add(look.key(record, WaitCause.UNKNOWN), 2, from_ms, now_ms)
-        self._told_ms = min(now_ms, last_ms)
 
     def _has_crashed(self, record: JobRecord) -> bool:
         known = self._crashed.get(record.id)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
 from gpuyard.control.upkeep.metering import Meter
-from gpuyard.control.upkeep.rounds import Rounds
 from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Said, unsaid
-from gpuyard.control.reading.nodes import NodesReading
 from gpuyard.control.reading.overview import overview
 from gpuyard.control.reading.plain_views import (
     View,
@@ -20,7 +19,7 @@ from gpuyard.control.reading.plain_views import (
     recipe_of,
     tries_of,
 )
-from gpuyard.control.reading.publisher import Publisher
+from gpuyard.control.reading.publisher import NodesReading, Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.replica.labels import Label, label_of, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica

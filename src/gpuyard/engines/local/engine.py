@@ -540,7 +540,7 @@ class LocalEngine:
     def status(self, keys: Sequence[str]) -> list[Report]:
         """What is known of these attempts. One without its supervisor is cleared away, and only then ended."""
         with self._mutex:
-            if self._faults.look():
+            if self._sharing.through_daemons(self._faults.look):
                 self._faults.end_unaware(self._monitor.tell)
             return [self._monitor.look(key) for key in keys]
 
@@ -553,7 +553,7 @@ class LocalEngine:
         until_s = time.monotonic() + timeout_s
         while (rest_s := until_s - time.monotonic()) > _CLIENTS_S:
             with self._mutex:
-                shared = self._faults.look()
+                shared = self._sharing.through_daemons(self._faults.look)
             if self._data.wait(_CLIENTS_S if shared else rest_s):
                 return True
         return self._data.wait(max(0.0, rest_s))

@@ -36,7 +36,7 @@ def history(
     watch: WatchOption = None,
 ) -> None:
     """Show jobs that have ended, the newest first."""
-    from gpuyard.cli.connection.watching import repeated
+    from gpuyard.cli.connection.places import repeated
     from gpuyard.cli.terminal.streams import notice
 
     most = limit or SHOWN

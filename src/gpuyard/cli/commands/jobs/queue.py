@@ -69,7 +69,7 @@ def queue(
         show()
         return
     if cluster:
-        from gpuyard.cli.connection.watching import repeated
+        from gpuyard.cli.connection.places import repeated
 
         # Changes say on which nodes a job runs, not in which cluster: the list is read anew.
         repeated(show, watch, wakes=True)

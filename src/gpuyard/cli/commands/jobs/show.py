@@ -27,7 +27,7 @@ def show(
 
     What it runs, its folder and its environment are for its owner and administrators.
     """
-    from gpuyard.cli.connection.watching import repeated
+    from gpuyard.cli.connection.places import repeated
 
     if env or script:
         _show_recipe(job, env, output)

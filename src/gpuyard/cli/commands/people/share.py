@@ -19,7 +19,7 @@ def share(
     watch: WatchOption = None,
 ) -> None:
     """Show the tenant tree: weights, decayed usage, guarantees, what is borrowed, lent and could be taken back."""
-    from gpuyard.cli.connection.watching import repeated
+    from gpuyard.cli.connection.places import repeated
 
     repeated(lambda: _show(tenant, explain, output, columns), watch)
 

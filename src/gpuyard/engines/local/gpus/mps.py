@@ -79,7 +79,8 @@ class Mps:
     def __init__(self, data: str) -> None:
         # Not below the yard's own folder: the path of a socket is limited to about a hundred characters.
         mark = hashlib.sha256(data.encode()).hexdigest()[:10]
-        self._root = f"/tmp/gpuyard-mps-{mark}"
+        self.root = f"/tmp/gpuyard-mps-{mark}"
+        """The folder of all daemons; it is gone with the last of them."""
 
     def available(self) -> bool:
         """Whether this machine has MPS; without it, programs that share a GPU take turns, and nothing caps them."""
@@ -88,7 +89,7 @@ class Mps:
     def daemon(self, gpu: str, uid: int) -> Daemon:
         """Where the daemon for a GPU and a user is, or would be."""
         short = hashlib.sha256(gpu.encode()).hexdigest()[:8]
-        return Daemon(gpu, uid, os.path.join(self._root, f"{short}-{uid}"))
+        return Daemon(gpu, uid, os.path.join(self.root, f"{short}-{uid}"))
 
     def ensure(self, gpu: str, account: UnixAccount) -> Daemon:
         """The daemon for this GPU and user, started now if it does not answer."""
@@ -105,9 +106,9 @@ class Mps:
         return daemon
 
     def _make_folders(self, daemon: Daemon, account: UnixAccount) -> None:
-        os.makedirs(self._root, mode=0o711, exist_ok=True)
-        if os.lstat(self._root).st_uid != os.geteuid():
-            raise Transient(f"{self._root} belongs to somebody else")
+        os.makedirs(self.root, mode=0o711, exist_ok=True)
+        if os.lstat(self.root).st_uid != os.geteuid():
+            raise Transient(f"{self.root} belongs to somebody else")
         for folder in (daemon.folder, daemon.pipe, daemon.log):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             if os.geteuid() == 0:
@@ -133,13 +134,13 @@ class Mps:
         """Every daemon of this yard that may be there, by the folders they left. The GPU of each is unknown."""
         try:
             # Any user may make a folder of this name in /tmp first: its content is not ours.
-            if os.lstat(self._root).st_uid != os.geteuid():
+            if os.lstat(self.root).st_uid != os.geteuid():
                 return []
-            names = sorted(os.listdir(self._root))
+            names = sorted(os.listdir(self.root))
         except (FileNotFoundError, NotADirectoryError):
             return []
         found = [match for name in names if (match := _FOLDER.fullmatch(name))]
-        return [Daemon("", int(match[1]), os.path.join(self._root, match[0])) for match in found]
+        return [Daemon("", int(match[1]), os.path.join(self.root, match[0])) for match in found]
 
     @staticmethod
     def dead(daemon: Daemon) -> bool:
@@ -164,7 +165,7 @@ class Mps:
         if not os.path.exists(os.path.join(daemon.pipe, "control")):
             shutil.rmtree(daemon.folder, ignore_errors=True)
             with suppress(OSError):
-                os.rmdir(self._root)
+                os.rmdir(self.root)
 
     @staticmethod
     def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:

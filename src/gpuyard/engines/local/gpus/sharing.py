@@ -84,6 +84,7 @@ class Sharing:
         self._cutter = cutter
         self._hands_off = hands_off
         self._mps = mps
+        self._through_daemons = False
         self._plans = plans
         self._clock_s = clock_s
         self._idle_since: dict[str, float] = {}
@@ -237,6 +238,11 @@ class Sharing:
     def daemon(self, gpu: str, uid: int) -> Daemon:
         """Where the MPS daemon for a GPU and a user is."""
         return self._mps.daemon(gpu, uid)
+
+    def through_daemons(self, look: Callable[[], bool]) -> bool:
+        """Whether there are MPS daemons, by a look at them; none is needed while there are none."""
+        self._through_daemons = (self._through_daemons or os.path.lexists(self._mps.root)) and look()
+        return self._through_daemons
 
     def daemons(self) -> list[Daemon]:
         """Every MPS daemon of this yard that may be there."""
