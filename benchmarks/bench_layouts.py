@@ -35,7 +35,7 @@ def layouts(geometry: MigGeometry) -> list[str]:
     return [seven, f"2x{half.name}", large.name, seven, *mixed, "whole"]
 
 
-def repartitions(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
+def recuts(hardware: Hardware, *, rehearse: bool) -> list[dict[str, Any]]:
     """The GPU cut to one layout after another by `yard mig apply`: by the engine's stopwatch, and for who waits."""
     found: list[dict[str, Any]] = []
     cut: list[list[PlacedSlice]] = []
@@ -96,7 +96,7 @@ def main() -> None:
             sys.exit("MIG is on already: this would take away what somebody has cut")
         hardware.up()
         try:
-            rows = repartitions(hardware, rehearse=options.rehearse)
+            rows = recuts(hardware, rehearse=options.rehearse)
         finally:
             if not options.rehearse:
                 by_nvidia_smi(hardware.geometry, [])

@@ -11,7 +11,7 @@ from gpuyard.config import quantities
 from gpuyard.config.problems import Position
 from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
-from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, JobField, Kind
+from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, Form, JobField
 
 
 class Wrong(Exception):
@@ -174,23 +174,23 @@ def _field(says: JobField) -> Field:
     """How a field is read."""
     least, most = says.least or 0, says.most or 0
     match says.kind:
-        case Kind.WHOLE:
+        case Form.WHOLE:
             return _whole(least, most)
-        case Kind.CHOICE:
+        case Form.CHOICE:
             return Field(_choice(says.choices))
-        case Kind.NAMED_NUMBERS:
+        case Form.NAMED_NUMBERS:
             return Field(_named(_whole(least, most).read))
     return Field(_READERS[says.kind], says.least, says.most)
 
 
 _READERS: dict[str, Read] = {
-    Kind.TEXT: _text,
-    Kind.TEXTS: _texts,
-    Kind.NUMBER: _number,
-    Kind.BOOLEAN: _boolean,
-    Kind.NAMED_TEXTS: _named(_value),
-    Kind.DEPENDENCIES: _dependencies,
-    Kind.CONTAINERS: _containers,
+    Form.TEXT: _text,
+    Form.TEXTS: _texts,
+    Form.NUMBER: _number,
+    Form.BOOLEAN: _boolean,
+    Form.NAMED_TEXTS: _named(_value),
+    Form.DEPENDENCIES: _dependencies,
+    Form.CONTAINERS: _containers,
 }
 FIELDS = {name: _field(says) for name, says in JOB_FIELDS.items() if says.native}
 """Every field, in the order in which they are written."""

@@ -44,7 +44,7 @@ def label_fault(key: str, value: str) -> str:
     return ""
 
 
-class Kind:
+class Form:
     """What a field holds."""
 
     TEXT = "text"
@@ -77,7 +77,7 @@ class JobField:
         native: bool = True,
     ) -> None:
         self.kind = kind
-        """One of `Kind`."""
+        """One of `Form`."""
         self.text = text
         self.default = default
         """Left out of a submission."""
@@ -91,20 +91,20 @@ class JobField:
 
 
 def _text(text: str, *examples: Any) -> JobField:
-    return JobField(Kind.TEXT, text, "", examples=examples)
+    return JobField(Form.TEXT, text, "", examples=examples)
 
 
 def _texts(text: str, *examples: Any) -> JobField:
     # The description shows an empty list; a tuple need not be copied for each job.
-    return JobField(Kind.TEXTS, text, (), examples=examples)
+    return JobField(Form.TEXTS, text, (), examples=examples)
 
 
 def _whole(text: str, least: int, most: int, default: int | None = 0) -> JobField:
-    return JobField(Kind.WHOLE, text, default, least, most)
+    return JobField(Form.WHOLE, text, default, least, most)
 
 
 def _yes_no(text: str, *, default: bool = False) -> JobField:
-    return JobField(Kind.BOOLEAN, text, default)
+    return JobField(Form.BOOLEAN, text, default)
 
 
 # fmt: off
@@ -113,7 +113,7 @@ JOB_FIELDS: dict[str, JobField] = {
     "tenant": _text(
         "The tenant that the job counts for, as in research/ana. Left out: the default tenant of the user."),
     "project": _text("The project that the job is booked for: the same as the label 'project'.", "vision"),
-    "labels": JobField(Kind.NAMED_TEXTS, f"Labels for reports, by key: up to {LABELS_MAX}.", {}),
+    "labels": JobField(Form.NAMED_TEXTS, f"Labels for reports, by key: up to {LABELS_MAX}.", {}),
     "class": _text("How it is treated. Left out: the default class."),
     "command": _texts("Program and arguments. With a script: the script's arguments.", ["nvidia-smi"]),
     "script": _text("A script, which begins with #!. Up to 1 MiB."),
@@ -123,10 +123,10 @@ JOB_FIELDS: dict[str, JobField] = {
     "workdir": _text("Folder inside the image to run in. Left out: 'cwd', else the image's own.", "/workspace"),
     "volumes": _texts("What the image sees besides 'cwd': /data, /data:/mnt:ro, or NAME:/scratch for an empty folder "
         "that goes with the attempt.", ["/data:/mnt:ro"]),
-    "secrets": JobField(Kind.NAMED_TEXTS, "Files of the node that the image sees as /run/secrets/NAME, by NAME.", {}),
-    "pull": JobField(Kind.CHOICE, "When the image is pulled. Left out: missing, which is once per user and node.", "",
+    "secrets": JobField(Form.NAMED_TEXTS, "Files of the node that the image sees as /run/secrets/NAME, by NAME.", {}),
+    "pull": JobField(Form.CHOICE, "When the image is pulled. Left out: missing, which is once per user and node.", "",
         choices=("missing", "always", "never")),
-    "containers": JobField(Kind.CONTAINERS, "Further containers of the same job: init steps before its own, and others "
+    "containers": JobField(Form.CONTAINERS, "Further containers of the same job: init steps before its own, and others "
         "beside it.", ()),
     "gpus": _whole("GPUs of each task.", 0, 100_000),
     "gpu_models": _texts("GPU models that will do. Left out: any.", ["H100"]),
@@ -140,7 +140,7 @@ JOB_FIELDS: dict[str, JobField] = {
     "nodes_max": _whole("Nodes it may be spread over. 0: as few as possible.", 0, 100_000),
     "ranks": _whole("Processes it means to start in all. 0: as many as tasks.", 0, 1_000_000),
     "batch": _yes_no("Run it once, in the first task; the others hold room for what it starts there."),
-    "cpus": JobField(Kind.NUMBER, "Cores of each task, to a thousandth. Left out: 1 where it has no GPU, else none.",
+    "cpus": JobField(Form.NUMBER, "Cores of each task, to a thousandth. Left out: 1 where it has no GPU, else none.",
         None, 0, 100_000),
     "memory_mib": _whole("Main memory of each task, in MiB.", 0, 1 << 30),
     "exclusive": _yes_no("Whole nodes, shared with no other job."),
@@ -149,28 +149,28 @@ JOB_FIELDS: dict[str, JobField] = {
     "constraint": _text("Features its nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", "nvme"),
     "on_nodes": _texts("Nodes that will do. Left out: any."),
     "not_nodes": _texts("Nodes that will not."),
-    "licenses": JobField(Kind.NAMED_NUMBERS, "licenses it holds while it runs, by name with their number",
+    "licenses": JobField(Form.NAMED_NUMBERS, "licenses it holds while it runs, by name with their number",
         least=1, most=1_000_000, wire=False),
     "time_limit_s": _whole("When an attempt is stopped. Left out: as its class says.", 1, LIMIT_S_MAX, None),
     "begin_ms": _whole("The job does not start before, in ms since 1970.", 0, TIME_MS_MAX),
     "deadline_ms": _whole("When the job should be done, in ms since 1970.", 0, TIME_MS_MAX),
-    "array": JobField(Kind.TEXT, "Make it an array of tasks that start one by one: 0-9, 1,3,5 or 0-100:10."),
+    "array": JobField(Form.TEXT, "Make it an array of tasks that start one by one: 0-9, 1,3,5 or 0-100:10."),
     "array_limit": _whole("How many tasks of the array may run at a time. 0: all.", 0, 1_000_000),
-    "dependencies": JobField(Kind.DEPENDENCIES, "Jobs it waits for.", ()),
+    "dependencies": JobField(Form.DEPENDENCIES, "Jobs it waits for.", ()),
     "dependencies_any": _yes_no("One of them is enough."),
-    "env": JobField(Kind.NAMED_TEXTS, "Variables of its environment. Up to 256 KiB.", {}),
+    "env": JobField(Form.NAMED_TEXTS, "Variables of its environment. Up to 256 KiB.", {}),
     "cwd": _text("Folder to run in. Left out: one of its own."),
-    "umask": JobField(Kind.WHOLE, "Permissions that files of the job do not get. 18 is 022, the default.", 0o022,
+    "umask": JobField(Form.WHOLE, "Permissions that files of the job do not get. 18 is 022, the default.", 0o022,
         0, 0o777, native=False),
     "stdout": _text("File for its output. Left out: kept for `logs`."),
     "stderr": _text("File for its errors. Left out: together with its output."),
-    "open_mode": JobField(Kind.CHOICE,
+    "open_mode": JobField(Form.CHOICE,
         "What becomes of these files if they are there. Left out: kept only when it runs again.", "",
         choices=("append", "truncate")),
     "warn_signal": _whole("Signal sent ahead of TERM. 0: none.", 0, 64),
     "warn_s": _whole("How long ahead of the time limit it is sent.", 0, _DAY_S),
     "warn_shell": _yes_no("Send that signal to the job's first process alone, not to what it started."),
-    "terminal": JobField(Kind.BOOLEAN, "Give it a terminal for its input and output: `yard attach` is at it.", False,
+    "terminal": JobField(Form.BOOLEAN, "Give it a terminal for its input and output: `yard attach` is at it.", False,
         native=False),
     "slurm_commands": _yes_no("Put Slurm's commands on its PATH (srun, scontrol, …), as the yard answers them."),
     "checkpoint_s": _whole("How often it saves its work. 0: never.", 0, 30 * _DAY_S),
@@ -208,7 +208,7 @@ class JobOption:
         self.metavar = metavar
         self.help = help
         self.kind = kind or JOB_FIELDS[field].kind
-        """One of `Kind`: what is typed. A text that stands for a number is read by the unit of the field."""
+        """One of `Form`: what is typed. A text that stands for a number is read by the unit of the field."""
         self.run = run
         """Whether `yard run` has it too, which stays with its job."""
 
@@ -217,14 +217,14 @@ class JobOption:
 JOB_OPTIONS = (
     JobOption("-g --gpus", "gpus", "N|0.25|PROFILE",
         "GPUs of each task: 2; a share of one: 0.25; MIG slices: 1g.18gb, 2x2g.35gb.", more=("gpu_milli", "mig"),
-        kind=Kind.TEXT),
+        kind=Form.TEXT),
     JobOption("--gpu-memory", "gpu_memory_mib", "SIZE", "The cheapest part of a GPU with this much memory: 20G.",
-        kind=Kind.TEXT),
+        kind=Form.TEXT),
     JobOption("--isolation", "isolation", "strict|shared|any",
         "With --gpu-memory: strict is a MIG slice or a whole GPU, never a share."),
     JobOption("-n --name", "name", "NAME", "Name of the job. Default: that of its script or program."),
     JobOption("-t --time", "time_limit_s", "TIME", "Time limit: 30m, 2h, 1d12h, 2:00:00; a plain 90 is minutes.",
-        kind=Kind.TEXT),
+        kind=Form.TEXT),
     JobOption("--class", "class", "CLASS", "The class of the job: its priority, time limit and grace."),
     JobOption("--tenant", "tenant", "TENANT", "The tenant that the job counts for."),
     JobOption("--project", "project", "PROJECT", "The project that the job is booked for in `yard cost`."),
@@ -245,7 +245,7 @@ JOB_OPTIONS = (
         "When the image is pulled. Default: once for each user and node."),
     JobOption("--tasks", "tasks", "N", "Number of tasks, which start together or not at all."),
     JobOption("-c --cpus", "cpus", "N", "Cores of each task. Default: 1 without a GPU, else none; 0 counts none."),
-    JobOption("-m --memory", "memory_mib", "SIZE", "Memory of each task: 512M, 8G.", kind=Kind.TEXT),
+    JobOption("-m --memory", "memory_mib", "SIZE", "Memory of each task: 512M, 8G.", kind=Form.TEXT),
     JobOption("--gpu-model", "gpu_models", "MODEL", "A GPU model that will do; may be repeated."),
     JobOption("-D --chdir", "cwd", "FOLDER", "Run in this folder, not in the current one."),
     JobOption("-p --pool", "pools", "POOL", "A pool that will do; may be repeated."),
@@ -254,23 +254,23 @@ JOB_OPTIONS = (
     JobOption("--constraint", "constraint", "FEATURES",
         "Features that its nodes must have: nvme, 'nvme&ib', 'rack1|rack2'."),
     JobOption("--nodes", "nodes_min", "N|MIN-MAX", "How many nodes to spread the tasks over: 2, or 2-4.",
-        more=("nodes_max",), kind=Kind.TEXT),
+        more=("nodes_max",), kind=Form.TEXT),
     JobOption("--node", "on_nodes", "NODE", "A node that will do; may be repeated."),
     JobOption("--exclude", "not_nodes", "NODE", "A node that will not do; may be repeated."),
     JobOption("--exclusive", "exclusive", None, "Take whole nodes, shared with no other job."),
     JobOption("--begin", "begin_ms", "TIME", "Do not start before: 16:00, +2h, tomorrow, 2027-01-20T08:00.",
-        kind=Kind.TEXT),
-    JobOption("--deadline", "deadline_ms", "TIME", "When the job should be done; as --begin.", kind=Kind.TEXT),
-    JobOption("--checkpoint-every", "checkpoint_s", "TIME", "How often the job saves its work: 30m.", kind=Kind.TEXT),
+        kind=Form.TEXT),
+    JobOption("--deadline", "deadline_ms", "TIME", "When the job should be done; as --begin.", kind=Form.TEXT),
+    JobOption("--checkpoint-every", "checkpoint_s", "TIME", "How often the job saves its work: 30m.", kind=Form.TEXT),
     JobOption("--stdout", "stdout", "FILE", "File for the output of the job.", run=False),
     JobOption("--stderr", "stderr", "FILE", "File for its errors. Default: with its output.", run=False),
     JobOption("--open-mode", "open_mode", "append|truncate",
         "Whether --stdout and --stderr are written on, or begun anew.", run=False),
     JobOption("--env", "env", "NAME=VALUE", "Set a variable of the job; may be repeated."),
-    JobOption("--env-file", "env", "FILE", "Set the variables of this file, NAME=VALUE a line.", kind=Kind.TEXT),
-    JobOption("--export/--no-export", "env", None, "Pass on this shell's environment.", kind=Kind.BOOLEAN),
+    JobOption("--env-file", "env", "FILE", "Set the variables of this file, NAME=VALUE a line.", kind=Form.TEXT),
+    JobOption("--export/--no-export", "env", None, "Pass on this shell's environment.", kind=Form.BOOLEAN),
     JobOption("--signal", "warn_signal", "SIG[@SECONDS]", "Warn with this signal before it is stopped, so long ahead "
-        "of its time limit; B:USR1@60: the shell alone.", more=("warn_s", "warn_shell"), kind=Kind.TEXT),
+        "of its time limit; B:USR1@60: the shell alone.", more=("warn_s", "warn_shell"), kind=Form.TEXT),
     JobOption("--retries", "retries", "N", "How often the job is tried again if it fails.", run=False),
     JobOption("--requeue/--no-requeue", "requeue", None, "Whether the job waits again when its node is lost.",
         run=False),

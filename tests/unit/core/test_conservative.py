@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.core.schedule.profile import Profile
+from gpuyard.core.schedule.profile import FleetProfile
 from gpuyard.model import Ask, Grant, Node, NodeCordoned, Plan, PolicySpec, ReasonCode, Whole
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share, tenant
@@ -281,7 +281,7 @@ def test_the_earliest_time_is_the_earliest(fleet: list[Node], jobs: list[tuple[A
     yard = Yard("conservative", fleet)
     for wanted, limit_ms in jobs:
         yard.submit(wanted, limit_ms=limit_ms)
-    profile = Profile(yard.state, yard.policy, 0)
+    profile = FleetProfile(yard.state, yard.policy, 0)
     slots: list[tuple[int, int, tuple[Grant, ...]]] = []
     for job_id in range(1, len(jobs) + 1):
         record = yard.state.jobs[job_id]

@@ -38,8 +38,8 @@ from gpuyard.api.messages.fields import (
 from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.commands.dependencies import SINGLETON, Dependency
+from gpuyard.control.commands.layouts import WantedLayout
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.commands.partitions import WantedLayout
 from gpuyard.control.replica.labels import label_of
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quoted, remedy

@@ -38,7 +38,7 @@ _COOKIE = re.compile(r"([a-z0-9]{10})\.([0-9a-f]{64})")
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-class Session(NamedTuple):
+class BrowserSession(NamedTuple):
     """A browser that was signed in, with both halves of its secret, which are nowhere else."""
 
     row: TokenRow
@@ -96,7 +96,7 @@ class BrowserService:
 
         return self._committer.write(make)
 
-    def redeem(self, code: str) -> "Future[Session]":
+    def redeem(self, code: str) -> "Future[BrowserSession]":
         """Trade a code for a session. Raises `Unknown` for a code that is not valid, or no longer."""
         store, match = self._replica.store, _CODE.fullmatch(code)
         row = store.token(match[1]) if match else None
@@ -107,7 +107,7 @@ class BrowserService:
         # The id is made of the code, and an id can be there only once: two processes cannot both take one code.
         session_id = token_id_of("browser", code)
 
-        def make(draft: Draft) -> Session:
+        def make(draft: Draft) -> BrowserSession:
             now_ms = max(self._now_ms(), draft.state.now_ms)
             if not lives(store, row.id, draft) or store.token(session_id) is not None:
                 raise Unknown("the code was used already", _ANOTHER)
@@ -130,7 +130,7 @@ class BrowserService:
             draft.add(TokenRevoked(now_ms, row.id, row.user, f"{row.user} (used)"))
             draft.tokens.append(replace(row, revoked_ms=now_ms))
             _add(draft, made)
-            return Session(made, f"{session_id}.{secret}", key)
+            return BrowserSession(made, f"{session_id}.{secret}", key)
 
         return self._committer.write(make)
 

@@ -42,7 +42,7 @@ _OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CAN
 """Here the yard lets nothing wait again: where Slurm does, that is another try, which Slurm tells of."""
 
 
-class Kind(IntEnum):
+class MomentKind(IntEnum):
     """What happened, in the order in which it counts within one moment."""
 
     END = 0
@@ -61,7 +61,7 @@ class Moment:
     """Something that happened to one try."""
 
     at_ms: int
-    kind: Kind
+    kind: MomentKind
     key: str
     row: JobRow
 
@@ -110,19 +110,19 @@ def _of(key: str, row: JobRow, record: JobRecord | None, now_ms: int, apart: boo
         # that is still to come is none, whatever the state is called: it is when the time limit is up.
         return []
     if record is None:
-        found.append(Moment(row.submit_ms, Kind.SUBMIT, key, row))
+        found.append(Moment(row.submit_ms, MomentKind.SUBMIT, key, row))
     runs = record is not None and record.phase is not None
     if row.ran and not runs:
-        found.append(Moment(row.start_ms, Kind.START, key, row))
+        found.append(Moment(row.start_ms, MomentKind.START, key, row))
     if ended:
         begins = row.start_ms if row.ran else row.submit_ms
         same = row.end_ms <= begins
-        found.append(Moment(max(row.end_ms, begins), Kind.LAST if same else Kind.END, key, row))
+        found.append(Moment(max(row.end_ms, begins), MomentKind.LAST if same else MomentKind.END, key, row))
     elif row.state == "PENDING":
         if record is None or settled(record, row, now_ms, apart):
-            found.append(Moment(now_ms, Kind.SETTLE, key, row))
+            found.append(Moment(now_ms, MomentKind.SETTLE, key, row))
     elif not runs or (record is not None and frozen(record, row, now_ms)):
-        found.append(Moment(now_ms, Kind.FREEZE, key, row))
+        found.append(Moment(now_ms, MomentKind.FREEZE, key, row))
     return found
 
 

@@ -18,7 +18,7 @@ from gpuyard.control.loop import slurm_events as events
 from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Step
 from gpuyard.control.loop.observe import Difference, known_node
-from gpuyard.control.loop.slurm_events import Kind, Moment
+from gpuyard.control.loop.slurm_events import Moment, MomentKind
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -269,7 +269,7 @@ class SlurmObserver:
         state, row, key = draft.state, moment.row, moment.key
         at_ms = min(max(moment.at_ms, state.now_ms), max(now_ms, state.now_ms))
         record = ids.get(key)
-        if moment.kind is Kind.SUBMIT:
+        if moment.kind is MomentKind.SUBMIT:
             if record is None and key not in done and not self._nowhere(state, row, key):
                 draft.add(
                     events.submission(state, self.engine.cluster, row, key, self._tenant(row, places), at_ms)
@@ -278,12 +278,12 @@ class SlurmObserver:
             return
         if record is None or record.id not in state.jobs:
             return
-        if moment.kind is Kind.SETTLE:
+        if moment.kind is MomentKind.SETTLE:
             _offer(
                 draft,
                 events.settled(record, row, at_ms, events.is_apart(state, self.engine.cluster)),
             )
-        elif moment.kind is Kind.START and record.phase is None:
+        elif moment.kind is MomentKind.START and record.phase is None:
             tenant = self._tenant(row, places)
             if events.changed(state, self.engine.cluster, record, row, tenant):
                 # A job is what it was submitted as: what it has become is another one, and is charged as such.
@@ -291,9 +291,9 @@ class SlurmObserver:
                 draft.add(events.submission(state, self.engine.cluster, row, key, tenant, at_ms))
                 ids[key] = record = state.jobs[state.last_external_id]
             _offer(draft, events.begun(state, self.engine.cluster, record, row, at_ms))
-        elif moment.kind is Kind.FREEZE:
+        elif moment.kind is MomentKind.FREEZE:
             _offer(draft, events.frozen(record, row, at_ms))
-        elif moment.kind in (Kind.END, Kind.LAST):
+        elif moment.kind in (MomentKind.END, MomentKind.LAST):
             draft.add(events.ended(record, row, at_ms))
             done[key] = row.end_ms
             ids.pop(key, None)

@@ -36,7 +36,7 @@ class Told(NamedTuple):
     """Empty: nothing."""
 
 
-class Window:
+class ChangeWindow:
     """The last changes of one process. Any thread may ask."""
 
     def __init__(self) -> None:

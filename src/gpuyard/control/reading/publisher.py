@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from threading import Lock, RLock
 from typing import Generic, TypeVar, cast
 
-from gpuyard.control.reading.changes import Window
+from gpuyard.control.reading.changes import ChangeWindow
 from gpuyard.control.reading.model import Model, Order, Row, Rows, Said, row_of, unsaid
 from gpuyard.control.reading.overview import Fleet, fleet_of
 from gpuyard.control.reading.plain_views import closed_text, node_view
@@ -155,7 +155,7 @@ class Publisher:
         self._order = _Seldom(Order(), now_s)
         self._fleet = _Seldom(Fleet(), now_s)
         self._index = _Index()
-        self.window = Window()
+        self.window = ChangeWindow()
         """What has changed of late, for followers."""
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.core.schedule.profile import Profile, Slot, freed_ms
+from gpuyard.core.schedule.profile import FleetProfile, Slot, freed_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import JobState, ReasonCode
 from gpuyard.model.units import NO_LIMIT_MS
@@ -88,7 +88,7 @@ def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
 
 def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
     """Book the jobs ahead, then the job."""
-    profile = Profile(state, policy, now_ms)
+    profile = FleetProfile(state, policy, now_ms)
     strict = policy.backfill.name == "none"
     from_ms = now_ms
     bookings: list[tuple[JobRecord, Slot]] = []
@@ -144,7 +144,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     )
 
 
-def _uncut(state: State, profile: Profile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
+def _uncut(state: State, profile: FleetProfile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
     """When a GPU that is cut now can take a share that finds room nowhere else."""
     found = uncut(state, profile.quotas, now_ms, from_ms, record)
     if found is None or found.at_ms >= NEVER_MS:
@@ -192,7 +192,7 @@ def _waited_for(
     policy: Policy,
     now_ms: int,
     record: JobRecord,
-    profile: Profile,
+    profile: FleetProfile,
     bookings: list[tuple[JobRecord, Slot]],
 ) -> DependenciesMet:
     """When the job's dependencies are met; waiting jobs among them are booked for that."""

@@ -41,7 +41,7 @@ class Slot(NamedTuple):
     grants: tuple[Grant, ...]
 
 
-class Profile:
+class FleetProfile:
     """Bookings on top of the running attempts. The state is only read."""
 
     def __init__(self, state: State, policy: PolicyParts, now_ms: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from .files import SCRIPT
 from .processes import stat_of
-from .tasks import Entry
+from .tasks import TaskEntry
 
 _OF_SLURM = ("SLURM", "CUDA_", "ROCR_", "ZE_", "GPU_")
 
@@ -22,13 +22,13 @@ def own_gpus() -> List[int]:
     return []
 
 
-class Allotted(Entry):
+class Allotted(TaskEntry):
     """How a process becomes one of the job's where Slurm has set limits and user already."""
 
     def __init__(
         self, plan: Dict[str, Any], node: str, port: int, output: Tuple[int, int] = (-1, -1)
     ) -> None:
-        Entry.__init__(self, plan)
+        TaskEntry.__init__(self, plan)
         self.node, self.port, self.output = node, port, output
 
     def argv(self) -> List[str]:

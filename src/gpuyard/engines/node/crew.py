@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
 from .processes import descendants, described, signal_all
-from .tasks import NOT_RUN, Entry, Failure, Start, Task, beside, heard
+from .tasks import NOT_RUN, Failure, Start, Task, TaskEntry, beside, heard
 
 _SWEEP_S, _SWEEP_S_MAX = 0.01, 0.5
 _RESISTS_S = 3.0
@@ -27,7 +27,7 @@ def _nothing() -> None:
 class Crew:
     """The tasks of one node, all or none."""
 
-    def __init__(self, entry: Entry, group: Any = None, tell: Callable[[], None] = _nothing) -> None:
+    def __init__(self, entry: TaskEntry, group: Any = None, tell: Callable[[], None] = _nothing) -> None:
         """`group`: the kernel's own group of all its processes, where it has one; `tell`: called when `resists` has
         changed.
         """

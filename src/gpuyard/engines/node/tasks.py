@@ -1,6 +1,6 @@
 """How a process becomes a task of a job: up to a gate, where all tasks wait for each other, and on to its program.
 
-Each is the head of its own session. What an engine does in the process beforehand is in its `Entry`: limits, user,
+Each is the head of its own session. What an engine does in the process beforehand is in its `TaskEntry`: limits, user,
 image, terminal. Runs in supervisors and, copied, on the nodes of a cluster: only the standard library, little of it,
 and nothing newer than Python 3.6.
 """
@@ -56,7 +56,7 @@ class Task:
         return Failure(128 + number, "{}killed by {}".format(task, name))
 
 
-class Entry:
+class TaskEntry:
     """How a process becomes one of the job's. An engine overrides what it does otherwise."""
 
     def __init__(self, plan: Dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Entry:
 class Start:
     """The tasks of one node on their way to their programs."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: TaskEntry) -> None:
         self.entry = entry
         self.gate = os.pipe()
         self.argv = entry.argv()
@@ -194,7 +194,7 @@ class Start:
             os._exit(code)
 
 
-def beside(entry: Entry, work: Callable[[], None], complain: Callable[[str], None]) -> int:
+def beside(entry: TaskEntry, work: Callable[[], None], complain: Callable[[str], None]) -> int:
     """Fork a process that does some work as one of the job's own. The caller has entered its fence.
 
     `complain` is called in it with what went wrong, in words.

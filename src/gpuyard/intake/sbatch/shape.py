@@ -12,7 +12,7 @@ from gpuyard.intake.sbatch.reading import Reading, Values
 _GPUS_OF_MOST_NODES = 8
 
 
-class Shape(NamedTuple):
+class JobShape(NamedTuple):
     """What the yard is asked for."""
 
     tasks: int
@@ -26,7 +26,7 @@ class Shape(NamedTuple):
     """The most nodes; 0: any number."""
 
 
-def shape(reading: Reading, values: Values) -> Shape:
+def shape(reading: Reading, values: Values) -> JobShape:
     """The shape of a job."""
     nodes = _nodes(reading, values)
     by_node = reading.gpus_per_node or reading.memory_per == "mem" or reading.gpus
@@ -68,7 +68,7 @@ def _nodes(reading: Reading, values: Values) -> int:
     return 0
 
 
-def _by_task(reading: Reading, values: Values, nodes: int, most: int) -> Shape:
+def _by_task(reading: Reading, values: Values, nodes: int, most: int) -> JobShape:
     if reading.gpus_per_task:
         gpus = reading.gpus_per_task.count
     else:
@@ -76,10 +76,10 @@ def _by_task(reading: Reading, values: Values, nodes: int, most: int) -> Shape:
     if values.has("ntasks-per-gpu") and not gpus:
         return _by_node(reading, values, nodes or 1)
     cpus = max(1, reading.cpus_per_gpu * gpus) if reading.cpus_per_gpu else reading.cpus_per_task
-    return Shape(reading.ntasks, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, most)
+    return JobShape(reading.ntasks, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, most)
 
 
-def _by_node(reading: Reading, values: Values, nodes: int) -> Shape:
+def _by_node(reading: Reading, values: Values, nodes: int) -> JobShape:
     there = -(-reading.ntasks // nodes)
     if reading.ntasks % nodes and values.has("ntasks"):
         values.warn(
@@ -90,7 +90,7 @@ def _by_node(reading: Reading, values: Values, nodes: int) -> Shape:
         cpus = max(there, reading.cpus_per_gpu * gpus)
     else:
         cpus = reading.cpus_per_task * (1 if reading.overcommit else there)
-    return Shape(nodes, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, nodes)
+    return JobShape(nodes, gpus, cpus, _memory(reading, values, cpus, gpus), nodes, nodes)
 
 
 def _gpus_of_node(reading: Reading, values: Values, nodes: int, there: int) -> int:

@@ -11,7 +11,7 @@ jobs that start past others are: there are no promises behind it.
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.profile import Profile, Slot
+from gpuyard.core.schedule.profile import FleetProfile, Slot
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -51,7 +51,7 @@ class ConservativePass:
 
     def __init__(self, current: Pass) -> None:
         self._pass = current
-        self._profile = Profile(current.state, current.policy, current.now_ms)
+        self._profile = FleetProfile(current.state, current.policy, current.now_ms)
         self._turns = 0
         """How many jobs were examined."""
         self._slot: Slot | None = None

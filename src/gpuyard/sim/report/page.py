@@ -7,7 +7,7 @@ from gpuyard import __version__
 from gpuyard.sim.report import human, plots, sentences
 from gpuyard.sim.report.document import Facts, asset, document, head, made, scrolling
 from gpuyard.sim.report.markup import Markup, el, join, text
-from gpuyard.sim.report.series import TENANTS_MAX, Entry, entries_of
+from gpuyard.sim.report.series import TENANTS_MAX, ComparedPolicy, entries_of
 from gpuyard.sim.report.table import METRICS, comparable, terminal_table
 from gpuyard.sim.result import Result
 
@@ -52,12 +52,12 @@ def render(
     return document(title, body, asset("report.js"))
 
 
-def _head(title: str, facts: Facts, entries: Sequence[Entry]) -> Markup:
+def _head(title: str, facts: Facts, entries: Sequence[ComparedPolicy]) -> Markup:
     shown = [("policies", ", ".join(entry.name for entry in entries) or "none"), *facts]
     return head("simulation report", title, shown)
 
 
-def _headlines(entries: Sequence[Entry]) -> Markup | None:
+def _headlines(entries: Sequence[ComparedPolicy]) -> Markup | None:
     if not entries:
         return el("p", "No policy was simulated.", class_="none")
     first, *others = entries
@@ -69,7 +69,7 @@ def _headlines(entries: Sequence[Entry]) -> Markup | None:
     return el("ul", *items, class_="headlines")
 
 
-def _table(entries: Sequence[Entry]) -> Markup | None:
+def _table(entries: Sequence[ComparedPolicy]) -> Markup | None:
     if not entries:
         return None
     table = terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
@@ -109,7 +109,7 @@ def _table(entries: Sequence[Entry]) -> Markup | None:
     )
 
 
-def _key(entries: Sequence[Entry], marked: bool) -> Markup | None:
+def _key(entries: Sequence[ComparedPolicy], marked: bool) -> Markup | None:
     """What is marked, and the time over which the policies are compared."""
     said = []
     if marked:
@@ -125,7 +125,7 @@ def _key(entries: Sequence[Entry], marked: bool) -> Markup | None:
     return el("p", *said, class_="key") if said else None
 
 
-def _teams(entries: Sequence[Entry]) -> Markup | None:
+def _teams(entries: Sequence[ComparedPolicy]) -> Markup | None:
     """Waits and cost of each team under each policy."""
     totals: dict[str, float] = {}
     for entry in entries:
@@ -176,7 +176,7 @@ def _teams(entries: Sequence[Entry]) -> Markup | None:
     )
 
 
-def _teams_heading(entries: Sequence[Entry], paths: Sequence[str]) -> str:
+def _teams_heading(entries: Sequence[ComparedPolicy], paths: Sequence[str]) -> str:
     """The team that waits longest on average under each policy."""
     found: list[tuple[str, str, str]] = []
     for entry in entries:

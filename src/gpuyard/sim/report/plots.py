@@ -9,7 +9,7 @@ from gpuyard.sim.report.scale import Linear, Tick, factor_scale, nice_steps, tim
 from gpuyard.sim.report.series import (
     PARTS,
     SIZE_CLASSES,
-    Entry,
+    ComparedPolicy,
     SizeClass,
     cdf,
     end_ms,
@@ -37,7 +37,7 @@ def figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bo
     )
 
 
-def utilisation(entries: Sequence[Entry], origin_ms: int) -> Markup:
+def utilisation(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     """One band per policy under each other: four busy lines on top of each other would be a tangle."""
     span = span_ms(entries)
     heading = sentences.utilisation_heading(entries)
@@ -58,7 +58,7 @@ def utilisation(entries: Sequence[Entry], origin_ms: int) -> Markup:
 
 
 def _utilisation_band(
-    entry: Entry, span: tuple[int, int], origin_ms: int, height: int, x_labels: bool
+    entry: ComparedPolicy, span: tuple[int, int], origin_ms: int, height: int, x_labels: bool
 ) -> Markup:
     x = Linear(*span)
     samples = entry.result.samples
@@ -90,7 +90,7 @@ def _utilisation_band(
     )
 
 
-def queue(entries: Sequence[Entry], origin_ms: int) -> Markup:
+def queue(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     """Length of the queue, all policies in one plot."""
     span = span_ms(entries)
     heading = sentences.queue_heading(entries)
@@ -119,7 +119,7 @@ def _time_data(span: tuple[int, int], origin_ms: int, high: float, unit: str) ->
     return {"x": "time", "x0": span[0], "x1": span[1], "origin": origin_ms, "y1": f"{high:g}", "unit": unit}
 
 
-def waits(entries: Sequence[Entry]) -> Markup:
+def waits(entries: Sequence[ComparedPolicy]) -> Markup:
     """The part of the jobs that waited no longer than a time."""
     heading = sentences.wait_heading(entries)
     drawn = "Part of the jobs that waited at most so long. Further up and to the left is better; log scale."
@@ -138,7 +138,7 @@ def waits(entries: Sequence[Entry]) -> Markup:
     return figure("waits", heading, drawn, chart.draw(frame), el("p", "wait", class_="axis"), wide=False)
 
 
-def slowdown(entries: Sequence[Entry]) -> Markup:
+def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
     """Median and 95th percentile by size of job: whether large jobs pay for small ones or the reverse."""
     classes = [slowdown_by_size(entry.result) for entry in entries]
     heading = sentences.slowdown_heading(entries, classes)
@@ -175,19 +175,19 @@ def slowdown(entries: Sequence[Entry]) -> Markup:
     return figure("slowdown", heading, drawn, chart.draw(frame), axis, wide=False)
 
 
-def _slowdown_title(entry: Entry, each: SizeClass) -> str:
+def _slowdown_title(entry: ComparedPolicy, each: SizeClass) -> str:
     jobs = "1 job" if each.jobs == 1 else f"{human.count(each.jobs)} jobs"
     return (
         f"{entry.name}, {each.name} GPUs: median {human.times(each.p50)}, p95 {human.times(each.p95)}, {jobs}"
     )
 
 
-def _slowdown_end(entry: Entry, count: int, nth: int) -> End:
+def _slowdown_end(entry: ComparedPolicy, count: int, nth: int) -> End:
     note = f"median {human.times(entry.summary['slowdown']['p50'])}"
     return End(1 - (nth + 0.5) / count if count > 1 else 0.5, entry.name, note, entry.colour)
 
 
-def tenants(entries: Sequence[Entry]) -> Markup:
+def tenants(entries: Sequence[ComparedPolicy]) -> Markup:
     """Bars of what tenants got, with a mark at their entitlement."""
     every = tenant_rows(entries)
     rows = largest(every)
@@ -229,7 +229,7 @@ def tenants(entries: Sequence[Entry]) -> Markup:
 
 
 def _tenant_marks(
-    path: str, entry: Entry, pair: tuple[float, float], x: Linear, place_px: tuple[float, float]
+    path: str, entry: ComparedPolicy, pair: tuple[float, float], x: Linear, place_px: tuple[float, float]
 ) -> list[Markup]:
     """The bar of one tenant under one policy, what it lacks in pale, and the mark at its entitlement."""
     share, due = pair
@@ -244,7 +244,7 @@ def _tenant_marks(
     return [bar(0, share, False), *lacking, chart.marker(x.at(due), top - 1, pitch + 0.5, title)]
 
 
-def all_plots(entries: Sequence[Entry], origin_ms: int) -> Markup:
+def all_plots(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     """In the order of a reader's questions: how busy, how many wait, how long, which sizes pay, which tenants get."""
     return join(
         utilisation(entries, origin_ms),

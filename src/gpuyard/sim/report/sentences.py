@@ -10,7 +10,7 @@ from typing import Any
 from gpuyard.model.units import SECOND_MS
 from gpuyard.sim.report import human
 from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.series import PARTS, Entry, SizeClass, TenantRow, end_ms
+from gpuyard.sim.report.series import PARTS, ComparedPolicy, SizeClass, TenantRow, end_ms
 from gpuyard.sim.report.table import METRICS, Better, Metric
 
 CHANGE_MIN = 0.03
@@ -31,7 +31,7 @@ _FIRST_ASKED = sorted(
 """The metrics in the order in which readers look for them."""
 
 
-def headline(first: Entry, other: Entry) -> Markup:
+def headline(first: ComparedPolicy, other: ComparedPolicy) -> Markup:
     """What another policy changes compared with the first: gains, then losses, the most important first."""
     gains: list[Markup] = []
     losses: list[Markup] = []
@@ -83,7 +83,7 @@ def _change(metric: Metric, before: float, after: float) -> Markup:
     return join(metric.phrase.replace(" ", "\u00a0"), " ", figures)
 
 
-def lone_headline(entry: Entry) -> Markup:
+def lone_headline(entry: ComparedPolicy) -> Markup:
     """The figures of a single policy."""
     said = [
         join(
@@ -99,7 +99,7 @@ def lone_headline(entry: Entry) -> Markup:
     return join(el("b", entry.name), ": ", join(*said, between=", "), ".")
 
 
-def utilisation_heading(entries: Sequence[Entry]) -> str:
+def utilisation_heading(entries: Sequence[ComparedPolicy]) -> str:
     known = [(entry.summary["utilisation"], entry) for entry in entries]
     ranked = sorted(
         ((value, entry.name) for value, entry in known if value is not None), key=lambda pair: -pair[0]
@@ -113,7 +113,7 @@ def utilisation_heading(entries: Sequence[Entry]) -> str:
     return _ranking(f"{name} keeps {figure} of the GPUs busy", [f"{n} {f}" for n, f in said[1:]])
 
 
-def wait_heading(entries: Sequence[Entry]) -> str:
+def wait_heading(entries: Sequence[ComparedPolicy]) -> str:
     """About the median, or if hardly any job waits at the median, about the 95th percentile."""
     known = [entry for entry in entries if entry.summary["wait_s"]["p50"] is not None]
     if not known:
@@ -131,7 +131,7 @@ def wait_heading(entries: Sequence[Entry]) -> str:
     return _ranking(f"{jobs_said} wait at most {figure} with {name}", [f"{f} with {n}" for n, f in rest])
 
 
-def queue_heading(entries: Sequence[Entry]) -> str:
+def queue_heading(entries: Sequence[ComparedPolicy]) -> str:
     peaks = [
         (max(entry.result.samples.waiting), entry.name)
         for entry in entries
@@ -150,7 +150,7 @@ def queue_heading(entries: Sequence[Entry]) -> str:
     return _ranking(start, [f"{human.count(peak)} with {name}" for peak, name in rest])
 
 
-def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
+def tenants_heading(entries: Sequence[ComparedPolicy], rows: Sequence[TenantRow]) -> str:
     """How much GPU time goes beyond entitlements per policy, and the tenant that is furthest off under the worst."""
     found = []
     for index, entry in enumerate(entries):
@@ -171,7 +171,7 @@ def tenants_heading(entries: Sequence[Entry], rows: Sequence[TenantRow]) -> str:
     return f"{ranking}; {found[-1][1]} gives {worst}"
 
 
-def slowdown_heading(entries: Sequence[Entry], classes: Sequence[Sequence[SizeClass | None]]) -> str:
+def slowdown_heading(entries: Sequence[ComparedPolicy], classes: Sequence[Sequence[SizeClass | None]]) -> str:
     """About the size of job with the worst 95th percentile under any of the policies."""
     known = [(entry, [each for each in found if each]) for entry, found in zip(entries, classes, strict=True)]
     known = [(entry, found) for entry, found in known if found]
@@ -199,7 +199,7 @@ def _ranking(start: str, rest: Sequence[str]) -> str:
     return f"{start}, {rest[0]} … {rest[-1]}"
 
 
-def warnings(entries: Sequence[Entry]) -> list[Markup]:
+def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
     """What a reader has to know before trusting the figures."""
     said = []
     for entry in entries:

@@ -23,7 +23,7 @@ PARTS = "≤ 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ComparedPolicy:
     """One policy of the comparison."""
 
     result: Result
@@ -36,14 +36,18 @@ class Entry:
         return self.result.policy
 
 
-def entries_of(results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None) -> list[Entry]:
+def entries_of(
+    results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None
+) -> list[ComparedPolicy]:
     """The policies in the given order; summaries are made if the caller has none."""
     results = [whole(result) for result in results]
     if summaries is None:
         summaries = summaries_of(results)
     first = 1 if len(results) == 1 else 0
     return [
-        Entry(result, summary, f"var(--c{index if index < COLOURS else 1 + (index - 1) % (COLOURS - 1)})")
+        ComparedPolicy(
+            result, summary, f"var(--c{index if index < COLOURS else 1 + (index - 1) % (COLOURS - 1)})"
+        )
         for index, (result, summary) in enumerate(zip(results, summaries, strict=True), start=first)
     ]
 
@@ -67,7 +71,7 @@ def end_ms(result: Result) -> int:
     return max(result.last_end_ms, at[-1] if len(at) else 0)
 
 
-def span_ms(entries: Sequence[Entry]) -> tuple[int, int] | None:
+def span_ms(entries: Sequence[ComparedPolicy]) -> tuple[int, int] | None:
     """First and last time of all samples together; None without samples."""
     sampled = [entry.result for entry in entries if len(entry.result.samples.at_ms)]
     if not sampled:
@@ -119,7 +123,7 @@ class TenantRow:
     """Per policy (share, entitled), both 0 to 1."""
 
 
-def tenant_rows(entries: Sequence[Entry]) -> list[TenantRow]:
+def tenant_rows(entries: Sequence[ComparedPolicy]) -> list[TenantRow]:
     """All tenants that used or were entitled to anything, largest share or entitlement first."""
     paths = sorted({path for entry in entries for path in entry.summary["tenants"]})
     rows = [TenantRow(path, [_share(entry, path) for entry in entries]) for path in paths]
@@ -137,7 +141,7 @@ def largest(rows: list[TenantRow]) -> list[TenantRow]:
     return [*rows[:TENANTS_MAX], TenantRow(f"{len(small):,} others", together)]
 
 
-def _share(entry: Entry, path: str) -> tuple[float, float] | None:
+def _share(entry: ComparedPolicy, path: str) -> tuple[float, float] | None:
     tenant = entry.summary["tenants"].get(path)
     if tenant is None or tenant["share"] is None or tenant["entitled"] is None:
         return None

@@ -7,7 +7,7 @@ tells the same of queue, fleet and tenants, so the largest value is taken; what 
 from typing import NamedTuple
 
 
-class Kind(NamedTuple):
+class PanelKind(NamedTuple):
     """A way to draw."""
 
     type: str
@@ -18,11 +18,11 @@ class Kind(NamedTuple):
     height: int = 8
 
 
-LINES, STACKED = Kind("timeseries"), Kind("timeseries", width=12)
-FIGURE = Kind("stat", width=6, height=4)
-BARS = Kind("bargauge")
-CELLS = Kind("status-history", width=24)
-HEAT = Kind("heatmap", format="heatmap")
+LINES, STACKED = PanelKind("timeseries"), PanelKind("timeseries", width=12)
+FIGURE = PanelKind("stat", width=6, height=4)
+BARS = PanelKind("bargauge")
+CELLS = PanelKind("status-history", width=24)
+HEAT = PanelKind("heatmap", format="heatmap")
 
 
 class Panel(NamedTuple):
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
     query: str
     legend: str
     unit: str = "short"
-    kind: Kind = LINES
+    kind: PanelKind = LINES
     help: str = ""
     hot: tuple[float, float] = (0, 0)
     """From where on it is shown in orange, and in red; (0, 0): never."""

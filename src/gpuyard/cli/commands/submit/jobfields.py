@@ -11,12 +11,12 @@ from gpuyard.api.connecting.surroundings import environment, here
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError
-from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, JobOption, Kind, label_fault
+from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
 
 WordsArgument = Annotated[list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="What to run.")]
 _OPTIONS = {option.name: option for option in JOB_OPTIONS}
-_NUMBERS: dict[str, type] = {Kind.WHOLE: int, Kind.NUMBER: float}
-_ONE_TEXT = (Kind.TEXT, Kind.CHOICE)
+_NUMBERS: dict[str, type] = {Form.WHOLE: int, Form.NUMBER: float}
+_ONE_TEXT = (Form.TEXT, Form.CHOICE)
 
 
 def job_options(*, run: bool) -> Iterator[Parameter]:
@@ -29,7 +29,7 @@ def job_options(*, run: bool) -> Iterator[Parameter]:
         if kind in _NUMBERS:
             says.min, says.max = field.least, field.most
             yield Parameter(option.name, _NUMBERS[kind], False, says, field.default, False)
-        elif kind == Kind.BOOLEAN:
+        elif kind == Form.BOOLEAN:
             # A flag that has an opposite is on.
             yield Parameter(option.name, bool, False, says, "/" in option.names[-1], False)
         else:
@@ -97,9 +97,9 @@ def _read(option: JobOption, value: Any, options: Mapping[str, Any]) -> dict[str
         return found if isinstance(found, dict) else {field: found} if found else {}
     if field in ("stdout", "stderr"):
         return {field: _file(word, value, array=bool(options["array"]))}
-    if option.kind == Kind.TEXTS:
+    if option.kind == Form.TEXTS:
         return {field: found} if (found := _listed(value)) else {}
-    if option.kind == Kind.TEXT:
+    if option.kind == Form.TEXT:
         unit = field.rpartition("_")[2]
         return {field: _UNITS[unit](word, value) if unit in _UNITS else value}
     return {field: value}

@@ -29,7 +29,7 @@ among them: they say what the job has, and a step that names less must not be re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class StepAsk:
     """What a step asks for, before it is known what is free."""
 
     tasks: int = 1
@@ -81,7 +81,7 @@ def with_variables(given: Read, environment: Mapping[str, str]) -> Read:
     return Read([*kept, *given.given], given.rest)
 
 
-def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int) -> Ask:
+def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int) -> StepAsk:
     """What is asked for; `Stop` in Slurm's words where it cannot be read.
 
     `ranks`: how many processes the job means to start, on `nodes` nodes.
@@ -99,7 +99,7 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
     exact = given.has("exact") or per_gpu > 0 or given.has("cpus-per-task") or given.has("threads-per-core")
     gpus, per_node_gpus, per_task_gpus, types = _gpus(given)
     memory = next((name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if given.has(name)), "")
-    return Ask(
+    return StepAsk(
         tasks=tasks,
         tasks_said=tasks_said,
         per_node=per_node,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuyard.cli.slurm.steps.asks import Ask
+from gpuyard.cli.slurm.steps.asks import StepAsk
 from gpuyard.cli.slurm.steps.grants import NodeGrant, RoomNode
 from gpuyard.engines.slurm_names import counted, folded
 
@@ -23,7 +23,7 @@ class TaskPlan:
 
 
 def task_plans(
-    step: int, ask: Ask, granted: Sequence[NodeGrant], room: Sequence[RoomNode], base: Mapping[str, str]
+    step: int, ask: StepAsk, granted: Sequence[NodeGrant], room: Sequence[RoomNode], base: Mapping[str, str]
 ) -> list[TaskPlan]:
     """The tasks by rank; `ValueError` for an impossible binding."""
     shared = _of_step(step, granted) | ({"SLURM_CPUS_PER_TASK": str(ask.cpus)} if ask.cpus_said else {})
@@ -64,7 +64,7 @@ def _of_step(step: int, granted: Sequence[NodeGrant]) -> dict[str, str]:
     }
 
 
-def _of_node(number: int, each: NodeGrant, node: RoomNode, ask: Ask) -> dict[str, str]:
+def _of_node(number: int, each: NodeGrant, node: RoomNode, ask: StepAsk) -> dict[str, str]:
     found = {
         "SLURM_NODEID": str(number),
         "SLURMD_NODENAME": each.node,

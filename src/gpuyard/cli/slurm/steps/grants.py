@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.cli.slurm.steps.asks import Ask
+from gpuyard.cli.slurm.steps.asks import StepAsk
 
 _ENDLESS = 1 << 30
 
@@ -81,7 +81,7 @@ def room_nodes(room: Mapping[str, Any]) -> tuple[RoomNode, ...]:
     )
 
 
-def grant(ask: Ask, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple[NodeGrant, ...] | None:
+def grant(ask: StepAsk, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple[NodeGrant, ...] | None:
     """What the step gets; None: not now. `Never` if the whole room is too small."""
     candidates = _candidates(ask, room)
     nodes = number_of_nodes(ask, len(candidates), len(room))
@@ -90,7 +90,7 @@ def grant(ask: Ask, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple
     return _tried(ask, room, candidates, nodes, {} if ask.overlap else held)
 
 
-def number_of_nodes(ask: Ask, candidates: int, room: int) -> int:
+def number_of_nodes(ask: StepAsk, candidates: int, room: int) -> int:
     """Over how many nodes it is spread: all of the job's, unless it names a number or has fewer tasks."""
     if ask.nodes_min > room:
         raise Never(f"Only allocated {room} nodes asked for {ask.nodes_min}")
@@ -98,7 +98,7 @@ def number_of_nodes(ask: Ask, candidates: int, room: int) -> int:
     return max(1, min(said, ask.tasks))
 
 
-def _candidates(ask: Ask, room: Sequence[RoomNode]) -> list[int]:
+def _candidates(ask: StepAsk, room: Sequence[RoomNode]) -> list[int]:
     """The nodes that may serve it, those it names first."""
     places = {node.name: place for place, node in enumerate(room)}
     named = [places[name] for name in ask.on_nodes if name in places]
@@ -115,7 +115,7 @@ def _candidates(ask: Ask, room: Sequence[RoomNode]) -> list[int]:
 
 
 def _tried(
-    ask: Ask, room: Sequence[RoomNode], candidates: list[int], nodes: int, held: Mapping[str, Held]
+    ask: StepAsk, room: Sequence[RoomNode], candidates: list[int], nodes: int, held: Mapping[str, Held]
 ) -> tuple[NodeGrant, ...] | None:
     fits = {
         place: _fitting(ask, room[place], held.get(room[place].name, _NOTHING), nodes) for place in candidates
@@ -149,7 +149,7 @@ def _tried(
     )
 
 
-def _fitting(ask: Ask, node: RoomNode, held: Held, nodes: int) -> int:
+def _fitting(ask: StepAsk, node: RoomNode, held: Held, nodes: int) -> int:
     """How many of its tasks the node could take now."""
     fits = _ENDLESS
     if node.cpus:
@@ -176,7 +176,7 @@ def _fitting(ask: Ask, node: RoomNode, held: Held, nodes: int) -> int:
     return min(fits, ask.per_node) if ask.per_node and ask.per_node * nodes >= ask.tasks else fits
 
 
-def _memory(ask: Ask, node: RoomNode, tasks: int, gpus: int) -> int:
+def _memory(ask: StepAsk, node: RoomNode, tasks: int, gpus: int) -> int:
     """Memory that it holds on a node; a step that names none holds none."""
     if ask.memory_mib is None:
         return 0
@@ -207,7 +207,7 @@ def _dealt(tasks: int, fits: list[int]) -> list[int] | None:
     return counts
 
 
-def _gpus(ask: Ask, free: list[list[int]], counts: list[int]) -> list[tuple[int, ...]] | None:
+def _gpus(ask: StepAsk, free: list[list[int]], counts: list[int]) -> list[tuple[int, ...]] | None:
     if ask.gpus_per_task is not None:
         numbers = [ask.gpus_per_task * count for count in counts]
     elif ask.gpus_per_node is not None:
@@ -238,7 +238,7 @@ def _ranks(counts: list[int], *, cyclic: bool) -> list[tuple[int, ...]]:
     return [tuple(each) for each in ranks]
 
 
-def _why_never(ask: Ask, room: Sequence[RoomNode], candidates: list[int]) -> Never:
+def _why_never(ask: StepAsk, room: Sequence[RoomNode], candidates: list[int]) -> Never:
     """The first of Slurm's reasons that applies, with the numbers."""
     nodes = [room[place] for place in candidates]
     most = max(len(node.gpus) for node in nodes)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from gpuyard.cli.slurm.language.getopt import Read
 from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.steps.asks import Ask, no_step, read_ask, with_variables
+from gpuyard.cli.slurm.steps.asks import StepAsk, no_step, read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import TaskPlan, task_plans
 from gpuyard.cli.slurm.steps.grants import BUSY, GRES, Never, NodeGrant, RoomNode, number_of_nodes
-from gpuyard.cli.slurm.steps.ledger import StepLedger, pause
+from gpuyard.cli.slurm.steps.live_steps import LiveSteps, pause
 from gpuyard.cli.slurm.steps.running import Files, Manner, Tasks
 from gpuyard.engines import slurm_names
 from gpuyard.intake.sbatch.amounts import minutes
@@ -42,7 +42,7 @@ def run_step(given: Read) -> int:
     """Start the step's processes, wait for all, and end with the highest exit code."""
     read = with_variables(given, os.environ)
     _warn(given, read)
-    ledger = StepLedger(os.environ)
+    ledger = LiveSteps(os.environ)
     ask = read_ask(read, os.environ, ledger.ranks, len(ledger.nodes))
     _check_types(ask, ledger.nodes)
     try:
@@ -70,7 +70,7 @@ def _warn(given: Read, read: Read) -> None:
         )
 
 
-def _check_types(ask: Ask, nodes: tuple[RoomNode, ...]) -> None:
+def _check_types(ask: StepAsk, nodes: tuple[RoomNode, ...]) -> None:
     """Refuse a type that the job's GPUs do not have: it would never come."""
     models = {node.gpu_model for node in nodes if node.gpus and node.gpu_model}
     if not ask.gpu_types or not models:
@@ -89,7 +89,7 @@ def _refused(never: Never) -> Stop:
     return Stop(*[f"srun: error: {line}" for line in first], *no_step(last).lines)
 
 
-def _tell_nodes(ask: Ask, room: int) -> None:
+def _tell_nodes(ask: StepAsk, room: int) -> None:
     wanted = ask.nodes_min or (room if room > 1 else 1)
     if ask.tasks < wanted and number_of_nodes(ask, room, room) < wanted:
         print(
@@ -98,7 +98,7 @@ def _tell_nodes(ask: Ask, room: int) -> None:
         )
 
 
-def _taken(ledger: StepLedger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[NodeGrant, ...]]:
+def _taken(ledger: LiveSteps, ask: StepAsk, *, quiet: bool) -> tuple[int, tuple[NodeGrant, ...]]:
     """The step's number and room, once there is some."""
     until = None if ask.wait_s is None else time.monotonic() + ask.wait_s
     job = os.environ.get("SLURM_JOB_ID", "")
@@ -121,7 +121,9 @@ def _taken(ledger: StepLedger, ask: Ask, *, quiet: bool) -> tuple[int, tuple[Nod
         turn += 1
 
 
-def _ran(read: Read, ask: Ask, step: int, granted: tuple[NodeGrant, ...], nodes: tuple[RoomNode, ...]) -> int:
+def _ran(
+    read: Read, ask: StepAsk, step: int, granted: tuple[NodeGrant, ...], nodes: tuple[RoomNode, ...]
+) -> int:
     try:
         plans = task_plans(step, ask, granted, nodes, _base(read))
     except ValueError as wrong:

@@ -19,9 +19,9 @@ from gpuyard.engines.node import fence
 from gpuyard.engines.node.processes import die_with, gain_nothing
 from gpuyard.engines.node.tasks import (
     NOT_RUN,
-    Entry,
     Failure,
     Task,
+    TaskEntry,
     heard,
     open_output,
     say,
@@ -38,7 +38,7 @@ _PYTHON = ctypes.PyDLL(None)
 """The C library, for calls during which Python does nothing else."""
 
 
-class Fenced(Entry):
+class Fenced(TaskEntry):
     """How a process becomes one of the job's on this machine; the caller has entered the job's fence."""
 
     def __init__(self, plan: dict[str, Any], group: Cgroup | None) -> None:

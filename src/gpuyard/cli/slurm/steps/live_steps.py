@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gpuyard.cli.slurm.steps.asks import Ask, no_step
+from gpuyard.cli.slurm.steps.asks import StepAsk, no_step
 from gpuyard.cli.slurm.steps.grants import Held, NodeGrant, RoomNode, grant, room_nodes
 from gpuyard.engines.local.attempt.room import LEDGER, ROOM
 from gpuyard.engines.machine import files, processes
@@ -22,7 +22,7 @@ from gpuyard.engines.node.processes import all_pids, runs, signal_all
 _LOCK = "lock"
 
 
-class StepLedger:
+class LiveSteps:
     """The steps of the job that this process belongs to."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -53,7 +53,7 @@ class StepLedger:
         finally:
             os.close(fd)
 
-    def take(self, ask: Ask) -> tuple[int, tuple[NodeGrant, ...]] | None:
+    def take(self, ask: StepAsk) -> tuple[int, tuple[NodeGrant, ...]] | None:
         """The step's number and what it gets; None: others hold it. `Never` if the job cannot serve it at all."""
         with self._open() as book:
             book["live"] = [each for each in book["live"] if self._lives(each)]

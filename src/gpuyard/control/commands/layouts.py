@@ -1,7 +1,7 @@
 """How GPUs are cut, what a layout would mean to them, and layouts pinned and released: by people, over the replica.
 
 What is in use is known from the replica, what lies idle on a GPU from the engine. Nothing is cut here: a pin is written
-to the log, and the loop sees to it (`layouts`).
+to the log, and the loop sees to it (`LayoutKeeper`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class WantedLayout(NamedTuple):
     """None: all."""
 
 
-class Partitions:
+class LayoutRequests:
     """What people may know and want about slices."""
 
     def __init__(

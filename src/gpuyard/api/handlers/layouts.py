@@ -1,4 +1,4 @@
-"""GPUs over HTTP: how they are cut (Slurm's partitions are pools, and not here), pins; what moving jobs would free."""
+"""GPUs over HTTP: how they are cut and pinned; what moving jobs would free."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, number_of
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, sent
-from gpuyard.control.commands.partitions import Partitions
+from gpuyard.control.commands.layouts import LayoutRequests
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.defragmenting import MOVES_UNSAID, defrag_view
 from gpuyard.wire import endpoints
@@ -16,7 +16,7 @@ from gpuyard.wire import endpoints
 
 def handlers(yard: Yard) -> Handlers:
     """`/mig`, `/nodes/{name}/mig` and `/defrag`."""
-    api = _Partitions(yard)
+    api = _Layouts(yard)
     return {
         endpoints.MIG: api.view,
         endpoints.MIG_PLAN: api.plan,
@@ -26,35 +26,35 @@ def handlers(yard: Yard) -> Handlers:
     }
 
 
-class _Partitions:
+class _Layouts:
     """Handlers."""
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
-        self._partitions = Partitions(yard.replica, yard.committer, yard.engine, yard.now_ms)
+        self._requests = LayoutRequests(yard.replica, yard.committer, yard.engine, yard.now_ms)
 
     async def view(self, request: Request) -> Response:
         """Every node that can be cut, with its slices and what it is pinned to."""
-        return answer(await in_thread(self._partitions.view))
+        return answer(await in_thread(self._requests.view))
 
     async def plan(self, request: Request) -> Response:
         """GPU by GPU, with the reason where a layout is impossible. Nothing is changed."""
         wanted = await sent(MigPlanRequest, request)
         asked = [each.wanted() for each in wanted.layouts]
         sight = asker(request.scope).sight
-        return answer(await in_thread(self._partitions.plan, wanted.node, asked, sight))
+        return answer(await in_thread(self._requests.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
         """All GPUs that are named, or none. It is in the log when this answers; `/mig` says when it is made."""
         wanted = await sent(PinRequest, request, required=True)
         asked = [each.wanted() for each in wanted.layouts]
-        return answer(await asyncio.wrap_future(self._partitions.pin(asker(request.scope), name, asked)))
+        return answer(await asyncio.wrap_future(self._requests.pin(asker(request.scope), name, asked)))
 
     async def release(self, request: Request, name: str) -> Response:
         """Slices stay until they are idle and in the way, or have rested for a minute."""
         wanted = await sent(ReleaseRequest, request)
         gpus = None if wanted.gpus is None else tuple(wanted.gpus)
-        return answer(await asyncio.wrap_future(self._partitions.release(asker(request.scope), name, gpus)))
+        return answer(await asyncio.wrap_future(self._requests.release(asker(request.scope), name, gpus)))
 
     async def defrag(self, request: Request) -> Response:
         """A plan; nothing is moved."""

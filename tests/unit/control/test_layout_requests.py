@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.commands.partitions import Partitions, WantedLayout
+from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.views.audit import audit
 from gpuyard.control.views.defragmenting import defrag_view
@@ -47,7 +47,7 @@ class Shop:
         self.rig = under
         self.engine = There()
         self.engine.found = {}
-        self.parts = Partitions(under.replica, under.committer, self.engine, under.now_ms)  # type: ignore[arg-type]
+        self.parts = LayoutRequests(under.replica, under.committer, self.engine, under.now_ms)  # type: ignore[arg-type]
         under.add(NodeAdded(1, Node("old", "c", "p", "T4", 1, 16_000, 64_000)))
 
     def pin(self, layout: str, *gpus: int, node: str = H100) -> dict[str, Any]:
