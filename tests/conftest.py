@@ -1,5 +1,6 @@
 """Parts of the world that tests of several packages need."""
 
+import gc
 import signal
 from pathlib import Path
 
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif _SERVERS & fixtures or _SERVER_PARAMETERS & parameters:
             item.add_marker(pytest.mark.rig)
     items.sort(key=lambda item: _LONG.index(folder) if (folder := _folder(item)) in _LONG else len(_LONG))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected by now stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _folder(item: pytest.Item) -> str:

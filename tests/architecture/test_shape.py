@@ -5,6 +5,7 @@ the syntax tree, so it also sees an import inside a function and a clock read th
 """
 
 import ast
+import gc
 import re
 import subprocess
 import tomllib
@@ -12,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "gpuyard"
@@ -49,9 +52,31 @@ def modules() -> list[Path]:
     return found
 
 
+_LOOKED_AT = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.Import, ast.ImportFrom, ast.Call, ast.Attribute, ast.Constant,
+    ast.Expr,
+)  # fmt: skip
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """The nodes of a file that some test here looks at: to walk all trees for each of them takes long."""
+    return tuple([node for node in ast.walk(tree_of(path)) if isinstance(node, _LOOKED_AT)])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def uncollected() -> Iterator[None]:
+    """A million nodes are made and kept: the garbage collector would look at all of them again and again."""
+    gc.disable()
+    yield
+    gc.enable()
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
 
 
 def at(path: Path, line: int | None = None) -> str:
@@ -74,24 +99,24 @@ def project_files() -> list[Path]:
     return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
-def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def imported_names(path: Path) -> Iterator[tuple[int, str]]:
     """Every absolute import as a dotted name; `from a import b` gives `a.b`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def builtin_calls(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def builtin_calls(path: Path, names: set[str]) -> Iterator[tuple[int, str]]:
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
             yield node.lineno, f"{node.func.id}()"
 
 
-def clock_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def clock_reads(path: Path) -> Iterator[tuple[int, str]]:
     """`datetime.now`, `date.today` and the like; datetime itself may be used for arithmetic."""
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and node.attr in CLOCK_READS:
             owner = ast.unparse(node.value)
             if owner.rpartition(".")[2] in {"date", "datetime"}:
@@ -108,7 +133,7 @@ def test_functions_are_short() -> None:
     functions = [
         (path, node, (node.end_lineno or node.lineno) - node.lineno + 1)
         for path in modules()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
@@ -124,7 +149,7 @@ def test_no_package_imports_itself_for_types_alone() -> None:
     guards = [
         (path, guard)
         for path in modules()
-        for guard in ast.walk(tree_of(path))
+        for guard in nodes_of(path)
         if isinstance(guard, ast.If) and "TYPE_CHECKING" in ast.unparse(guard.test)
     ]
     assert guards
@@ -169,9 +194,9 @@ def test_pure_packages_read_no_clock_no_randomness_and_no_files() -> None:
         f"{at(path, line)} {what}"
         for path in pure
         for line, what in (
-            *((line, name) for line, name in imported_names(tree_of(path)) if impure(name)),
-            *builtin_calls(tree_of(path), IMPURE_BUILTINS),
-            *clock_reads(tree_of(path)),
+            *((line, name) for line, name in imported_names(path) if impure(name)),
+            *builtin_calls(path, IMPURE_BUILTINS),
+            *clock_reads(path),
         )
     ]
 
@@ -182,9 +207,9 @@ def test_pure_packages_name_no_command_and_no_option() -> None:
     """A remedy leaves the core as a value; `yard release 4` and `--gpus 2` are worded by the face."""
     command = re.compile(r"(?:^|[`(])yard [a-z]|(?:^|[ (`])--?[a-z][a-z-]*(?=[ ,)`]|$)")
 
-    def texts(tree: ast.Module) -> Iterator[ast.Constant]:
-        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    def texts(path: Path) -> Iterator[ast.Constant]:
+        said = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
+        for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
                 yield node
 
@@ -192,7 +217,7 @@ def test_pure_packages_name_no_command_and_no_option() -> None:
         f"{at(path, text.lineno)}: {text.value!r}"
         for path in modules()
         if path.relative_to(PACKAGE).parts[0] in PURE_PACKAGES
-        for text in texts(tree_of(path))
+        for text in texts(path)
         if command.search(str(text.value))
     ]
 
@@ -213,7 +238,7 @@ def test_only_the_command_line_prints() -> None:
         at(path, line)
         for path in modules()
         if not may_print(path)
-        for line, _ in builtin_calls(tree_of(path), {"print"})
+        for line, _ in builtin_calls(path, {"print"})
     ]
 
 
@@ -223,8 +248,11 @@ def test_no_file_names_a_registry_or_one_machine() -> None:
         content = path.read_bytes()
         if b"\0" in content:
             continue
-        for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
-            found.extend(f"{at(path, number)} {match.group()}" for match in TRACES.finditer(line))
+        text = content.decode("utf-8", errors="replace")
+        found += [
+            f"{at(path, text.count(chr(10), 0, match.start()) + 1)} {match.group()}"
+            for match in TRACES.finditer(text)
+        ]
 
     assert [] == found
 

@@ -255,16 +255,16 @@ def small_store(box: Box) -> Iterator[str]:
 
 
 def test_a_stop_during_the_pull_ends_it_at_once(box: Box) -> None:
-    key = box.start(Container(f"{box.images.silent.name}/team/slow:1"), argv=("true",), grace_ms=30_000)
+    key = box.start(Container(f"{box.images.silent.name}/team/slow:1"), argv=("true",), grace_ms=60_000)
     wait_for(lambda: box.images.silent.calls)
     report = look(box.rig, key)
     assert (Phase.STARTING, "its image is made ready") == (report.phase, report.why)
     began = time.monotonic()
-    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 30_000)])
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 60_000)])
     report = ended(box.rig, key)
 
     assert Outcome.CANCELLED is report.outcome
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert Outcome.COMPLETED is box.shell("true")[0].outcome, "the store is free for the next pull"
 
 
@@ -301,24 +301,24 @@ def test_a_server_that_is_gone_costs_a_container_nothing(box: Box) -> None:
 
 def test_term_reaches_the_program_and_what_ignores_it_is_killed_after_the_grace(box: Box) -> None:
     heeds = box.start(
-        Container(box.images.plain), grace_ms=20_000,
+        Container(box.images.plain), grace_ms=60_000,
         argv=("sh", "-c", "trap 'echo saved >saved; exit 3' TERM; echo up; while :; do sleep 0.1; done"),
     )  # fmt: skip
     ignores = box.start(
         Container(box.images.plain), argv=("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
     )
-    plain = box.start(Container(box.images.plain), argv=("sleep", "60"))
+    plain = box.start(Container(box.images.plain), argv=("sleep", "600"))
     for key in (heeds, ignores):
         box.until_written(key, "up")
     until(box.rig, plain, Phase.RUNNING)
     began = time.monotonic()
     box.rig.engine.stop(
-        EPOCH, [StopRequest(heeds, Outcome.CANCELLED, 20_000), StopRequest(plain, Outcome.CANCELLED, 20_000)]
+        EPOCH, [StopRequest(heeds, Outcome.CANCELLED, 60_000), StopRequest(plain, Outcome.CANCELLED, 60_000)]
     )
     box.rig.engine.stop(EPOCH, [StopRequest(ignores, Outcome.PREEMPTED, 500)])
 
     assert [Outcome.CANCELLED, Outcome.CANCELLED] == [ended(box.rig, key).outcome for key in (heeds, plain)]
-    assert time.monotonic() - began < 10, "no grace is waited out"
+    assert time.monotonic() - began < 30, "no grace is waited out"
     assert "saved\n" == (box.work / "saved").read_text()
     assert Outcome.PREEMPTED is ended(box.rig, ignores).outcome
 

@@ -174,7 +174,9 @@ def _dimensions(by: Sequence[str], names: Sequence[str]) -> Row:
     return row
 
 
-def _hours(*kinds: str) -> Callable[[Row], str]:
+def hours_of(*kinds: str) -> Callable[[Row], str]:
+    """The cell with GPU-hours of these kinds together."""
+
     def cell(row: Row) -> str:
         hours = sum([row[f"{kind}_gpu_hours"] for kind in kinds])
         return f"{hours:,.2f}" if hours else "-"
@@ -199,8 +201,8 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     hidden = {"starting", "held", "stranded", "recutting", "unavailable"}
     places = _digits(rows)
     return [
-        *[Column(kind.upper(), _hours(kind), right=True, wide=kind in hidden) for kind in KINDS],
-        Column("GPU-HOURS", _hours(*KINDS), right=True),
+        *[Column(kind.upper(), hours_of(kind), right=True, wide=kind in hidden) for kind in KINDS],
+        Column("GPU-HOURS", hours_of(*KINDS), right=True),
         Column(
             "KWH",
             lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",

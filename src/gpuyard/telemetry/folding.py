@@ -6,14 +6,9 @@ sum over any fold is the sum over the samples.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 
 from gpuyard.telemetry.packed import Column
 from gpuyard.telemetry.signals import Fold
-
-MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
 
 Points = tuple[list[int], list[int | None]]
 """Times and values."""
@@ -34,12 +29,6 @@ def rises(column: Column, before: int | None, fold: Fold) -> list[int | None]:
             found.append(value - last if value >= last else value)
         last = value
     return found
-
-
-def resets(column: Column, before: int | None = None) -> int:
-    """How often a counter went back."""
-    known = [value for value in [before, *column] if value is not None]
-    return sum([after < first for first, after in pairwise(known)])
 
 
 def folded(times_ms: Sequence[int], column: Column, step_ms: int, fold: Fold, from_ms: int = 0) -> Points:

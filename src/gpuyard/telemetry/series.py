@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from gpuyard.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry import folding
-from gpuyard.telemetry.folding import DAY_MS, HOUR_MS, MINUTE_MS, Points
+from gpuyard.telemetry.folding import Points
 from gpuyard.telemetry.packed import Column, Damaged, pack, unpack
 from gpuyard.telemetry.samples import KernelLine, Sample
 from gpuyard.telemetry.signals import Fold, Signal, attempt_subject, signal_of

@@ -153,7 +153,7 @@ def test_a_revoked_token_signs_the_browser_out_and_ends_its_streams(yard: Team) 
     token = yard.token("ulla")
     both, unused = signed_in(yard, token), code_for(yard, token)
     began_s = time.monotonic()
-    asked = yard._call("GET", "/api/v1/changes", "", None, None, 15.0, both)
+    asked = yard._call("GET", "/api/v1/changes", "", None, None, 60.0, both)
     import asyncio  # noqa: PLC0415
 
     stream = asyncio.run_coroutine_threadsafe(asked, yard._loop)
@@ -163,8 +163,8 @@ def test_a_revoked_token_signs_the_browser_out_and_ends_its_streams(yard: Team) 
 
     assert 401 == me(yard, both)
     assert 401 == redeem(yard, unused).status
-    assert 200 == stream.result(20).status
-    assert time.monotonic() - began_s < 10
+    assert 200 == stream.result(70).status
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_session_ends_with_its_token_and_at_a_sign_out(yard: Team) -> None:

@@ -149,7 +149,7 @@ def test_what_does_not_come_in_time_is_not_waited_for(served: Served, start: byt
         began_s = time.monotonic()
         connection.sendall(start)
         assert heard(connection).startswith(b"HTTP/1.1 408")
-        assert 15 > time.monotonic() - began_s > 0.4
+        assert 30 > time.monotonic() - began_s > 0.4
     # A request that came whole may take as long as it likes between two of them.
     with closing(served.connect()) as connection:
         connection.sendall(ASK + b"\r\n")

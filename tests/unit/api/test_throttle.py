@@ -127,7 +127,7 @@ def test_a_user_who_takes_much_waits_while_another_asks_and_that_one_does_not() 
 
     # The first part was free, and what the last one took is not waited for.
     assert (0.4 - BURST_S) / SHARE < anas_s
-    assert bens_s < 0.5
+    assert bens_s < anas_s
 
 
 def test_a_user_alone_has_all_there_is() -> None:
@@ -155,7 +155,7 @@ def test_strangers_wait_whoever_asks_besides() -> None:
     one_s, other_s = asyncio.run(main())
 
     assert (0.55 - BURST_S) / STRANGERS_SHARE < one_s
-    assert other_s < 0.3
+    assert other_s < one_s
 
 
 def test_work_in_threads_and_jobs_to_be_written_count() -> None:

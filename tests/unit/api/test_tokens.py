@@ -191,7 +191,7 @@ def test_the_log_says_who_did_what_and_with_which_token(yard: Team) -> None:
 
 
 def test_a_log_that_is_followed_ends_when_the_token_is_revoked(yard: Team) -> None:
-    job = yard.submit("ulla", hold=False, command=["sleep", "60"])
+    job = yard.submit("ulla", hold=False, command=["sleep", "600"])
     token = yard.token("ulla")
     yard.until(lambda: yard.call("GET", f"/api/v1/jobs/{job}", token).json["state"] == "RUNNING")
 
@@ -200,8 +200,8 @@ def test_a_log_that_is_followed_ends_when_the_token_is_revoked(yard: Team) -> No
     time.sleep(0.3)
     assert not asked.done()
     yard.call("DELETE", f"/api/v1/tokens/{name_of(token)}", yard.tokens["tara"])
-    assert 200 == asked.result(10).status
-    assert time.monotonic() - began < 5
+    assert 200 == asked.result(70).status
+    assert time.monotonic() - began < 30
 
 
 def test_users_of_the_machine_are_known_by_the_socket(yard: Team) -> None:

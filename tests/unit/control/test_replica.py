@@ -197,10 +197,10 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
         submit(store, 2)
         replica.catch_up()
         assert not replica.save_beside(7)
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 30
         go_on.touch()
         while not replica.save_beside(8):
-            assert time.monotonic() - began_s < 30
+            assert time.monotonic() - began_s < 60
         found = store.latest_snapshot()
         assert found is not None
         assert (2, then) == (found.seq, canonical(load(found.plain)))

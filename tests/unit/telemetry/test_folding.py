@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.telemetry.folding import folded, mean, merged, resets, rises, thinned, together
+from gpuyard.telemetry.folding import folded, mean, merged, rises, thinned, together
 from gpuyard.telemetry.packed import Damaged, pack, unpack
 from gpuyard.telemetry.signals import Fold
 
@@ -84,8 +84,6 @@ def test_a_counter_rises_the_same_in_one_part_or_two(
 def test_a_counter_that_was_reset_counts_on_from_zero() -> None:
     assert [0, 5, None, 7, 2, 1] == rises([100, 105, None, 112, 2, 3], None, Fold.RISE)
     assert [100, 5] == rises([100, 105], None, Fold.LIFE)
-    assert 1 == resets([100, 105, None, 112, 2, 3])
-    assert 0 == resets([1, 2], 1)
 
 
 @given(points(), st.integers(1, 50))

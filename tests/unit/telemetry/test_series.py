@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.telemetry.folding import DAY_MS, HOUR_MS, MINUTE_MS
+from gpuyard.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import POINTS_KEPT, SAVE_MS, Series
 

@@ -6,7 +6,7 @@ from typing import Any
 from gpuyard.money import digits, usd
 from gpuyard.reports import cost
 from gpuyard.reports.money import plots
-from gpuyard.reports.money.statement_page import dollars, exact_hours, hours
+from gpuyard.reports.money.statement_page import dollars, exact_hours, hours, opening
 from gpuyard.reports.report import Asking
 from gpuyard.reports.table import Row
 from gpuyard.sim.report import human
@@ -40,15 +40,7 @@ def cost_page(ask: Asking, values: Mapping[str, Any]) -> str:
     body = el(
         "main",
         head("costs", title, facts),
-        *[
-            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
-            for model in reply["unpriced"]
-        ],
-        el(
-            "ul",
-            *[el("li", said, style=f"--c:{colour}") for said, colour in _said(reply)],
-            class_="headlines",
-        ),
+        *opening(reply["unpriced"], _said(reply)),
         el("section", _charges(days, over, unit), _time(days, over, unit), _lines(reply), class_="plots"),
         _table(reply),
         el("footer", made()),

@@ -4,11 +4,11 @@ What its jobs had and are charged for, by day, person, project, class and price;
 what was learned in the month about months that are closed. Every part adds up to the same total.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from gpuyard.money import digits, rate_usd, usd
-from gpuyard.reports.cost import behind
+from gpuyard.reports.cost import behind, hours_of
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -338,14 +338,6 @@ def _budgets(
     return found
 
 
-def _hours(*kinds: str) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        hours = sum([row[f"{kind}_gpu_hours"] for kind in kinds])
-        return f"{hours:,.2f}" if hours else "-"
-
-    return cell
-
-
 def named(row: Row) -> str:
     """What a line is about, in words."""
     if row["part"] == TOTAL:
@@ -371,11 +363,11 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("PART", lambda row: row["part"]),
         Column("NAME", named),
         *[
-            Column(kind.upper(), _hours(kind), right=True, wide=kind in ("starting", "held"))
+            Column(kind.upper(), hours_of(kind), right=True, wide=kind in ("starting", "held"))
             for kind in KINDS
         ],
-        Column("GPU-HOURS", _hours(*KINDS), right=True),
-        Column("CHARGED FOR", _hours("charged"), right=True, wide=True),
+        Column("GPU-HOURS", hours_of(*KINDS), right=True),
+        Column("CHARGED FOR", hours_of("charged"), right=True, wide=True),
         Column(
             "KWH",
             lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",

@@ -36,6 +36,17 @@ def hours(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+def opening(unpriced: Sequence[str], said: Sequence[tuple[str, str]]) -> list[Markup]:
+    """What a page about money says first: models without a price, and sentences, each with its colour."""
+    return [
+        *[
+            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
+            for model in unpriced
+        ],
+        el("ul", *[el("li", text, style=f"--c:{colour}") for text, colour in said], class_="headlines"),
+    ]
+
+
 def exact_hours(value: float) -> str:
     """GPU-hours in a table."""
     return f"{value:,.2f}" if value else human.MISSING
@@ -65,15 +76,7 @@ def statement_page(reply: Row) -> str:
     body = el(
         "main",
         head("statement", title, facts),
-        *[
-            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
-            for model in reply["unpriced"]
-        ],
-        el(
-            "ul",
-            *[el("li", said, style=f"--c:{colour}") for said, colour in _said(reply, total)],
-            class_="headlines",
-        ),
+        *opening(reply["unpriced"], _said(reply, total)),
         el(
             "section",
             _days(reply, parts),
