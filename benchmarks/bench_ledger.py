@@ -1,13 +1,15 @@
 """The books over a long log: how fast they are filled again, how fast a month is summed up, what a commit costs.
 
-    python benchmarks/bench_ledger.py [--attempts 1000000] [--rounds 7] [--log FILE] [--write]
+    python benchmarks/bench_ledger.py [--attempts 1000000] [--rounds 7] [--log FILE] [--only rebuild] [--write]
 
 The log is made here: jobs of 40 tenants and 200 users in three classes on 250 nodes, 30,000 of them a day, each with a
-submission, a start, a confirmation and an end. The books are filled as a leader fills them, from the first event on.
+submission, a start, a confirmation and an end. The books are filled as a leader fills them, from the first event on:
+once by one process alone, and once with the process that reads the log ahead. `--only rebuild` ends there.
 Then one month is summed up by each pair of dimensions. At last commits of two jobs each are written to a yard with the
 books and to one without, turn by turn, and the CPU time of the process and that of the writing thread alone are
-compared. Last of all, 100 jobs a second are written for half a minute, and how far the books are behind is looked at
-ten times a second. The collector of garbage is set as in a server.
+compared. Last of all, 100 jobs a second are written for half a minute, how far the books are behind is looked at ten
+times a second, and every second a report is asked for: the month by two dimensions up to now, for which what the books
+lack of the log is folded. The collector of garbage is set as in a server.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from figures import publish, table
 
@@ -114,16 +117,36 @@ def write_log(store: Store, attempts: int, first: int = 0, written: int = WRITTE
         store.append([event for _number, events in some for event in events])
 
 
-def fill(store: Store, epoch: int) -> float:
-    """Fill the books from the first event on; CPU seconds."""
-    filler = Filler(store, [Ledger()], lambda: 1)
+class Rebuild(NamedTuple):
+    """What it took to fill the books from the first event on."""
+
+    wall_s: float
+    cpu_s: float
+    """Of this process."""
+    ahead_s: float
+    """CPU time of the process that read the log ahead."""
+
+
+def fill(store: Store, epoch: int, ahead: str = "") -> Rebuild:
+    """Fill the books from the first event on."""
+    filler = Filler(store, [Ledger()], lambda: 1, ahead=ahead)
     filler.rebuild(Ledger.name)
-    began_s = time.process_time()
+    # What is there from before is removed; no yard has that to do but once.
+    while (cursor := store.cursors()[Ledger.name]).seq < 0:
+        filler.step(epoch)
+    began_s, cpu_s, before_s = time.perf_counter(), time.process_time(), _children_s()
     while filler.step(epoch):
         time.sleep(PAUSE_S)
-    if filler.errors:
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    filler.close()
+    if filler.errors or store.cursors()[Ledger.name].seq != store.head() or cursor.seq:
         sys.exit(f"bench_ledger: {filler.errors}")
-    return time.process_time() - began_s
+    return Rebuild(took_s, cpu_s, _children_s() - before_s)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def sums(store: Store) -> dict[tuple[str, str], float]:
@@ -162,9 +185,11 @@ class Written:
         self.first += count
         self.costs_ms.append((time.process_time() - began_s) * 1000 / count)
 
-    def lag(self, seconds: int) -> float:
-        """The most that the books are behind while 100 jobs a second are written."""
+    def lag(self, seconds: int) -> tuple[float, list[float]]:
+        """While 100 jobs a second are written: the most that the books are behind, and what reports take."""
         due: deque[tuple[int, float]] = deque()
+        asked_s = list[float]()
+        first, after = month_days(month_of(BEGIN_MS // DAY_MS))
         worst_s, began_s = 0.0, time.monotonic()
         for tick in range(seconds * 10):
             write_log(self.store, 10, self.first, written=40)
@@ -175,8 +200,66 @@ class Written:
                 due.popleft()
             if due:
                 worst_s = max(worst_s, time.monotonic() - due[0][1])
+            if tick % 10 == 9:
+                report_s = time.monotonic()
+                accounts(self.store, first, after, BEGIN_MS + self.first * STEP_MS).lines(("tenant", "pool"))
+                asked_s.append(time.monotonic() - report_s)
             time.sleep(max(0.0, began_s + (tick + 1) / 10 - time.monotonic()))
-        return worst_s
+        return worst_s, asked_s
+
+
+Figures = list[tuple[str, float]]
+
+
+def rebuilds(log: Path, attempts: int) -> Figures:
+    """Fill the books from the first event on, in both ways."""
+    with open_store(log) as store:
+        lease = store.elect("bench")
+        if lease is None:
+            sys.exit("bench_ledger: another process leads in a store of our own")
+        if not store.head():
+            write_log(store, attempts)
+        alone = fill(store, lease.epoch)
+        ahead = fill(store, lease.epoch, str(log))
+        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return [
+        (f"books filled again over {attempts:,} attempts, wall s", ahead.wall_s),
+        ("the same, CPU s of the server", ahead.cpu_s),
+        ("the same, CPU s of the process that reads ahead", ahead.ahead_s),
+        ("the same without that process, wall s", alone.wall_s),
+        ("the same without that process, CPU s", alone.cpu_s),
+        ("memory of the server at its peak, MiB", peak_mib),
+    ]
+
+
+def summed(log: Path) -> tuple[str, float]:
+    """The pair of dimensions by which a month takes longest to sum up."""
+    with open_store(log) as store:
+        slowest, sum_s = max(sums(store).items(), key=lambda each: each[1])
+    return f"one month by two dimensions ({' and '.join(slowest)}, the slowest pair), s", sum_s
+
+
+def followed(folder: Path, rounds: int) -> Figures:
+    """What the books cost while jobs are written."""
+    sides = [Written(folder, books) for books in (False, True)]
+    for _ in range(rounds):
+        for side in sides:
+            side.write(1_000)
+    behind_s, asked_s = sides[1].lag(30)
+    for side in sides:
+        side.filler.close()
+        side.store.close()
+    without, with_books = [statistics.median(side.costs_ms[1:]) for side in sides]
+    own, own_books = [statistics.median(side.own_ms[1:]) for side in sides]
+    return [
+        ("commits of one job without the books, CPU ms", without),
+        ("the same with the books", with_books),
+        ("how much more, %", (with_books / without - 1) * 100),
+        ("how much more in the thread that commits, %", (own_books / own - 1) * 100),
+        ("most that the books are behind at 100 jobs a second, s", behind_s),
+        ("a report at 100 jobs a second, median s", statistics.median(asked_s)),
+        ("the same, the slowest of 30, s", max(asked_s)),
+    ]
 
 
 def main() -> None:
@@ -187,45 +270,15 @@ def main() -> None:
     parser.add_argument(
         "--log", type=Path, metavar="FILE", help="keep the log there, or take the one that is there"
     )
+    parser.add_argument("--only", choices=["rebuild"], help="measure this alone")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     tidy()
-    with (
-        tempfile.TemporaryDirectory(prefix="yard-ledger-") as folder,
-        open_store(options.log or Path(folder) / "l.db") as store,
-    ):
-        lease = store.elect("bench")
-        if lease is None:
-            sys.exit("bench_ledger: another process leads in a store of our own")
-        if not store.head():
-            write_log(store, options.attempts)
-        began_s = time.perf_counter()
-        cpu_s = fill(store, lease.epoch)
-        wall_s = time.perf_counter() - began_s
-        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        slowest, sum_s = max(sums(store).items(), key=lambda each: each[1])
-        sides = [Written(Path(folder), books) for books in (False, True)]
-        for _ in range(options.rounds):
-            for side in sides:
-                side.write(1_000)
-        behind_s = sides[1].lag(30)
-        for side in sides:
-            side.filler.close()
-            side.store.close()
-    without, with_books = [statistics.median(side.costs_ms[1:]) for side in sides]
-    own, own_books = [statistics.median(side.own_ms[1:]) for side in sides]
-    rows = [
-        (f"books filled again over {options.attempts:,} attempts, CPU s", cpu_s),
-        ("the same, wall s", wall_s),
-        ("the same for one attempt, CPU µs", cpu_s * 1e6 / options.attempts),
-        ("memory of the process at its peak, MiB", peak_mib),
-        (f"one month by two dimensions ({' and '.join(slowest)}, the slowest pair), s", sum_s),
-        ("commits of one job without the books, CPU ms", without),
-        ("the same with the books", with_books),
-        ("how much more, %", (with_books / without - 1) * 100),
-        ("how much more in the thread that commits, %", (own_books / own - 1) * 100),
-        ("most that the books are behind at 100 jobs a second, s", behind_s),
-    ]
+    with tempfile.TemporaryDirectory(prefix="yard-ledger-") as folder:
+        log = options.log or Path(folder) / "l.db"
+        rows = rebuilds(log, options.attempts)
+        if options.only is None:
+            rows += [summed(log), *followed(Path(folder), options.rounds)]
     publish("ledger", table(("books over a long log", "figure"), rows), dict(rows), write=options.write)
 
 

@@ -154,7 +154,7 @@ class Yard:
             # The file in the data folder is found by itself; one that is taken away is not to come back.
             self.data.forget()
         self.token = self.data.token()
-        self.store = open_store(self.options.store or self.data.database)
+        self.store = open_store(place := str(self.options.store or self.data.database))
         self._undo += [self.store.close, self.reserve.close]
         self.reserve.start(self.store)
         self.replica = Replica(self.store)
@@ -172,7 +172,7 @@ class Yard:
             observed=self.observed,
             check_room=self.reserve.check,
         )
-        follower = Follower(str(self.options.store or self.data.database), _QUESTIONS)
+        follower = Follower(place, _QUESTIONS)
         self._undo.append(follower.close)
         self.think = QuestionRunner(self.replica, follower)
         self.views = Views(
@@ -193,7 +193,7 @@ class Yard:
         )
         self._holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
-        self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch)
+        self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch, ahead=place)
         self._undo.append(self.projections.close)
         following = frozenset(self.projections.projections)
         self.leader = Leader(

@@ -136,14 +136,16 @@ class NodeBook:
         """An attempt starts here. It gets what is left of a GPU, should a log give more than that."""
         used, part = self.used, self._parts.get(grant)
         if part is not None:
-            for gpu, got in zip(positions[part.gpus], part.each, strict=True):
-                if used[gpu] + got > PARTS:
+            each = part.each
+            for at, gpu in enumerate(positions[part.gpus]):
+                if used[gpu] + each[at] > PARTS:
                     part = None
                     break
         if part is None:
             part = self._part(grant)
-        for gpu, got in zip(positions[part.gpus], part.each, strict=True):
-            used[gpu] += got
+        each = part.each
+        for at, gpu in enumerate(positions[part.gpus]):
+            used[gpu] += each[at]
         if part.slots:
             for gpu, slot in zip(positions[part.gpus], part.slots, strict=True):
                 self.slots[gpu] += slot
@@ -181,8 +183,9 @@ class NodeBook:
 
     def give(self, job_id: int, part: Part) -> None:
         """The attempt has gone."""
-        for gpu, got in zip(positions[part.gpus], part.each, strict=True):
-            self.used[gpu] -= got
+        used, each = self.used, part.each
+        for at, gpu in enumerate(positions[part.gpus]):
+            used[gpu] -= each[at]
         if part.slots:
             for gpu, slot in zip(positions[part.gpus], part.slots, strict=True):
                 self.slots[gpu] -= slot

@@ -43,6 +43,10 @@ _OF_JOB = itemgetter(*Job._fields)
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
+EncodedLine = tuple[int, str, int, str]
+"""Of the log: number, kind, version and text."""
+
+
 class Encoded(NamedTuple):
     """One event as it is written."""
 
@@ -124,7 +128,7 @@ class Codec:
             ) from error
         return event
 
-    def decode_all(self, rows: Sequence[tuple[int, str, int, str]]) -> list[Event]:
+    def decode_all(self, rows: Sequence[EncodedLine]) -> list[Event]:
         """The events of many rows: their texts are read as one, which takes a sixth of the time."""
         versions, kinds = self._versions, self._kinds
         try:
@@ -151,18 +155,31 @@ class Codec:
 
     def _without_spec(self, body: str) -> tuple[str, JobSpec | None]:
         """The text of a submission without what was asked for, and that; None: it is still in the text."""
-        begin, end = body.find(_SPEC) + len(_SPEC), body.rfind(_AFTER_SPEC)
-        if not len(_SPEC) <= begin < end:
-            # Written by hand, or by a release that wrote it in another order.
-            return body, None
-        text = body[begin:end]
+        text, spec = cut_spec(body)
+        return text, None if spec is None else self.spec(spec)
+
+    def spec(self, text: str) -> JobSpec:
+        """What a job asks for, as the log has it."""
         spec = self._read.get(text)
         if spec is None:
             spec = from_plain(JobSpec, json.loads(text))
             if len(self._read) >= _SPECS_MAX:
                 self._read = {}
             self._read[text] = spec
-        return f"{body[:begin]}null{body[end:]}", spec
+        return spec
+
+    def knows(self, kind: str, version: int) -> bool:
+        """Whether rows of this version are of the kind as it is now."""
+        return self._versions.get(kind) == version
+
+
+def cut_spec(body: str) -> tuple[str, str | None]:
+    """The text of a submission with null in place of what was asked for, and that; None: it could not be cut out."""
+    begin, end = body.find(_SPEC) + len(_SPEC), body.rfind(_AFTER_SPEC)
+    if not len(_SPEC) <= begin < end:
+        # Written by hand, or by a release that wrote it in another order.
+        return body, None
+    return f"{body[:begin]}null{body[end:]}", body[begin:end]
 
 
 def _submitted(kind: Any, plain: Plain, spec: JobSpec) -> Event:

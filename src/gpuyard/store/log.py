@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, select
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store.backend.base import Backend, Counters
-from gpuyard.store.codec import Codec
+from gpuyard.store.codec import Codec, EncodedLine
 from gpuyard.store.errors import Fenced, StoreDamaged
 from gpuyard.store.schema import EVENTS
 from gpuyard.store.submissions import Accepted, Submission, WriteBatch
@@ -202,6 +202,13 @@ class EventLog:
 
         Raises `StoreDamaged` if events are missing: a fold over the rest would be wrong.
         """
+        lines = self.read_lines(after_seq, limit, until_seq)
+        return self._numbered(lines)
+
+    def read_lines(
+        self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None
+    ) -> list[EncodedLine]:
+        """The same as the database has them."""
         if self._backend.is_head(after_seq):
             return []
         counters = None
@@ -212,7 +219,7 @@ class EventLog:
                 counters = self._backend.counters(conn)
                 if counters.next_seq - 1 > after_seq:
                     lines = self._lines(conn, after_seq, limit, until_seq)
-        return self._decoded(lines, after_seq, counters)
+        return self._whole(lines, after_seq, counters)
 
     def read_back(
         self, kinds: Sequence[str], before_seq: int | None, limit: int, after_seq: int = 0
@@ -263,6 +270,15 @@ class EventLog:
 
     def _decoded(self, lines: list[Any], after_seq: int, counters: Counters | None) -> list[Numbered]:
         """Lines as events, if they are all there."""
+        return self._numbered(self._whole(lines, after_seq, counters))
+
+    def _numbered(self, lines: list[EncodedLine]) -> list[Numbered]:
+        return [(line[0], event) for line, event in zip(lines, self._codec.decode_all(lines), strict=True)]
+
+    def _whole(
+        self, lines: list[EncodedLine], after_seq: int, counters: Counters | None
+    ) -> list[EncodedLine]:
+        """These lines, if they are all there."""
         first, last = (lines[0][0], lines[-1][0]) if lines else (after_seq + 1, after_seq)
         missing = not lines and counters is not None and counters.next_seq - 1 > after_seq
         if missing or first != after_seq + 1 or last - first + 1 != len(lines):
@@ -270,4 +286,4 @@ class EventLog:
                 f"events after number {after_seq} are missing in {self._backend.place}",
                 "If the log was pruned, start from a snapshot; otherwise restore a backup.",
             )
-        return [(line[0], event) for line, event in zip(lines, self._codec.decode_all(lines), strict=True)]
+        return lines

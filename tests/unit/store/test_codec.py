@@ -5,13 +5,26 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, get_args
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.model import Event, Job, JobSubmitted, TasksSubmitted, Ticked
+from gpuyard.model import (
+    AttemptConfirmed,
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    Job,
+    JobSubmitted,
+    NodeDown,
+    TasksSubmitted,
+    Ticked,
+)
 from gpuyard.model.serialise import to_plain
 from gpuyard.store import CODEC, Codec, StoreDamaged, StoreError
+from gpuyard.store.packing import SPECS_MAX, Packer, Unpacker
 from rigs.stores import SPEC, array, submission
+
+TOLD = (JobSubmitted, TasksSubmitted, AttemptStarted, AttemptConfirmed, AttemptEnded, NodeDown)
 
 
 @given(event=st.one_of(*[st.from_type(kind) for kind in get_args(Event)]))
@@ -23,6 +36,38 @@ def test_every_event_comes_back_equal(event: Any) -> None:
 
     assert (event.at_ms, type(event).__name__, 1) == (at_ms, kind, version)
     assert event == CODEC.decode(1, kind, version, body)
+
+
+@given(
+    pieces=st.lists(st.lists(st.one_of(*[st.from_type(kind) for kind in TOLD]), max_size=6), max_size=3),
+    short=st.booleans(),
+)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_events_come_to_another_process_as_the_log_has_them(pieces: list[list[Any]], short: bool) -> None:
+    packer, unpacker = Packer(), Unpacker()
+    for events in pieces:
+        assume(all([abs(event.at_ms) < 1 << 63 for event in events]))
+        rows = [CODEC.encode(event) for event in events]
+        lines = [(seq, row.kind, row.version, row.body) for seq, row in enumerate(rows)]
+        if short:
+            # As an older release wrote them: without a field that has a default.
+            lines.append((9, "AttemptConfirmed", 1, '{"at_ms":5,"job_id":7,"attempt":1}'))
+        more = [AttemptConfirmed(5, 7, 1)] if short else []
+        assert events + more == unpacker.unpack(packer.pack(lines))
+
+
+def test_what_jobs_ask_for_is_told_to_another_process_once() -> None:
+    packer, unpacker = Packer(), Unpacker()
+    for first in range(0, 3 * SPECS_MAX, 512):
+        jobs = [
+            Job(n, replace(SPEC, name=f"j{n % 700 + n // SPECS_MAX}"), 5) for n in range(first, first + 512)
+        ]
+        events = [JobSubmitted(5, job) for job in jobs]
+        rows = [CODEC.encode(event) for event in events]
+        body = packer.pack([(seq, row.kind, row.version, row.body) for seq, row in enumerate(rows)])
+        assert events == unpacker.unpack(body)
+        assert len(unpacker._specs) <= SPECS_MAX + 512
+    assert body.count(SPEC.tenant.encode()) < 512
 
 
 def test_text_is_compact_and_plain_ascii() -> None:

@@ -27,7 +27,7 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Store, open_store
 from gpuyard.testing.values import node
-from rigs.stores import LEASE_S, accepted, submission
+from rigs.stores import LEASE_S, accepted, array, submission
 
 NOVEMBER_MS = 20_758 * DAY_MS
 CLOSED_MS = 20_789 * DAY_MS
@@ -146,3 +146,40 @@ def test_a_checkpoint_of_the_version_before_is_lifted() -> None:
     for key, row in after.items():
         assert row == json.loads(json.dumps(JobBook.of(row).row())), key
     assert None is Ledger().upgrade(2, old)
+
+
+def test_a_process_that_reads_ahead_gives_the_same_books(
+    place: str, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch = elected(store)
+    store.append([NodeAdded(NOVEMBER_MS, node("a")), NodeAdded(NOVEMBER_MS, node("b"))])
+    accepted(store, array(30))
+    write_jobs(store, NOVEMBER_MS + 5, seed=1)
+    store.append([MonthClosed(CLOSED_MS, "2026-11", "ana"), Ticked(CLOSED_MS + 1)])
+    write_jobs(store, CLOSED_MS + 5, seed=2)
+    live = fill(store, epoch, batch=1000)
+
+    monkeypatch.setattr(filling, "AHEAD_EVENTS", 20)
+    monkeypatch.setattr(filling, "PIECE_EVENTS", 16)
+    with open_store(place, lease_s=LEASE_S) as other:
+        monkeypatch.setattr(other, "read", None)
+        filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
+        filler.rebuild("ledger")
+        while other.cursors()["ledger"].seq < store.head() - 20:
+            assert filler.step(epoch)
+        assert {} == filler.errors, "all of it came from the process: the log cannot be read here"
+        filler.close()
+    with open_store(place, lease_s=LEASE_S) as other:
+        # One that is killed half-way is told of, and the rest is read without it.
+        filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
+        filler.rebuild("ledger")
+        while other.cursors()["ledger"].seq < 60:
+            assert filler.step(epoch)
+        assert filler._ahead is not None
+        filler._ahead._process.kill()
+        filler._ahead._events.read()
+        while filler.step(epoch):
+            pass
+        filler.close()
+        assert "the process that reads the log ahead was killed by SIGKILL: the server itself" in caplog.text
+        assert live == fill(other, epoch, batch=500)

@@ -4,13 +4,16 @@ What a batch changes is worked out without any lock and written at the end, toge
 transaction. A projection that fails at an event stands still there and says so, and the others go on.
 """
 
+import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gpuyard.control.clock import Rounds
 from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
+from gpuyard.control.upkeep.reading_ahead import ReadingAhead
 from gpuyard.errors import YardError
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
@@ -22,6 +25,8 @@ BATCH_EVENTS = 25_000
 """Events in one batch: others wait for as long as its rows are written."""
 PIECE_EVENTS = 1_000
 """Events of a batch that are read from the log at once: they are gone again before the next ones are made."""
+AHEAD_EVENTS = 100_000
+"""So many events behind, and a process of its own reads them ahead: it takes a second to start."""
 BATCH_JOBS = 25_000
 """How many tasks of arrays end a batch too."""
 REMOVED_ROWS = 2_000
@@ -49,7 +54,9 @@ class Filler:
         epoch: Callable[[], int | None] = lambda: None,
         *,
         batch: int = BATCH_EVENTS,
+        ahead: str = "",
     ) -> None:
+        """`ahead`: where the store is, for a process that reads a long log ahead; left out: there is none."""
         self.projections = {each.name: each for each in projections}
         self.errors: dict[str, str] = {}
         """What went wrong with a projection last and has not gone right since."""
@@ -58,6 +65,12 @@ class Filler:
         self._epoch = epoch
         """Of this process while it leads."""
         self._batch = batch
+        self._ahead_of = ahead
+        self._ahead: ReadingAhead | None = None
+        self._ahead_for = ""
+        """The projection that its events are for; others take them too where they stand at the same event."""
+        self._no_ahead_seq = 0
+        """Up to this event the log is read without such a process: one has failed."""
         self._read: dict[int, list[Numbered]] = {}
         """Pieces of the log by the event after which they come, as far as others in this step want them too."""
         self._known: dict[str, tuple[tuple[Any, ...], Rows]] = {}
@@ -90,6 +103,9 @@ class Filler:
         if self.errors.get(name) != text:
             _log.error("projection %s was not filled: %s", name, text, exc_info=error)
         self.errors[name] = text
+        if self._ahead_for == name:
+            # It will ask for the same events again and again.
+            self._do_without_ahead()
 
     def _fill(self, projection: Projection, cursor: Cursor | None, epoch: int) -> bool:
         store, name = self._store, projection.name
@@ -100,7 +116,7 @@ class Filler:
             return self._begin(projection, cursor, epoch)
         shared = sum([each == cursor.seq for each in self._seqs.values()]) > 1
         try:
-            piece = self._piece(cursor.seq, self._batch, shared)
+            piece = self._piece(name, cursor.seq, self._batch, shared)
         except StoreDamaged:
             if store.first_seq() <= cursor.seq + 1:
                 raise
@@ -113,8 +129,9 @@ class Filler:
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
-        seq, closes, more = self._folded(projection, rows, piece, shared)
-        projection.flush(rows)
+        with _uncollected():
+            seq, closes, more = self._folded(projection, rows, piece, shared)
+            projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
             return True
@@ -138,11 +155,14 @@ class Filler:
         while True:
             seq, fact = piece[0]
             try:
-                for seq, event in piece:
-                    kind = type(event)
-                    for fact in facts(event) if kind is TasksSubmitted else (event,):
+                for seq, fact in piece:
+                    kind = type(fact)
+                    if kind is TasksSubmitted:
+                        for task in facts(fact):
+                            fold(task, seq)
+                            jobs += 1
+                    else:
                         fold(fact, seq)
-                        jobs += 1
                     if kind is closed_by or jobs >= BATCH_JOBS:
                         return seq, kind is closed_by, True
             except Exception as error:
@@ -151,17 +171,49 @@ class Filler:
             left -= len(piece)
             if not left or not full:
                 return seq, False, full
-            piece = self._piece(seq, left, shared)
+            piece = self._piece(projection.name, seq, left, shared)
             if not piece:
                 return seq, False, False
 
-    def _piece(self, seq: int, limit: int, shared: bool) -> list[Numbered]:
+    def _piece(self, name: str, seq: int, limit: int, shared: bool) -> list[Numbered]:
         """The next events of the log, at most so many; `shared`: another projection wants the same."""
         limit = min(limit, PIECE_EVENTS)
-        piece = self._read.get(seq) or self._store.recent(seq, limit) or self._store.read(seq, limit)
+        piece = (
+            self._read.get(seq)
+            or self._store.recent(seq, limit)
+            or self._read_ahead(name, seq, limit)
+            or self._store.read(seq, limit)
+        )
         if shared:
             self._read[seq] = piece
         return piece
+
+    def _read_ahead(self, name: str, seq: int, limit: int) -> list[Numbered]:
+        """What a process has read ahead for this projection; none: the log is to be read here."""
+        if not self._ahead_of or seq < self._no_ahead_seq or self._ahead_for not in ("", name):
+            return []
+        try:
+            piece = self._ahead.after(seq, limit) if self._ahead is not None else []
+            if not piece:
+                self._end_ahead()
+                head = self._store.head()
+                if head - seq >= AHEAD_EVENTS:
+                    self._ahead, self._ahead_for = ReadingAhead(self._ahead_of, seq, head, PIECE_EVENTS), name
+                    piece = self._ahead.after(seq, limit)
+        except (YardError, OSError) as error:
+            _log.warning("%s: the server itself reads it, from event %d on", error, seq + 1)
+            self._do_without_ahead()
+            return []
+        return piece
+
+    def _do_without_ahead(self) -> None:
+        self._end_ahead()
+        self._no_ahead_seq = self._store.head()
+
+    def _end_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+        self._ahead, self._ahead_for = None, ""
 
     def _begin(self, projection: Projection, cursor: Cursor, epoch: int) -> bool:
         """Remove what is there; then start from the first event, or where the log was cut from a checkpoint."""
@@ -246,6 +298,7 @@ class Filler:
     def close(self) -> None:
         """Finish the batch under way."""
         self._rounds.close()
+        self._end_ahead()
 
     def _round(self) -> float:
         epoch = self._epoch()
@@ -263,3 +316,15 @@ class Filler:
             _log.warning("projections were not filled: %s", error)
             pause_s = RETRY_S
         return max(pause_s, IDLE_S) if self.errors else pause_s
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """While a batch is folded the collector rests: it would look at thousands of new values, again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
