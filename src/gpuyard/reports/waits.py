@@ -134,9 +134,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 
 def _notes(reply: Row) -> list[str]:
     failed = (
-        [
-            "crashes: attempts that ended as FAILED, NODE_FAIL or OUT_OF_MEMORY had the GPUs in that hour for nothing"
-        ]
+        ["crashes: attempts that ended as FAILED, NODE_FAIL or OUT_OF_MEMORY had the GPUs then, for nothing"]
         if any([row.get("reason") == "crashes" for row in reply["lines"]])
         else []
     )

@@ -1,9 +1,13 @@
-"""What was waited for, by clock hour, and what running jobs did with GPUs that others waited for.
+"""What was waited for, and what running jobs did with GPUs that others waited for.
 
-Rows: `h/HOUR`, lines of what waited for which cause; `l/HOUR`, by pool the GPU time that running jobs held and did not
-use, and that of crashed attempts whose work is lost; `n/NODE` and `j/JOB`, what is needed to tell which pool that was;
-`e/N`, the jobs whose attempts ended in one minute: what was measured of them comes up to an hour later.
+Rows: `w/PART`, lines of what waited for GPUs in five minutes of the clock; `l/PART`, by pool the GPU time in them that
+running jobs held and did not use, and that of crashed attempts whose work is lost; `h/HOUR`, lines of what waited for
+any other cause in a clock hour; `n/NODE` and `j/JOB`, what is needed to tell which pool that was; `e/N`, the jobs whose
+attempts ended in one minute: what was measured of them comes up to an hour later.
 """
+
+import json
+from collections.abc import Iterator, Mapping
 
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.nodes import parts_of
@@ -16,10 +20,17 @@ from gpuyard.model import (
     NodeAdded,
     NodeChanged,
     Outcome,
+    WaitCause,
+    WaitLine,
     WaitsSeen,
 )
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 
+PART_MS = 5 * MINUTE_MS
+"""Waiting for GPUs is set against what others did with them in the same five minutes."""
+PARTS_OF_HOUR = HOUR_MS // PART_MS
+LACKS_GPUS = (WaitCause.ROOM.value, WaitCause.ORDER.value)
+"""Causes that more free GPUs would have ended."""
 KEPT_MINUTES = 2 * HOUR_MS // MINUTE_MS
 """How long jobs are remembered after the end of their last attempt."""
 UNUSED, LOST = 0, 1
@@ -33,7 +44,7 @@ class Waits(Projection):
     """What was waited for, and what others did meanwhile."""
 
     name = "waits"
-    version = 1
+    version = 2
 
     def fold(self, rows: Rows, seq: int, event: Event) -> None:
         """Take in what was seen of waiting, of use, and of crashes."""
@@ -47,7 +58,8 @@ class Waits(Projection):
             case AttemptMeasured():
                 job = rows.get(f"j/{event.job_id}")
                 if job is not None and job[0] == event.attempt:
-                    _lay(rows, UNUSED, event.from_ms, job[2], event.measured_gpu_ms - event.used_gpu_ms)
+                    unused = event.measured_gpu_ms - event.used_gpu_ms
+                    _lay(rows, UNUSED, event.spans or ((event.from_ms, event.until_ms),), job[2], unused)
             case NodeAdded():
                 number = rows.get("nodes", 0)
                 rows["nodes"] = number + 1
@@ -64,11 +76,60 @@ class Waits(Projection):
             first, last, minute, ids = known
             rows["ended"], rows[f"e/{last}"] = [first, last], [minute, ids]
 
+    def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
+        """Version 1 had everything by the hour: it goes evenly to the parts of the hour."""
+        if version != 1:
+            return None
+        lifted = Rows()
+        for key, text in rows.items():
+            kind, _slash, number = key.partition("/")
+            if kind == "h":
+                from_ms = int(number) * HOUR_MS
+                lines = [WaitLine(*line) for line in json.loads(text)]
+                _add_lines(lifted, WaitsSeen(0, from_ms, from_ms + HOUR_MS, tuple(lines)))
+            elif kind == "l":
+                for pool, sums in json.loads(text).items():
+                    for column, gpu_ms in enumerate(sums):
+                        spans = ((int(number) * HOUR_MS, (int(number) + 1) * HOUR_MS),)
+                        _lay(lifted, column, spans, [(pool, PARTS)], gpu_ms)
+            else:
+                lifted.put_text(key, text)
+        return {key: text for key, text in lifted.changed.items() if text is not None}
+
+
+def _spread(spans: tuple[tuple[int, int], ...], *amounts: int) -> Iterator[tuple[int, list[int]]]:
+    """Amounts, evenly over some spans: how much of each falls into which part of the clock. Nothing gets lost."""
+    total = sum([until_ms - from_ms for from_ms, until_ms in spans])
+    if not total:
+        yield spans[0][0] // PART_MS, list(amounts)
+        return
+    so_far, given = 0, [0] * len(amounts)
+    for from_ms, until_ms in spans:
+        for part in range(from_ms // PART_MS, -(-until_ms // PART_MS)):
+            so_far += min(until_ms, (part + 1) * PART_MS) - max(from_ms, part * PART_MS)
+            due = [amount * so_far // total for amount in amounts]
+            yield part, [now - before for now, before in zip(due, given, strict=True)]
+            given = due
+
 
 def _add_lines(rows: Rows, event: WaitsSeen) -> None:
-    key = f"h/{event.from_ms // HOUR_MS:07}"
+    _add(
+        rows,
+        f"h/{event.from_ms // HOUR_MS:07}",
+        [line for line in event.lines if line.cause not in LACKS_GPUS],
+    )
+    lacking = [line for line in event.lines if line.cause in LACKS_GPUS]
+    amounts = [amount for line in lacking for amount in (line.gpu_ms, line.job_ms)]
+    for part, due in _spread(((event.from_ms, event.until_ms),), *amounts) if lacking else ():
+        lines = [line._replace(gpu_ms=due[2 * at], job_ms=due[2 * at + 1]) for at, line in enumerate(lacking)]
+        _add(rows, f"w/{part:08}", lines)
+
+
+def _add(rows: Rows, key: str, lines: list[WaitLine]) -> None:
+    if not lines:
+        return
     sums = {tuple(line[:4]): line[4:] for line in rows.get(key, [])}
-    for tenant, pool, gpu_milli, cause, gpu_ms, job_ms in event.lines:
+    for tenant, pool, gpu_milli, cause, gpu_ms, job_ms in lines:
         before = sums.get((tenant, pool, gpu_milli, cause), (0, 0))
         sums[tenant, pool, gpu_milli, cause] = [before[0] + gpu_ms, before[1] + job_ms]
     rows[key] = [[*about, *waited] for about, waited in sorted(sums.items())]
@@ -99,10 +160,7 @@ def _ended(rows: Rows, event: AttemptEnded) -> None:
         until_ms = event.ended_ms or event.at_ms
         from_ms = min(until_ms, started_ms + max(0, event.saved_ms - saved_ms))
         parts = sum([held for _pool, held in pools])
-        while from_ms < until_ms:
-            end_ms = min(until_ms, (from_ms // HOUR_MS + 1) * HOUR_MS)
-            _lay(rows, LOST, from_ms, pools, parts * (end_ms - from_ms) // PARTS)
-            from_ms = end_ms
+        _lay(rows, LOST, ((from_ms, until_ms),), pools, parts * (until_ms - from_ms) // PARTS)
     rows[key] = [event.attempt, started_ms, pools, event.saved_ms]
     _remember(rows, event.job_id, event.at_ms // MINUTE_MS)
 
@@ -130,13 +188,16 @@ def _remember(rows: Rows, job_id: int, minute: int) -> None:
     rows[f"j/{job_id}"] = [*rows[f"j/{job_id}"], minute]
 
 
-def _lay(rows: Rows, column: int, at_ms: int, pools: list[tuple[str, int]], gpu_ms: int) -> None:
-    """Add GPU time to an hour, by the parts that were held in each pool."""
+def _lay(
+    rows: Rows, column: int, spans: tuple[tuple[int, int], ...], pools: list[tuple[str, int]], gpu_ms: int
+) -> None:
+    """Add GPU time of some spans to the parts of the clock, by the parts of GPUs that were held in each pool."""
     parts = sum([held for _pool, held in pools])
     if gpu_ms <= 0 or not parts:
         return
-    key = f"l/{at_ms // HOUR_MS:07}"
-    found = rows.get(key, {})
-    for pool, held in pools:
-        found.setdefault(pool, [0, 0])[column] += gpu_ms * held // parts
-    rows[key] = found
+    for part, amounts in _spread(spans, *[gpu_ms * held // parts for _pool, held in pools]):
+        key = f"l/{part:08}"
+        found = rows.get(key, {})
+        for (pool, _held), amount in zip(pools, amounts, strict=True):
+            found.setdefault(pool, [0, 0])[column] += amount
+        rows[key] = found

@@ -1,4 +1,4 @@
-"""What jobs wait for enters the log: the leader looks every second or so, adds up, and tells it every five minutes.
+"""What jobs wait for enters the log: the leader looks every second or so, and tells of every five minutes of the clock.
 
 Reasons are values of a pass and no events, so what is not told here is known to nobody later. Between two looks half of
 the time counts as the one before and half as the one after. A leader that begins tells of the time since the last
@@ -10,15 +10,14 @@ import time
 from collections.abc import Callable
 
 from gpuyard.control.clock import Rounds
+from gpuyard.control.projections.waits import PART_MS
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core.explain.causes import Elsewhere, Look, Waiting
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Outcome, WaitCause, WaitLine, WaitsSeen
-from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
 from gpuyard.store import Fenced, StoreError
 
-TELL_MS = 5 * MINUTE_MS
-"""Between two events, while anything waits."""
 LINES_MAX = 500
 """Lines of one event."""
 BACK_MS = 30 * DAY_MS
@@ -51,8 +50,8 @@ class WaitMeter:
         self._led = 0
         self._looked_ms = self._told_ms = 0
         self._before: dict[Waiting, int] = {}
-        self._sums: dict[tuple[int, Waiting], int] = {}
-        """By hour and by what waits: jobs times milliseconds, twice."""
+        self._sums: dict[tuple[int, int, Waiting], int] = {}
+        """By when a stretch of time begins, how long it is, and what waits: jobs times milliseconds, twice."""
         self._rounds = Rounds("yard-waits", self._round)
 
     def start(self) -> None:
@@ -62,7 +61,7 @@ class WaitMeter:
     def close(self) -> None:
         """Tell what was seen, and end."""
         self._rounds.close()
-        self._safely(lambda: self._tell_all(self._now_ms()))
+        self._safely(self._tell_all)
 
     def _round(self) -> float:
         began_s = time.thread_time()
@@ -100,17 +99,18 @@ class WaitMeter:
             span_ms = now_ms - self._looked_ms
             for counted in (self._before, seen):
                 for key, jobs in counted.items():
-                    self._add(key, jobs, self._looked_ms, self._looked_ms + span_ms)
+                    self._add(key, jobs, self._looked_ms, self._looked_ms + span_ms, PART_MS)
         self._before, self._looked_ms = seen, now_ms
-        if now_ms - self._told_ms >= TELL_MS or now_ms // HOUR_MS != self._told_ms // HOUR_MS:
-            self._tell_all(now_ms)
+        over_ms = now_ms // PART_MS * PART_MS
+        if self._told_ms < over_ms:
+            self._tell(over_ms, now_ms)
 
-    def _add(self, key: Waiting, jobs: int, from_ms: int, until_ms: int) -> None:
-        """Half of these jobs waited in this span."""
+    def _add(self, key: Waiting, jobs: int, from_ms: int, until_ms: int, stretch_ms: int) -> None:
+        """Half of these jobs waited in this span, which is told of in stretches of such a length."""
         while from_ms < until_ms:
-            hour_ms = from_ms // HOUR_MS * HOUR_MS
-            end_ms = min(until_ms, hour_ms + HOUR_MS)
-            at = (hour_ms, key)
+            begin_ms = from_ms // stretch_ms * stretch_ms
+            end_ms = min(until_ms, begin_ms + stretch_ms)
+            at = (begin_ms, stretch_ms, key)
             self._sums[at] = self._sums.get(at, 0) + jobs * (end_ms - from_ms)
             from_ms = end_ms
 
@@ -126,7 +126,7 @@ class WaitMeter:
             # Since when a job waits again, its record does not say.
             if not record.attempt:
                 from_ms = max(last_ms, record.job.submitted_ms)
-                self._add(look.key(record, WaitCause.UNKNOWN), 2, from_ms, now_ms)
+                self._add(look.key(record, WaitCause.UNKNOWN), 2, from_ms, now_ms, HOUR_MS)
 
     def _has_crashed(self, record: JobRecord) -> bool:
         known = self._crashed.get(record.id)
@@ -138,28 +138,38 @@ class WaitMeter:
 
     # -- telling -------------------------------------------------------------------------------------------------
 
-    def _tell_all(self, now_ms: int) -> None:
+    def _tell_all(self) -> None:
+        now_ms = self._now_ms()
+        self._tell(now_ms, now_ms)
+
+    def _tell(self, until_ms: int, now_ms: int) -> None:
+        """Tell of the stretches that began before a time."""
         epoch = self._epoch()
         if epoch is None or self._led != epoch:
             return
-        by_hour: dict[int, list[WaitLine]] = {}
-        for (hour_ms, key), twice in sorted(self._sums.items()):
+        by_stretch: dict[tuple[int, int], list[WaitLine]] = {}
+        for (begin_ms, stretch_ms, key), twice in sorted(self._sums.items()):
             line = WaitLine(*key, twice * key.gpu_milli // (2 * MILLI), twice // 2)
-            if line.job_ms:
-                by_hour.setdefault(hour_ms, []).append(line)
+            if line.job_ms and begin_ms < until_ms:
+                by_stretch.setdefault((begin_ms, stretch_ms), []).append(line)
         spans = [
-            (max(hour_ms, self._told_ms), min(hour_ms + HOUR_MS, now_ms), lines[first : first + LINES_MAX])
-            for hour_ms, lines in by_hour.items()
+            (
+                max(begin_ms, self._told_ms),
+                min(begin_ms + stretch_ms, now_ms),
+                lines[first : first + LINES_MAX],
+            )
+            for (begin_ms, stretch_ms), lines in by_stretch.items()
             for first in range(0, len(lines), LINES_MAX)
         ]
 
         def make(draft: Draft) -> None:
             at_ms = max(now_ms, draft.state.now_ms)
-            for from_ms, until_ms, lines in spans:
-                draft.add(WaitsSeen(at_ms, min(from_ms, until_ms), until_ms, tuple(lines)))
+            for from_ms, to_ms, lines in spans:
+                draft.add(WaitsSeen(at_ms, min(from_ms, to_ms), to_ms, tuple(lines)))
 
         if spans:
             self._replica.commit(epoch, make)
-        self._sums, self._told_ms = {}, now_ms
+        self._sums = {at: twice for at, twice in self._sums.items() if at[0] >= until_ms}
+        self._told_ms = until_ms
         # Jobs that wait no longer are forgotten, and looked up again should they come back.
         self._crashed = {}

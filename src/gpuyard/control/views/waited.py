@@ -1,20 +1,16 @@
 """Past waiting by cause, as a report reads it.
 
 Where jobs waited for room, part of that is others' doing: attempts crashed after using the GPUs for nothing, or jobs
-held GPUs that they did not use. As much waiting of that hour and pool as there was such GPU time counts as that cause,
-the crashes first; each line gives its share.
+held GPUs that they did not use. As much waiting in the same five minutes and pool as there was such GPU time counts as
+that cause, the crashes first; each line gives its share.
 """
 
 import json
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gpuyard.control.projections.waits import LOST, UNUSED, Waits
+from gpuyard.control.projections.waits import LACKS_GPUS, LOST, PARTS_OF_HOUR, UNUSED, Waits
 from gpuyard.model import WaitCause
 from gpuyard.store import Store
-
-_LACKS_GPUS = (WaitCause.ROOM.value, WaitCause.ORDER.value)
-"""Causes that more free GPUs would have ended."""
 
 
 class Waited(NamedTuple):
@@ -33,26 +29,26 @@ class Waited(NamedTuple):
 def waited(store: Store, from_hour: int, until_hour: int) -> list[Waited]:
     """The hours from the first to before the second."""
 
-    def between(kind: str) -> Iterable[tuple[int, str]]:
-        found = store.projected_between(Waits.name, f"{kind}/{from_hour:07}", f"{kind}/{until_hour:07}")
-        return [(int(key[2:]), text) for key, text in found]
+    def between(kind: str, low: str, high: str) -> list[tuple[int, Any]]:
+        found = store.projected_between(Waits.name, f"{kind}/{low}", f"{kind}/{high}")
+        return [(int(key[2:]), json.loads(text)) for key, text in found]
 
-    others = dict(between("l"))
-    lines: list[Waited] = []
-    for hour, text in between("h"):
-        lines += divided(
-            [Waited(hour, *line) for line in json.loads(text)], json.loads(others.get(hour, "{}"))
-        )
+    hours = f"{from_hour:07}", f"{until_hour:07}"
+    parts = f"{from_hour * PARTS_OF_HOUR:08}", f"{until_hour * PARTS_OF_HOUR:08}"
+    lines = [Waited(hour, *line) for hour, same in between("h", *hours) for line in same]
+    others = dict(between("l", *parts))
+    for part, same in between("w", *parts):
+        lines += divided([Waited(part // PARTS_OF_HOUR, *line) for line in same], others.get(part, {}))
     return lines
 
 
 def divided(lines: list[Waited], others: dict[str, list[int]]) -> list[Waited]:
-    """The lines of one hour, and what others did in it: unused and lost GPU time by pool."""
+    """The lines of some minutes, and what others did in them: unused and lost GPU time by pool."""
     left = {pool: list(both) for pool, both in sorted(others.items())}
-    found = [line for line in lines if line.cause not in _LACKS_GPUS]
+    found = [line for line in lines if line.cause not in LACKS_GPUS]
     by_pool: dict[str, list[Waited]] = {}
     for line in lines:
-        if line.cause in _LACKS_GPUS:
+        if line.cause in LACKS_GPUS:
             by_pool.setdefault(line.pool, []).append(line)
     # Jobs that had no choice of pools come first: the others may have waited for any of them.
     for pool, same in sorted(by_pool.items(), key=lambda each: (not each[0], each[0])):
