@@ -1,9 +1,11 @@
 """MIG once more, from the table of profiles alone: what may lie on a GPU at once, and what a slice counts.
 
-The core knows geometry by bits, caches and searches in a clever order. Here slots are lists and everything is tried.
+The core knows geometry by bits, caches and searches in a clever order. Here slots are lists and everything is tried;
+what was found once is remembered.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import combinations
 
 from gpuyard.model.mig import MIG_MODELS, Profile
@@ -14,6 +16,7 @@ Piece = tuple[str, int]
 Pieces = tuple[Piece, ...]
 
 
+@cache
 def profile_of(model: str, name: str) -> Profile | None:
     """A profile of a GPU model, if it has such."""
     return {p.name: p for p in MIG_MODELS[model].profiles}.get(name) if model in MIG_MODELS else None
@@ -21,12 +24,16 @@ def profile_of(model: str, name: str) -> Profile | None:
 
 def unlawful(model: str, pieces: Iterable[Piece]) -> str:
     """Why a GPU cannot have these slices at once; empty: it can."""
-    there = list(pieces)
+    return _unlawful(model, tuple(pieces))
+
+
+@cache
+def _unlawful(model: str, there: Pieces) -> str:
     sizes = [profile_of(model, name) for name, _start in there]
     if model not in MIG_MODELS and there:
         return f"{model} has no MIG"
     if None in sizes:
-        return f"{model} has not all of {there}"
+        return f"{model} has not all of {[*there]}"
     known = [size for size in sizes if size is not None]
     slots: list[int] = []
     for (name, start), size in zip(there, known, strict=True):
@@ -34,11 +41,11 @@ def unlawful(model: str, pieces: Iterable[Piece]) -> str:
             return f"{name} at {start}"
         slots += range(start, start + size.memory)
     if len(set(slots)) < len(slots):
-        return f"{there} lie on each other"
+        return f"{[*there]} lie on each other"
     if sum(size.compute for size in known) > (MIG_MODELS[model].compute if known else 0):
-        return f"{there} have more compute than there is"
+        return f"{[*there]} have more compute than there is"
     if any(sum(size is other for other in known) > size.count_max for size in known):
-        return f"{there} are too many of one size"
+        return f"{[*there]} are too many of one size"
     return ""
 
 
@@ -58,6 +65,11 @@ def most_more(model: str, there: Sequence[Piece], name: str) -> int:
 
 def can_be_laid(model: str, fixed: Sequence[Piece], names: Sequence[str]) -> bool:
     """Whether slices of these profiles fit beside some that lie where they lie, put anywhere."""
+    return _can_be_laid(model, tuple(sorted(fixed)), tuple(names))
+
+
+@cache
+def _can_be_laid(model: str, fixed: Pieces, names: tuple[str, ...]) -> bool:
     if unlawful(model, fixed) or (names and model not in MIG_MODELS):
         return False
     if not names:

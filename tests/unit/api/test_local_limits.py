@@ -37,7 +37,7 @@ def test_limits_hold_for_each_user_of_this_machine(tmp_path: Path, monkeypatch: 
     yard: Any = SimpleNamespace(
         token_service=None, token="t", data=SimpleNamespace(token_file=tmp_path / "token"),
         people=SimpleNamespace(
-            placed=lambda who: who, when_renewed=lambda _tell: None,
+            directory=SimpleNamespace(placed=lambda who: who), when_renewed=lambda _tell: None,
             access=Access(limits=Limits(submits_per_s=1, reads_per_s=1, burst_s=3)),
         ),
         fleet=SimpleNamespace(access=object()), options=SimpleNamespace(host="127.0.0.1"),
