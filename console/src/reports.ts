@@ -19,14 +19,14 @@ export const REPORTS: Record<string, Known> = {
   cost: { title: "Money", group: "money" },
   "cost/statement": { title: "Statement", group: "money", columns: ["part", "name", "charged_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "energy_kwh", "price_micro_usd_h", "charged_micro_usd", "wasted_micro_usd"] },
   "cost/savings": { title: "Savings", group: "money" },
-  efficiency: { title: "Efficiency", group: "money", titles: { label: "job", gpus: "GPUs a task" }, empty: "No job that you may see has started, arrays apart: each task of an array has its curves on its own page." },
+  efficiency: { title: "Efficiency", group: "money", titles: { label: "job", gpus: "GPUs a task" }, empty: "No job that you may see has started yet." },
   audit: { title: "Audit", group: "", columns: ["at_ms", "who", "what", "about", "tenant"] },
 };
 
 /** The report that a place stands for; empty: none. */
 export function reportOf({ page, rest }: Place): string {
   const name = rest ? `${page}/${rest}` : page;
-  return name in REPORTS ? name : "";
+  return Object.hasOwn(REPORTS, name) ? name : "";
 }
 
 /** The page among the main ones that a place belongs to. */

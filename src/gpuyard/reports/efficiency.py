@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuyard.control.readings import Readings
 
 JOBS_MAX = 100
+_PAGES_MAX = 50
 SEEN_MIN_MS = 20_000
 """A job that was watched for a shorter time has nothing proposed: it may not have shown what it needs."""
 ROOM_PERCENT = 20
@@ -92,7 +93,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     """Jobs that ran, the newest first; of a job that ran more than once, its last try."""
     from gpuyard.control.replica.labels import label_of  # noqa: PLC0415
     from gpuyard.control.views.queue_list import Filter  # noqa: PLC0415
-    from gpuyard.control.views.views import ENDED_STATES  # noqa: PLC0415
+    from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES  # noqa: PLC0415
+    from gpuyard.model import JobState  # noqa: PLC0415
 
     if values["job"]:
         label = label_of(values["job"])
@@ -100,12 +102,25 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         readings.views.attempt(label, sight)
         views = [readings.views.job(label, brief=True, sight=sight)]
     else:
-        wanted = Filter(tenant=values["tenant"], user=values["user"], name=values["name"], sight=sight)
+        ran = ENDED_STATES | LIVE_STATES - {JobState.PENDING.value}
+        wanted = Filter(ran, values["tenant"], values["user"], values["name"], sight=sight)
         if values["like"]:
             like = readings.views.job(label_of(values["like"]), brief=True, sight=sight)
             wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], sight=sight)
-        views, _more = readings.views.jobs(wanted, None, values["limit"] or JOBS_MAX)
+        views = _started(readings, wanted, values["limit"] or JOBS_MAX)
     return Table([_row(readings, view) for view in views if view["started_ms"]])
+
+
+def _started(readings: "Readings", wanted: Any, limit: int) -> list[dict[str, Any]]:
+    """The newest jobs and tasks that have run. Many that were cancelled in line are passed over, page by page."""
+    found: list[dict[str, Any]] = []
+    before: int | None = None
+    for _page in range(_PAGES_MAX):
+        page, before = readings.views.jobs(wanted, before, JOBS_MAX)
+        found += [view for view in page if view["started_ms"]]
+        if before is None or len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:

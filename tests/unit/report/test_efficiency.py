@@ -59,6 +59,8 @@ def test_earlier_jobs_of_the_same_user_and_name_are_found(tmp_path: Path) -> Non
 
         made.until(lambda: not live())
         new = made.submit("ulla", name="eval", command=["true"])
+        # A long line of tasks that have not run hides none of those that have.
+        made.submit("ulla", "research", name="line", command=["true"], array="0-150")
 
         def found(query: str) -> list[str]:
             return [
@@ -68,6 +70,7 @@ def test_earlier_jobs_of_the_same_user_and_name_are_found(tmp_path: Path) -> Non
         assert [str(ended[1]), str(ended[0])] == found(f"like={new}")
         assert [str(ended[1])] == found(f"like={new}&limit=1")
         assert [str(ended[3]), str(ended[1]), str(ended[0])] == found("name=eval")
+        assert [str(each) for each in reversed(ended)] == found("")
 
 
 PROGRAM = """
