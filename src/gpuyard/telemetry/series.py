@@ -513,7 +513,9 @@ class Series:
             for curves in each:
                 if (curve := curves.get(signal.name)) is not None:
                     parts.append(folding.folded(curve.times_ms, curve.values, step_ms, signal.fold))
-            found[signal.name] = Curve(signal, *folding.together(parts, step_ms, signal.across))
+            times, values = folding.together(parts, step_ms, signal.across)
+            # A point stands for the time before it: that of a step is its end, and the last step is not over.
+            found[signal.name] = Curve(signal, [min(at_ms + step_ms, to_ms - 1) for at_ms in times], values)
         return found
 
     def oldest_ms(self, node: str = "") -> int | None:

@@ -12,7 +12,8 @@ Spans = list[tuple[int, int, float]]
 
 _GAP = 2.5
 """A step that is so many times as long as usual is a hole."""
-_STEP_MS = 10_000
+_ALONE_MS = 60_000
+"""A lone point stands for so long at most, back to the beginning: so the first one of a job is its whole time."""
 
 
 def spans(
@@ -20,7 +21,7 @@ def spans(
 ) -> Spans:
     """The spans of a curve. The rise of a counter over a hole is in none of them."""
     steps = sorted([after - first for first, after in pairwise(times_ms)])
-    usual = steps[len(steps) // 2] if steps else _STEP_MS
+    usual = steps[len(steps) // 2] if steps else _ALONE_MS
     found: Spans = []
     before = max(started_ms, times_ms[0] - usual) if times_ms else 0
     for at_ms, value in zip(times_ms, values, strict=True):

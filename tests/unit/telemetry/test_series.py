@@ -9,6 +9,7 @@ import pytest
 from gpuyard.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import POINTS_KEPT, SAVE_MS, Series
+from gpuyard.telemetry.spans import mean, spans
 
 BEGIN = 1_700_006_400_000 // DAY_MS * DAY_MS
 STEP = 10_000
@@ -171,6 +172,18 @@ def test_an_ended_attempt_keeps_its_curves(series: Series) -> None:
     assert 2 * 1019 == max([value or 0 for value in kept["memory"].values])
     series.forget(["y-7-1"])
     assert {} == series.kept("y-7-1")
+
+
+def test_the_first_half_minute_of_a_gang_is_its_whole_time(series: Series) -> None:
+    """Its nodes are put together minute by minute: what was seen lies neither before its start nor in the future."""
+    started, now = BEGIN + 20_000, BEGIN + 50_000
+    for node in ("n1", "n2"):
+        fill(series, started, now, node=node)
+    curve = series.of_attempt("y-7-1", ["n1", "n2"], started, now, now)["cpu"]
+    found = spans(curve.times_ms, curve.values, started, counts=True)
+
+    assert [(started, now - 1)] == [(since, until) for since, until, _value in found]
+    assert 2000 == round(mean(found), -2)
 
 
 def test_curves_of_one_attempt_are_not_those_of_another(series: Series) -> None:
