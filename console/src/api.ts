@@ -14,32 +14,61 @@ export class Refused extends Error {
   }
 }
 
+/** Statuses of a question that the yard itself has not answered: 0 for none at all, the others are a proxy's. */
+export const UNANSWERED = [0, 502, 503, 504];
+
 /** The folder that the page is in: everything is asked for below it. */
 export const base = location.pathname.replace(/[^/]*$/, "");
 
-function storedKey(): string {
-  return localStorage.getItem(KEY) ?? "";
-}
+/** Told with every answer of the yard, and with every question that had none. */
+export const heard = { yard: (_answers: boolean): void => {} };
+
+// The key that this page goes by. All pages of a browser have one cookie: if somebody signs in on another page, this
+// one must not go on in their name without saying so.
+let own = localStorage.getItem(KEY) ?? "";
 
 export function hasKey(): boolean {
-  return storedKey() !== "";
+  return own !== "";
+}
+
+/** Whether another page of this browser was signed in or out since this one was. */
+export function keyChanged(): boolean {
+  return own !== (localStorage.getItem(KEY) ?? "");
+}
+
+/** Go by the key that the browser has now; whether there is one. */
+export function takeKey(): boolean {
+  own = localStorage.getItem(KEY) ?? "";
+  return hasKey();
+}
+
+export function whenKeyChanges(tell: () => void): void {
+  addEventListener("storage", (event) => (event.key === KEY || event.key === null) && keyChanged() && tell());
 }
 
 export function forgetKey(): void {
-  localStorage.removeItem(KEY);
+  if (!keyChanged()) localStorage.removeItem(KEY);
+  own = "";
+}
+
+function keep(key: string): void {
+  own = key;
+  localStorage.setItem(KEY, key);
 }
 
 async function send(path: string, init: RequestInit = {}, token = ""): Promise<Response> {
   const headers = new Headers(init.headers);
   if (token) headers.set("Authorization", `Bearer ${token}`);
-  else if (hasKey()) headers.set("Yard-Page", storedKey());
+  else if (hasKey()) headers.set("Yard-Page", own);
   let answer: Response;
   try {
     answer = await fetch(base + path, { ...init, headers, cache: "no-store", redirect: "error" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
+    heard.yard(false);
     throw new Refused(0, "the yard does not answer", "It is asked again by itself; jobs go on without it.");
   }
+  heard.yard(!UNANSWERED.includes(answer.status));
   if (answer.ok) return answer;
   let told: { detail?: string; hint?: string; errors?: { field: string; detail: string }[] } = {};
   try {
@@ -58,7 +87,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 export function socket(path: string): WebSocket {
   const address = new URL(base + "api/v1" + path, location.href);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
-  const made = new WebSocket(address, ["yard", `yard-page.${storedKey()}`]);
+  const made = new WebSocket(address, ["yard", `yard-page.${own}`]);
   made.binaryType = "arraybuffer";
   return made;
 }
@@ -86,7 +115,7 @@ export async function post<T>(
 /** Trade a code for a session of this browser. */
 export async function signIn(code: string): Promise<void> {
   const made = await post<{ key: string }>("/login/browser", { code, path: base });
-  localStorage.setItem(KEY, made.key);
+  keep(made.key);
 }
 
 /** The same with a token, which is not kept. */

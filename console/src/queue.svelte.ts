@@ -1,6 +1,7 @@
 // The live jobs, kept up to date over /changes for as long as somebody looks.
 
-import { follow, get, Refused } from "./api";
+import { untrack } from "svelte";
+import { follow, get } from "./api";
 import { session } from "./session.svelte";
 
 export type Row = {
@@ -45,6 +46,7 @@ class LiveQueue {
   #reordered = false;
   #counts: [running: number, waiting: number, aside: number] = [0, 0, 0];
   #columns: string[] = [];
+  #viewer = "";
   #users = 0;
   #stop: AbortController | null = null;
   #due = 0;
@@ -52,7 +54,9 @@ class LiveQueue {
 
   /** Follow until the function that is returned is called. */
   watch(): () => void {
-    if (this.#users++ === 0) {
+    // Rows are for the eyes of one person.
+    untrack(() => this.#viewer !== session.me?.user && this.#forget());
+    if (this.#users++ === 0 || this.#stop?.signal.aborted) {
       this.#stop = new AbortController();
       void this.#run(this.#stop.signal);
     }
@@ -65,7 +69,6 @@ class LiveQueue {
     while (!signal.aborted && session.state === "in") {
       try {
         const seq = await this.#load(signal);
-        session.away = false;
         this.live = true;
         await follow(`/changes?after=${seq}`, (told) => this.#heed(told.event, told.data), signal);
         // A stream that ends by itself is asked for again: the session may have ended, which /me tells.
@@ -73,8 +76,8 @@ class LiveQueue {
       } catch (error) {
         if (signal.aborted) return;
         this.live = false;
+        // A stream that breaks may be only that: whether the yard is away shows when it is asked for the rows again.
         session.heed(error);
-        if (!(error instanceof Refused)) session.away = true;
       }
       await new Promise((resolve) => setTimeout(resolve, BACK_MS));
     }
@@ -84,9 +87,11 @@ class LiveQueue {
     const found = await get<Listed>(`/queue?limit=${MOST}`, signal);
     this.#columns = found.columns;
     const rows = found.rows.map((values) => this.#row(values));
+    // Those that are shown and went while nobody followed are touched too.
+    this.#touched = new Set(this.rows.map((row) => row.id));
     this.#byId = new Map(rows.map((row) => [row.id, row]));
     this.#place = new Map(rows.filter((row) => row.state === "PENDING").map((row, at) => [row.id, at]));
-    this.#touched = new Set(this.#byId.keys());
+    for (const { id } of rows) this.#touched.add(id);
     this.#counts = [found.running, found.waiting, found.set_aside];
     this.#reordered = true;
     this.loaded = true;
@@ -126,6 +131,18 @@ class LiveQueue {
       this.#reordered = true;
       this.#soon();
     }
+  }
+
+  #forget(): void {
+    this.#stop?.abort();
+    this.#viewer = session.me?.user ?? "";
+    this.#byId.clear();
+    this.#place.clear();
+    this.#touched.clear();
+    this.#counts = [0, 0, 0];
+    this.rows = [];
+    this.loaded = this.live = false;
+    this.#show();
   }
 
   #stopAndStart(): void {

@@ -3,9 +3,18 @@
 export type Place = { page: string; rest: string; query: URLSearchParams };
 
 function read(): Place {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [, path, query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(location.hash)!;
   const [page, ...rest] = path.split("/");
-  return { page: page || "queue", rest: rest.map(decodeURIComponent).join("/"), query: new URLSearchParams(query) };
+  return { page: page || "queue", rest: rest.map(decoded).join("/"), query: new URLSearchParams(query) };
+}
+
+/** A link that somebody cut off may end within a character: then it is taken as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 class Router {

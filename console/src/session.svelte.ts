@@ -1,7 +1,8 @@
 // Who is signed in, whether the yard answers, and questions before large gestures.
 
-import { forgetKey, get, post, Refused } from "./api";
+import { forgetKey, get, heard, keyChanged, post, Refused, takeKey, whenKeyChanges } from "./api";
 import { learn } from "./colours";
+import { dropDrafts } from "./drafts";
 
 export type Me = {
   user: string;
@@ -13,11 +14,15 @@ export type Me = {
 };
 export type Question = { title: string; text: string; yes: string; bad: boolean; answer: (yes: boolean) => void };
 
+const LOOK_MS = 2000;
+
 class Session {
   me = $state.raw<Me | null>(null);
   state = $state<"asking" | "in" | "out">("asking");
   why = $state("");
   away = $state(false);
+  /** How often the yard came back: what was asked in vain is asked again. */
+  returns = $state(0);
   said = $state<{ text: string; bad: boolean } | null>(null);
   question = $state.raw<Question | null>(null);
   now = $state(Date.now());
@@ -25,13 +30,14 @@ class Session {
 
   constructor() {
     setInterval(() => (this.now = Date.now()), 1000);
+    heard.yard = (answers) => this.#hear(answers);
+    whenKeyChanges(() => void this.#follow());
   }
 
   async start(): Promise<void> {
     try {
       this.me = await get<Me>("/me");
       this.state = "in";
-      this.away = false;
       const found = await get<{ tenants: { tenant: string }[] }>("/tenants");
       learn(found.tenants.map((each) => each.tenant));
     } catch (error) {
@@ -43,12 +49,56 @@ class Session {
   /** What a failed request means for the whole page; other failures are the page's own to show. */
   heed(error: unknown): void {
     if (!(error instanceof Refused)) return;
-    if (error.status === 401) {
-      this.why = this.state === "in" ? error.message : "";
-      this.state = "out";
-      this.me = null;
-      forgetKey();
-    } else if (error.status === 0 || error.status === 502 || error.status === 503) this.away = true;
+    // Of several requests that were under way, the first says why.
+    if (error.status !== 401 || this.state === "out") return;
+    if (keyChanged()) void this.#follow();
+    else this.#leave(this.state === "in" ? error.message : "");
+  }
+
+  #leave(why: string): void {
+    forgetKey();
+    this.why = why;
+    this.state = "out";
+    this.me = null;
+    this.question = null;
+    dropDrafts();
+  }
+
+  #hear(answers: boolean): void {
+    if (answers !== this.away) return;
+    this.away = !answers;
+    if (answers) this.returns += 1;
+    else void this.#look();
+  }
+
+  /** Some pages ask nothing by themselves: somebody has to look whether the yard is back. */
+  async #look(): Promise<void> {
+    while (this.away && this.state === "in") {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      try {
+        await get("/me");
+      } catch (error) {
+        this.heed(error);
+      }
+    }
+  }
+
+  /** Another page of this browser was signed in or out: so is this one. */
+  async #follow(): Promise<void> {
+    if (!takeKey()) return this.#leave("This browser was signed out on another page.");
+    const before = this.me?.user;
+    try {
+      this.me = await get<Me>("/me");
+      this.state = "in";
+    } catch {
+      // In whose name this page goes on has to be known first.
+      this.state = "asking";
+      await this.start();
+    }
+    if (before === undefined || !this.me || this.me.user === before) return;
+    dropDrafts();
+    this.question = null;
+    this.say(`This browser is now signed in as ${this.me.user}: somebody did so on another page.`, true);
   }
 
   /** Whether the server's table of rights lets the viewer do this to something of that tenant. */
@@ -103,9 +153,7 @@ class Session {
     } catch (error) {
       this.heed(error);
     }
-    forgetKey();
-    this.state = "out";
-    this.me = null;
+    this.#leave("");
   }
 }
 

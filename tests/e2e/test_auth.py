@@ -27,9 +27,9 @@ class Secured(Box):
         self.cert, self.key = make_certificate(data.parent)
         self.home = data.parent / "home"
 
-    def up(self) -> Done:
+    def up(self, port: int = 0) -> Done:
         done = self(
-            "up", "-d", "--port", 0, "--config", self.config, "--auth", "--host", "0.0.0.0", "--tls-cert", self.cert,
+            "up", "-d", "--port", port, "--config", self.config, "--auth", "--host", "0.0.0.0", "--tls-cert", self.cert,
             "--tls-key", self.key,
         )  # fmt: skip
         assert 0 == done.code, done.err

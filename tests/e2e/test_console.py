@@ -292,7 +292,7 @@ def test_the_page_goes_on_when_the_yard_comes_back(page: Any, tmp_path: Path) ->
     page.get_by_text("The yard is away").wait_for()
     looked(page, "away")
     go(page, "cost/statement")
-    page.get_by_text("the yard does not answer").wait_for()
+    page.get_by_text("It is shown here once the yard answers again").wait_for()
     go(page, "queue")
     assert 0 == page.box("up", "-d", "--port", port, "--config", page.box.config).code
     page.get_by_text("The yard is away").wait_for(state="detached")

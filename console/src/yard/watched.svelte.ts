@@ -1,12 +1,14 @@
 // What the page Yard looks at: the nodes often, what their GPUs do and how they are cut less often.
 
 import { get } from "../api";
+import { again } from "../asked.svelte";
 import { session } from "../session.svelte";
 import { keyOf, type Known, type Node, type Slice, type Use } from "./map";
 
 export type Overview = {
   running: number;
   waiting: number;
+  set_aside: number;
   nodes_in_all: number;
   nodes: Node[];
   tenants: { tenant: string; gpus: number; waiting: number }[];
@@ -31,19 +33,9 @@ export class WatchedYard {
   error = $state.raw<unknown>(null);
   #turn = 0;
 
-  /** Look until the function that is returned is called. An answer is waited for before the next question. */
+  /** Look until the function that is returned is called. */
   watch(): () => void {
-    let stopped = false;
-    let timer = 0;
-    const look = async () => {
-      await this.#look();
-      if (!stopped) timer = window.setTimeout(look, EVERY_MS);
-    };
-    void look();
-    return () => {
-      stopped = true;
-      clearTimeout(timer);
-    };
+    return again(() => this.#look(), EVERY_MS);
   }
 
   async #look(): Promise<void> {
@@ -51,7 +43,6 @@ export class WatchedYard {
       this.overview = await get<Overview>("/overview");
       if (this.#turn++ % USES_EVERY === 0) await this.#uses();
       this.error = null;
-      session.away = false;
     } catch (problem) {
       session.heed(problem);
       this.error = problem;
