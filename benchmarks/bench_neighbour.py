@@ -187,7 +187,8 @@ def text_of(rows: list[Row], plan: Plan) -> str:
         "server MiB",
         "attacks",
     ]
-    servers = "Two servers on PostgreSQL" if plan.postgres else "One server on SQLite"
+    apart = "One server that leads and two that answer (`--no-lead`) on PostgreSQL"
+    servers = apart if plan.postgres else "One server on SQLite"
     waiting = f", {plan.waiting:,} other jobs waiting" if plan.waiting else ""
     return (
         f"{servers}{waiting}; the worker asks {plan.per_s:g} times a second, {plan.seconds:g} s in peace "
@@ -240,7 +241,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="the same in minutes")
     parser.add_argument("--mix", action="store_true", help="all attacks on one yard, three at a time")
     parser.add_argument(
-        "--store", choices=("sqlite", "postgres"), default="sqlite", help="postgres: two servers"
+        "--store",
+        choices=("sqlite", "postgres"),
+        default="sqlite",
+        help="postgres: one server leads, two answer",
     )
     parser.add_argument("--waiting", type=int, default=0, help="jobs of others that wait meanwhile")
     parser.add_argument("--quick", action="store_true", help="4 s each: shows that it works")

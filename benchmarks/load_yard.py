@@ -33,9 +33,10 @@ class YardProcess:
     start: Sequence[str] = (str(program), "up")
     """What starts it; the options of `yard up` follow."""
 
-    def __init__(self, folder: Path, config: str, store: str = "") -> None:
+    def __init__(self, folder: Path, config: str, store: str = "", options: Sequence[str] = ()) -> None:
         """`config`: the text of its yard.yaml; `store`: a database that several servers share, else its own file."""
-        self._store = ["--store", store] if store else []
+        self._shared = bool(store)
+        self._options = [*(("--store", store) if store else ()), *options]
         self._out = folder / "yard.out"
         self._data = folder / "yard"
         self._config = folder / "yard.yaml"
@@ -56,7 +57,7 @@ class YardProcess:
         command = ["setpriv", "--pdeathsig", "TERM", *self.start, "--data", str(self._data)]
         with self._out.open("ab") as out:
             self._process = subprocess.Popen(
-                [*command, "--port", str(self.port), "--config", str(self._config), *self._store],
+                [*command, "--port", str(self.port), "--config", str(self._config), *self._options],
                 env=_compiled(),
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
@@ -110,7 +111,7 @@ class YardProcess:
     @property
     def socket(self) -> Path:
         """Where users of this machine connect."""
-        return self._data / (f"yard-{self.port}.sock" if self._store else "yard.sock")
+        return self._data / (f"yard-{self.port}.sock" if self._shared else "yard.sock")
 
     def pids(self) -> list[int]:
         """The server and what helps it, such as the process by which it starts supervisors; not these, nor jobs."""

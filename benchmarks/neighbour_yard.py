@@ -51,7 +51,7 @@ tenants:
 
 
 class Ground:
-    """A yard of root with one server on SQLite, or two on PostgreSQL."""
+    """A yard of root with one server on SQLite; on PostgreSQL with one that leads, and two that are asked."""
 
     def __init__(self, stack: ExitStack, *, postgres: bool = False) -> None:
         self.folder = Path(
@@ -69,7 +69,9 @@ class Ground:
             database = PostgresServer(fsync=True)
             stack.callback(database.stop)
             url = database.fresh()
-        self.yards = [YardProcess(self.folder, CONFIG, url) for _ in range(2 if postgres else 1)]
+        self.yards = [YardProcess(self.folder, CONFIG, url)]
+        if postgres:
+            self.yards += [YardProcess(self.folder, CONFIG, url, ["--no-lead"]) for _ in range(2)]
         stack.callback(self._end)
 
     def _end(self) -> None:
@@ -87,8 +89,8 @@ class Ground:
 
     @property
     def doors(self) -> list[Path]:
-        """The sockets of the servers."""
-        return [yard.socket for yard in self.yards]
+        """The sockets of the servers that are asked."""
+        return [yard.socket for yard in self.yards[-2:]]
 
     def fill(self, waiting: int) -> None:
         """Let so many jobs of root's wait: two of them run, and no more may. They are accepted sooner than taken in."""
@@ -263,7 +265,7 @@ def under_attack(
     """The attack goes on until the block is left; what it gives tells how much it has done."""
     hands = min(attack.hands, hands_max)
     shared = mmap(-1, 1 << 13)
-    port = ground.yards[0].port
+    port = ground.yards[-1].port
     children = []
     for number in range(hands):
         child = os.fork()

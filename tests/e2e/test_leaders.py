@@ -101,6 +101,34 @@ def test_the_other_one_schedules_soon_after_the_leader_is_killed(pair: Pair) -> 
     assert took_s < TAKEN_OVER_S
 
 
+def test_a_server_that_may_not_lead_answers_and_leaves_it_to_others(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    leads, answers = [Server(tmp_path / "yard", postgres_url, words=words) for words in ((), ("--no-lead",))]
+    try:
+        leads.start()
+        answers.start()
+        body = {"command": ["/bin/sh", "-c", f"echo ran >>{tmp_path}/ran"], "gpus": 1, "tenant": "t"}
+        assert 201 == answers.call("POST", "/api/v1/jobs", body)[0]
+        wait_for((tmp_path / "ran").exists, 30)
+        leads.kill()
+
+        def told() -> str:
+            status, said = answers.call("GET", "/readyz")
+            return said["error"] or "" if status == 503 else ""
+
+        wait_for(lambda: "no server leads" in told(), 30)
+        assert "follower" == answers.call("GET", "/readyz")[1]["role"]
+        # What comes meanwhile is accepted, and runs once there is a server that leads again.
+        assert 201 == answers.call("POST", "/api/v1/jobs", body)[0]
+        leads.start()
+        wait_for(lambda: (tmp_path / "ran").read_text() == "ran\nran\n", 30)
+    finally:
+        for server in (leads, answers):
+            if server.process is not None and server.process.poll() is None:
+                server.kill()
+
+
 def test_a_leader_that_was_frozen_starts_nothing_twice_when_it_wakes(pair: Pair) -> None:
     leader = pair.leader()
     other = pair.other(leader)

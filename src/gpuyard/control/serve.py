@@ -94,6 +94,8 @@ class Options:
     """Whether to go on with a log that is behind what the engine's folder has seen."""
     insecure_http: bool = False
     """Whether to serve others without TLS: something before the server speaks it."""
+    leads: bool = True
+    """Whether this server may be elected; else it only answers."""
     look_s: float = PAUSE_S
     """Between two looks at what this machine does."""
 
@@ -114,6 +116,7 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+NONE_LEADS = "no server leads: nothing starts until one that was started without --no-lead is there"
 _QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
 
@@ -205,6 +208,7 @@ class Yard:
             steady_ms,
             witnesses,
             following,
+            stands=self.options.leads,
             shared=self.options.shared,
             has_room=self.reserve.has_room,
             drop_unread=self.views.drop_unread,
@@ -399,6 +403,8 @@ class Yard:
             error = error or f"no space is left for {self.data.root}"
         if self.data.free_files() < FREE_FILES_MIN:
             error = error or f"no file can be made in {self.data.root}: its file system has no inode left"
+        if not (self.options.leads or holder):
+            error = error or NONE_LEADS
         stale = leads and since_s is not None and since_s > STALE_S
         ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder))
         return ready, {
@@ -508,6 +514,15 @@ def check_address(options: Options) -> None:
         )
 
 
+def check_shared(options: Options) -> None:
+    """A server that does not lead needs another one that does, on the same store."""
+    if not (options.leads or options.shared):
+        raise BadInput(
+            "with --no-lead this server would wait for another one to decide, and a store in a file has one server",
+            "Leave --no-lead out, or name a database that several servers share: --store postgresql://…",
+        )
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
     if host == "localhost":
@@ -543,4 +558,5 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
 def check(options: Options) -> None:
     """Raise what is wrong with the options, before a process is made for them."""
     check_address(options)
+    check_shared(options)
     _fleet(options, DataDir(options.data))

@@ -20,6 +20,7 @@ from gpuyard.api.edge.throttle import (
     TimeAccount,
     at_leisure,
     charge,
+    in_one_thread,
     in_thread,
     rest,
 )
@@ -302,3 +303,30 @@ def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
     # What came before the last piece is paid off but for what may be taken at once.
     assert took_s >= ((pieces - 1) * piece_s - BURST_S) / SHARE
     assert left_s < -BURST_S / 2
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_one_thread_computes_for_a_user_while_others_ask(others: bool) -> None:
+    now, most, both = 0, 0, threading.Barrier(2)
+
+    def compute() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if not others:
+            # Both are there at once, or this breaks.
+            both.wait(30)
+        now -= 1
+
+    async def main() -> None:
+        throttle = Throttle()
+
+        async def work() -> None:
+            await in_one_thread(compute)
+
+        if others:
+            throttle.heard("ben")
+        await asyncio.gather(*[throttle.user("ana", of(work), *NOTHING) for _ in range(2)])
+
+    asyncio.run(main())
+    assert most == (1 if others else 2)

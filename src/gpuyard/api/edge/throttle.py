@@ -1,10 +1,11 @@
 """The throttle: after taking much of the server's time, a user waits before each request while others ask.
 
-No request is refused. While other users ask, a user has few requests under way at once, and a fifth of the time: the
-sum of the CPU time that their requests took in the event loop and in threads, and of the cost of writing their jobs.
-While no other user asks, a user has all the time, with only a few more under way: requests that pile up wait here, and
-not in front of another user's. A user with an unanswered request counts as asking. Requests without a known user have a
-tenth, by address, at any time. Root and the owner of the server are not held back, and each process counts for itself.
+No request is refused. While other users ask, a user has few requests under way at once, of which one computes in a
+thread, and a fifth of the time: the sum of the CPU time that their requests took in the event loop and in threads, and
+of the cost of writing their jobs. While no other user asks, a user has all the time, with only a few more under way:
+requests that pile up wait here, and not in front of another user's. A user with an unanswered request counts as asking.
+Requests without a known user have a tenth, by address, at any time. Root and the owner of the server are not held back,
+and each process counts for itself.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ class TimeAccount:
         "long",
         "name",
         "now_s",
+        "one_thread",
         "share",
         "typical_s",
         "under_way",
@@ -82,6 +84,8 @@ class TimeAccount:
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
+        self.one_thread = asyncio.Lock()
+        """Threads of one process take turns, so several that compute for one user save nothing and hold up others."""
         self.long: TimeAccount | None = None
         """An account for their long lists, with the same share, so that these hold up no other request of theirs."""
 
@@ -134,15 +138,28 @@ async def in_thread(
     return await _in_thread(_mine.get(), among, work, *args, **kwargs)
 
 
+async def in_one_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """As `in_thread`, for work that computes and waits for nothing: one at a time for each user while others ask."""
+    return await _in_one_thread(_mine.get(), work, *args, **kwargs)
+
+
 async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """As `in_thread`, for a piece of a long list, once the asker may take more of the time for such lists."""
+    """As `in_one_thread`, for a piece of a long list, once the asker may take more of the time for such lists."""
     account = _mine.get()
     if account is not None:
         if account.long is None:
             account.long = TimeAccount(account.name, account.share, account.now_s, account.heeds)
+            account.long.one_thread = account.one_thread
         account = account.long
         await account.rest()
-    return await _in_thread(account, None, work, *args, **kwargs)
+    return await _in_one_thread(account, work, *args, **kwargs)
+
+
+async def _in_one_thread(account: TimeAccount | None, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    if account is None or not account.heeds():
+        return await _in_thread(account, None, work, *args, **kwargs)
+    async with account.one_thread:
+        return await _in_thread(account, None, work, *args, **kwargs)
 
 
 async def _in_thread(

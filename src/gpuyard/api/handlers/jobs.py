@@ -22,7 +22,7 @@ from gpuyard.api.edge.routes import (
     id_cursor,
     limit_of,
 )
-from gpuyard.api.edge.throttle import ARRAY_IDS, JOB_S, Turns, charge, in_thread, rest
+from gpuyard.api.edge.throttle import ARRAY_IDS, JOB_S, Turns, charge, in_one_thread, in_thread, rest
 from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
@@ -131,7 +131,7 @@ class Jobs:
         async with self._thought.of(person) if explain else nullcontext():
             view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
         if view.get("array"):
-            body = await in_thread(encoded_array, discreet(person, view))
+            body = await in_one_thread(encoded_array, discreet(person, view))
             return Response(body, media_type="application/json")
         view["used"] = await in_thread(self._used, view)
         view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
@@ -191,7 +191,7 @@ class Jobs:
         query = request.query_params
         person = asker(request.scope)
         wanted, before = filter_of(query, person.sight), cursor_of(query)
-        found, more = await in_thread(self._yard.views.jobs, wanted, before, limit_of(query))
+        found, more = await in_one_thread(self._yard.views.jobs, wanted, before, limit_of(query))
         return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:

@@ -22,7 +22,7 @@ from gpuyard.api.edge.routes import (
     limit_of,
     number_of,
 )
-from gpuyard.api.edge.throttle import at_leisure, in_thread
+from gpuyard.api.edge.throttle import at_leisure, in_one_thread
 from gpuyard.api.handlers.jobs import listed
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, sent
@@ -67,7 +67,7 @@ class _Lists:
             pieces = _pieces(found)
             return pieces, b"".join(pieces) if found.short else None
 
-        pieces, body = await in_thread(begun)
+        pieces, body = await in_one_thread(begun)
         if body is not None:
             return Response(body, media_type="application/json")
         return StreamingResponse(_paced(pieces), media_type="application/json")
@@ -86,8 +86,10 @@ class _Lists:
         since = query.get("since_ms")
         since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
-        found, more = await in_thread(self._yard.views.history, wanted, since_ms, before, most)
-        owes = await in_thread(owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms())
+        found, more = await in_one_thread(self._yard.views.history, wanted, since_ms, before, most)
+        owes = await in_one_thread(
+            owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms()
+        )
         for view in found:
             view["used"] = used_in_all(view, owes[view["id"]])
         return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
@@ -99,7 +101,7 @@ class _Lists:
         def made() -> bytes:
             return encoded(self._yard.views.overview(sight))
 
-        return Response(await in_thread(made), media_type="application/json")
+        return Response(await in_one_thread(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
         """What runs there goes on."""
@@ -117,7 +119,7 @@ class _Lists:
         def made() -> bytes:
             return encoded(self._yard.snapshot())
 
-        return Response(await in_thread(made), media_type="application/json")
+        return Response(await in_one_thread(made), media_type="application/json")
 
 
 def _pieces(found: QueueList) -> Iterator[bytes]:

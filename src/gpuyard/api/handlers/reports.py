@@ -16,7 +16,7 @@ from gpuyard.api.edge.routes import (
     number_of,
     text_of,
 )
-from gpuyard.api.edge.throttle import in_thread
+from gpuyard.api.edge.throttle import in_one_thread
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
 from gpuyard.control.refusals import Unacceptable
@@ -50,7 +50,7 @@ def _handler(report: Report[Any], readings: Readings) -> Handler:
             paged = {"next_cursor": id_cursor(table.more)} if CURSOR in report.endpoint.parameters else {}
             return encoded({report.rows: table.rows, **table.head, **paged})
 
-        return Response(await in_thread(made), media_type="application/json")
+        return Response(await in_one_thread(made), media_type="application/json")
 
     handler.__doc__, handler.__name__ = report.build.__doc__, report.name
     return handler

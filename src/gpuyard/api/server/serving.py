@@ -33,7 +33,7 @@ from gpuyard.api.server.connections import BACKLOG, Acceptor, ConnectionCounts, 
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
 from gpuyard.control.places import DataDir
-from gpuyard.control.serve import Options, Yard, check_address
+from gpuyard.control.serve import Options, Yard, check_address, check_shared
 from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError
 
@@ -133,6 +133,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
         signal.signal(number, lambda *_: None)
     manager = ServiceManager()
     check_address(options)
+    check_shared(options)
     tls = _tls(options)
     # Before the port: a second `yard up` says that the yard runs, not that its port is taken.
     DataDir(options.data).instance(options.port, options.shared).check_free()

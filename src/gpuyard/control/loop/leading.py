@@ -90,16 +90,19 @@ class Leader:
         witnesses: Mapping[str, Witness] | None = None,
         following: Collection[str] = (),
         *,
+        stands: bool = True,
         shared: bool = False,
         has_room: Callable[[], bool] = lambda: True,
         drop_unread: Callable[[], None] = lambda: None,
     ) -> None:
-        """`following`: projections whose checkpoints have to cover what is cut off the log. `shared`: whether other
-        processes may be there, which have to be told why jobs wait. `has_room` tells whether anything may start.
-        `drop_unread` forgets what was published of the replica if nobody reads it.
+        """`following`: projections whose checkpoints have to cover what is cut off the log. `stands`: whether this
+        process may lead at all. `shared`: whether other processes may be there, which have to be told why jobs wait.
+        `has_room` tells whether anything may start. `drop_unread` forgets what was published of the replica if nobody
+        reads it.
         """
         self._has_room = has_room
         self._drop_unread = drop_unread
+        self._stands = stands
         self._shared = shared
         self._told: tuple[float, Judged] = (float("-inf"), Judged())
         """When they were last told, and what."""
@@ -135,7 +138,7 @@ class Leader:
         ]
 
     def start(self) -> None:
-        """Stand for election from now on."""
+        """Stand for election from now on, or only follow."""
         for thread in self._threads:
             thread.start()
 
@@ -159,7 +162,7 @@ class Leader:
         while not self._stopping.wait(pause_s):
             pause_s = STAND_S
             try:
-                lease = self._replica.store.elect(self._holder)
+                lease = self._replica.store.elect(self._holder) if self._stands else None
                 if lease is None:
                     self._follow()
                     continue

@@ -40,6 +40,10 @@ InsecureOption = Annotated[
     bool, Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
 ]
 
+NoLeadOption = Annotated[
+    bool,
+    Option("--no-lead", help="Answer and accept, and leave it to other servers on the same store to decide."),
+]
 LookOption = Annotated[
     int,
     Option(
@@ -83,6 +87,7 @@ def up(
     tls_key: KeyOption = None,
     insecure_http: InsecureOption = False,
     older_log: OlderOption = False,
+    no_lead: NoLeadOption = False,
     look_every: LookOption = 10,
 ) -> None:
     """Start the yard on this machine: accept jobs, decide, run them.
@@ -107,6 +112,7 @@ def up(
         tls_key=tls_key.absolute() if tls_key else None,
         insecure_http=insecure_http,
         older_log=older_log,
+        leads=not no_lead,
         look_s=look_every,
     )
     if detach:
