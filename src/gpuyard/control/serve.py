@@ -216,14 +216,14 @@ class Yard:
         self._undo.append(self.leader.stop)
         self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
         self._undo.append(self.pruner.close)
-        self._open_watch()
-        self.waits = WaitMeter(self.replica, self.epoch, steady_ms, self._cause_elsewhere)
-        self._undo.append(self.waits.close)
+        self._open_watch(steady_ms)
         self._open_shippers()
         self._closing = threading.Event()
 
-    def _open_watch(self) -> None:
-        """The eyes on the machines of our own engines."""
+    def _open_watch(self, steady_ms: Callable[[], int]) -> None:
+        """The eyes on the machines of our own engines, and on what jobs wait for."""
+        self.waits = WaitMeter(self.replica, self.epoch, steady_ms, self._cause_elsewhere)
+        self._undo.append(self.waits.close)
         self.watch = Watch(
             str(self.instance.series),
             self._here,

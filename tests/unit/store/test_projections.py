@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,8 @@ from gpuyard.control.loop.leading import LOG_KEPT_MS, Leader
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import facts
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import CHECKPOINT_MS, Filler
+from gpuyard.control.upkeep import filling
+from gpuyard.control.upkeep.filling import CHECKPOINT_MS, LIVE_FACTS, Filler
 from gpuyard.ledger import rows as ledger_rows
 from gpuyard.model import (
     AttemptEnded,
@@ -32,7 +34,7 @@ from gpuyard.model import (
     Settings,
 )
 from gpuyard.model.units import DAY_MS
-from gpuyard.store import Fenced, Store, open_store
+from gpuyard.store import Cursor, Fenced, Store, open_store
 from gpuyard.store.copying import copy_store
 from rigs.gpu_time import GpuTime
 from rigs.stores import SPEC, accepted, array, submission, ticks
@@ -390,3 +392,39 @@ def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store,
         leader = Leader(replica, {}, start, "", "", clock_ms, following=following)
         leader._tidy()
         assert first == store.first_seq()
+
+
+def test_a_projection_that_is_not_far_behind_holds_up_no_writer_for_long(
+    store: Store, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for as long as the rows of a batch are written."""
+    store.append(ticks(*range(3 * LIVE_FACTS)))
+    filler, many = Filler(store, [Everything()], lambda: NOW_MS), list[int]()
+    put = store.put_projected
+
+    def counted(epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]) -> bool:
+        many.append(len(rows))
+        return put(epoch, cursor, moved, rows)
+
+    monkeypatch.setattr(store, "put_projected", counted)
+    while filler.step(epoch):
+        pass
+
+    assert 3 * LIVE_FACTS == sum(many)
+    assert max(many) == LIVE_FACTS
+    many.clear()
+    monkeypatch.setattr(filling, "BATCH_EVENTS", 2 * LIVE_FACTS)
+    filler.rebuild("everything")
+    while filler.step(epoch):
+        pass
+    # Far behind, much is written at once: to be done soon counts more there.
+    assert max(many) > LIVE_FACTS
+
+
+class Everything(Projection):
+    """A row for each event."""
+
+    name, version = "everything", 1
+
+    def fold(self, rows: Rows, seq: int, event: Event) -> None:
+        rows[f"{seq:06}"] = event.at_ms

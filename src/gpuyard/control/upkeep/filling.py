@@ -27,8 +27,10 @@ PIECE_EVENTS = 1_000
 """Events of a batch that are read from the log at once: they are gone again before the next ones are made."""
 AHEAD_EVENTS = 100_000
 """So many events behind, and a process of its own reads them ahead: it takes a second to start."""
-BATCH_JOBS = 25_000
-"""How many tasks of arrays end a batch too."""
+BATCH_FACTS = 25_000
+"""How many events, tasks of arrays counted each, end a batch too."""
+LIVE_FACTS = 1_000
+"""The same where a projection is not far behind: submissions of people wait for as long as a batch is written."""
 REMOVED_ROWS = 2_000
 """Rows that are removed, or brought back from a checkpoint, in one transaction."""
 KNOWN_ROWS = 50_000
@@ -129,8 +131,10 @@ class Filler:
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
+        behind = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
         with _uncollected():
-            seq, closes, more = self._folded(projection, rows, piece, shared)
+            most = BATCH_FACTS if behind else LIVE_FACTS
+            seq, closes, more = self._folded(projection, rows, piece, shared, most)
             projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
         if not store.put_projected(epoch, cursor, moved, rows.changed):
@@ -147,11 +151,14 @@ class Filler:
         return False
 
     def _folded(
-        self, projection: Projection, rows: Rows, piece: list[Numbered], shared: bool
+        self, projection: Projection, rows: Rows, piece: list[Numbered], shared: bool, most: int
     ) -> tuple[int, bool, bool]:
-        """Fold a batch from its first piece on: its last event, whether that closes it, whether there may be more."""
+        """Fold a batch of `most` facts or a few more, from its first piece on.
+
+        Its last event, whether that closes it, and whether there may be more.
+        """
         fold, closed_by = projection.folding(rows), projection.closed_by
-        left, jobs = self._batch, 0
+        left, folded = self._batch, 0
         while True:
             seq, fact = piece[0]
             try:
@@ -160,10 +167,11 @@ class Filler:
                     if kind is TasksSubmitted:
                         for task in facts(fact):
                             fold(task, seq)
-                            jobs += 1
+                            folded += 1
                     else:
                         fold(fact, seq)
-                    if kind is closed_by or jobs >= BATCH_JOBS:
+                        folded += 1
+                    if kind is closed_by or folded >= most:
                         return seq, kind is closed_by, True
             except Exception as error:
                 raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error

@@ -159,12 +159,14 @@ class Following:
         new = [(name, key, value) for key, value in rows.items() if value is not None]
         gone = [{"of": name, "gone": key} for key, value in rows.items() if value is None]
         with self._backend.writing() as conn:
-            if not self._stands(conn, epoch, cursor):
-                return False
             if new:
                 conn.exec_driver_sql(_PUT[conn.dialect.name], new)
             if gone:
                 conn.execute(_DROP, gone)
+            # Last: every writer of the log waits for the lock that this takes.
+            if not self._stands(conn, epoch, cursor):
+                conn.rollback()
+                return False
             values = {key: value for key, value in moved._asdict().items() if key != "name"}
             conn.execute(update(PROJECTIONS).where(PROJECTIONS.c.name == name).values(**values))
         return True
