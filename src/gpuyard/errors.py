@@ -56,6 +56,12 @@ def listed(names: Iterable[str]) -> str:
     return f"{shown} and {left} more" if left > 0 else shown
 
 
+def counted(number: int | float, what: str) -> str:
+    """`1 GPU`, `1,200 GPUs`, `2.5 hours`."""
+    said = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{said} {what}{'' if number == 1 else 's'}"
+
+
 def remedy(word: str, known: Iterable[str], what: str) -> str:
     """What to write instead of an unknown word: the closest one, or else the choice."""
     names = list(known)[:_NAMES_COMPARED_MAX]

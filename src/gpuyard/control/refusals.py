@@ -1,6 +1,8 @@
 """What the control plane refuses people, each kind with its own meaning. Nothing has changed when one is raised."""
 
-from gpuyard.errors import YardError
+from collections.abc import Iterable
+
+from gpuyard.errors import YardError, quoted, remedy
 
 
 class Refusal(YardError):
@@ -23,6 +25,13 @@ class Forbidden(Refusal):
 
 class NotFound(Refusal):
     """There is no such thing."""
+
+
+def no_tenant(wanted: str, seen: Iterable[str]) -> NotFound:
+    """That a report was asked for about a tenant that is not there, or not in sight."""
+    names = sorted([name for name in seen if name])
+    known = remedy(wanted, names, "tenants") if names else "there are none that you may see"
+    return NotFound(f"there is no tenant {quoted(wanted)}; {known}")
 
 
 class Removed(Refusal):

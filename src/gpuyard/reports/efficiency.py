@@ -91,6 +91,7 @@ EFFICIENCY = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """Jobs that ran, the newest first; of a job that ran more than once, its last try."""
+    from gpuyard.control.refusals import no_tenant  # noqa: PLC0415
     from gpuyard.control.replica.labels import label_of  # noqa: PLC0415
     from gpuyard.control.views.queue_list import Filter  # noqa: PLC0415
     from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES  # noqa: PLC0415
@@ -108,6 +109,11 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             like = readings.views.job(label_of(values["like"]), brief=True, sight=sight)
             wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], sight=sight)
         views = _started(readings, wanted, values["limit"] or JOBS_MAX)
+        if values["tenant"] and not views:
+            # One that is gone may still have jobs.
+            seen = [row["tenant"] for row in readings.configs.tenants(sight)]
+            if values["tenant"] not in seen:
+                raise no_tenant(values["tenant"], seen)
     return Table([_row(readings, view) for view in views if view["started_ms"]])
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.errors import counted
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, counted, number
+from gpuyard.reports.table import Column, Row, Table, number
 from gpuyard.wire.endpoints import NODES
 
 if TYPE_CHECKING:

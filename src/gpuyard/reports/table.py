@@ -85,11 +85,6 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if 10 <= number % 100 <= 20 else ends.get(number % 10, 'th')}"
 
 
-def counted(value: int | float, what: str) -> str:
-    """`1 GPU`, `8 GPUs`."""
-    return f"{value:g} {what}" if value == 1 else f"{value:g} {what}s"
-
-
 def size(mib: int) -> str:
     """An amount of memory: `512 MiB`, `900 GiB`, `1.5 TiB`."""
     if mib < 1024:

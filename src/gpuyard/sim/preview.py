@@ -11,10 +11,11 @@ from typing import Any
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import never
 from gpuyard.core.phrases import names_text
+from gpuyard.errors import counted
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies import registry
-from gpuyard.sim.preview_words import alone_text, counted_text, sentence, span_text
+from gpuyard.sim.preview_words import alone_text, sentence, span_text
 from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Lacks, Simulation
@@ -121,9 +122,7 @@ def _simulated(
 def _tenants(history: Recorded, sides: list[Result], changed: tuple[str, ...]) -> list[dict[str, Any]]:
     """Tenants at the top, and those further down that the change names."""
     tops = {
-        path.partition("/")[0]
-        for path, counted in zip(history.tenant, history.counted, strict=True)
-        if counted
+        path.partition("/")[0] for path, counts in zip(history.tenant, history.counted, strict=True) if counts
     }
     deeper = {path for path in changed if "/" in path}
     return [
@@ -142,9 +141,7 @@ def _compared(
     """Waits of some tenants' jobs, of those that ended on both sides. None: there is none."""
     both = set(sides[0].job_id) & set(sides[1].job_id)
     waits = [_waits(history, side, both, wanted) for side in sides]
-    jobs = sum(
-        counted and wanted(path) for path, counted in zip(history.tenant, history.counted, strict=True)
-    )
+    jobs = sum(counts and wanted(path) for path, counts in zip(history.tenant, history.counted, strict=True))
     return {
         "tenant": name,
         "jobs": jobs,
@@ -221,9 +218,8 @@ def _notes(
             else f"jobs {names_text(doomed)}, which wait,"
         )
         notes.append(f"{jobs} could never start under it")
-    counted = found["jobs"]
-    if counted < FEW_JOBS:
-        notes.append(f"it stands on {counted_text(counted, 'job')}: too few to say much")
+    if found["jobs"] < FEW_JOBS:
+        notes.append(f"it stands on {counted(found['jobs'], 'job')}: too few to say much")
     if asked.shortened:
         notes.append("more was recorded than is simulated: only the latest part of it counts")
     for key, text in _ENDS.items():
@@ -234,7 +230,7 @@ def _notes(
     if unknown:
         names = ", ".join(sorted(set(unknown))[:5])
         notes.append(
-            f"{counted_text(len(unknown), 'job')} of tenants that it does not have ({names}) "
+            f"{counted(len(unknown), 'job')} of tenants that it does not have ({names}) "
             "count with weight 1; new ones would be refused"
         )
     if asked.since_ms > asked.from_ms:
@@ -249,7 +245,7 @@ def _notes(
     if check["jobs"]:
         real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
         text = (
-            f"check: {counted_text(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
+            f"check: {counted(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
             f"{alone_text(simulated)} in the simulation"
         )
         low, high = sorted((real, simulated))
@@ -264,8 +260,6 @@ def _strangers(history: Recorded, settings: Settings) -> list[str]:
     if not tops:
         return []
     found = [
-        path.partition("/")[0]
-        for path, counted in zip(history.tenant, history.counted, strict=True)
-        if counted
+        path.partition("/")[0] for path, counts in zip(history.tenant, history.counted, strict=True) if counts
     ]
     return [top for top in found if top not in tops]

@@ -67,8 +67,3 @@ def _utilisation_text(sides: Sequence[float | None]) -> str:
     if abs(points) < 0.05:
         return f"utilisation {100 * before:.0f} % as before"
     return f"utilisation {points:+.0f} points" if abs(points) >= 1 else f"utilisation {points:+.1f} points"
-
-
-def counted_text(number: int, noun: str) -> str:
-    """`1 job`, `1,200 jobs`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.thought import QuestionRunner
 from gpuyard.control.views.explained import why_view
+from gpuyard.core import dump
 from gpuyard.core.explain.budget_use import reached
 from gpuyard.model import BudgetAction, BudgetReached, JobClass, NamedBudget, Settings, Tenant
 from gpuyard.model.units import DAY_MS, HOUR_MS
@@ -182,3 +183,22 @@ def test_a_dry_run_says_what_the_budget_would_do(
             follower.close()
         assert not found["starts_now"]
         assert any([says in each["text"] for each in found["why"]]), found["why"]
+
+
+def test_to_ask_for_budgets_changes_nothing(tmp_path: Path) -> None:
+    with budgeted(tmp_path, BudgetAction.HARD) as service:
+        service.start(service.submit(tenant="t", gpus=2, limit_ms=2 * HOUR_MS), gpus=0b11)
+        service.submit(tenant="t", gpus=8, limit_ms=HOUR_MS)
+        service.replica.catch_up()
+        state, now_ms = service.replica.state, service.time_ms + HOUR_MS
+        noted, written = len(state.tenants.unsettled), service.replica.store.head()
+        configs = Configurations(
+            service.replica, service.committer, Fleet(Settings(), (LiveCluster("c"),)), "", lambda: now_ms
+        )
+        [(use, told)] = configs.budgets()
+
+        assert (2 * (now_ms - state.jobs[1].started_ms) * 1000, 0) == (use.spent, told)
+        assert (noted, written) == (len(state.tenants.unsettled), service.replica.store.head())
+        before = dump(state)
+        assert [(use, told)] == configs.budgets()
+        assert before == dump(state)

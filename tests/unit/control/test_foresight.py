@@ -60,11 +60,16 @@ def test_a_waiting_job_has_a_time_and_says_how(service: Rig, ahead: Foresights) 
 
 
 def test_where_not_one_run_came_to_its_end_that_is_said() -> None:
-    found = answer_of(0, "PENDING", Foresight("PENDING", cut_off=True, bound_ms=5, how="when job 1 ends"))
+    long = Foresight("PENDING", cut_off=True, bound_ms=5, how="when job 1 ends", left_out=7)
+    found = answer_of(0, "PENDING", long)
 
     assert (None, 5) == (found["starts_by_ms"], found["bound_ms"])
     text = "when job 1 ends; no more can be told: so long a queue takes too long to run forward even once"
     assert text == found["how"]
+
+    budget = Foresight("PENDING", cut_off=True, bound_ms=5, how="when its budget renews")
+    found = answer_of(0, "PENDING", budget)
+    assert "when its budget renews; no more can be told: the time until then takes too long" in found["how"]
 
 
 def test_jobs_that_run_or_have_ended_say_so(service: Rig, ahead: Foresights) -> None:

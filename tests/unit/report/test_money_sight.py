@@ -36,7 +36,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.events import WaitLine
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.reports import budget, cost, focus, registry, savings, usage, waits
+from gpuyard.reports import budget, cost, efficiency, focus, registry, savings, usage, waits
 from gpuyard.reports.money import statement, tco
 from gpuyard.store import Submission, open_store
 from gpuyard.testing import nodes
@@ -270,3 +270,24 @@ def test_a_report_without_rows_has_names_of_columns() -> None:
     assert "tenant" not in asked
     shown = cost.REPORT.columns({"lines": [], "by": ["label:tenant", "tenant"]})
     assert ["LABEL:TENANT", "TENANT", "USED"] == [column.header for column in shown][:3]
+
+
+def test_a_tenant_that_is_not_there_is_refused_alike(readings: Any) -> None:
+    """By the statement, and by what jobs used."""
+    known = [{"tenant": tenant} for tenant in HOURS]
+    asked: Any = SimpleNamespace(
+        store=readings.store,
+        now_ms=readings.now_ms,
+        configs=SimpleNamespace(tenants=lambda sight: [row for row in known if sight.knows(row["tenant"])]),
+        views=SimpleNamespace(jobs=lambda *_wanted: ([], False)),
+    )
+    sight = SIGHTS["research"][0]
+    for report in (statement, efficiency):
+        values = {each["name"]: "" for each in report.REPORT.endpoint.parameters}
+        for wanted, known_as in (
+            ("reserch", "did you mean 'research'"),
+            ("product", "known tenants: research"),
+        ):
+            with pytest.raises(NotFound, match=f"^there is no tenant '{wanted}'; {known_as}"):
+                report.REPORT.build(asked, {**values, "tenant": wanted, "month": "2026-11"}, sight)
+    assert [] == efficiency.REPORT.build(asked, {**values, "tenant": "research/vision"}, sight).rows

@@ -1,5 +1,7 @@
 """`yard cost tco` over books that were planted: where its prices come from, and what it says."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,7 @@ from gpuyard.model import (
     Job,
     JobSpec,
     JobSubmitted,
+    Node,
     NodeAdded,
     Outcome,
     OwnedHardware,
@@ -41,33 +44,41 @@ USD = 1_000_000
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Two GPUs for a day and one for half of the next, which drew 400 W; 8 owned H100 in the book, spot by its name."""
-
-    def submitted(first_id: int) -> list[Event]:
-        spec = JobSpec("org/research", ask(1), user="ann")
-        return [JobSubmitted(BEGIN_MS, Job(first_id + i, spec, BEGIN_MS)) for i in range(2)]
-
     bought = OwnedHardware(280_512 * USD, 4000, 0, 8, 0)  # 1 $ an hour and GPU
     prices = (
         Price(1 * USD, pool="h", micro_usd_kwh=300_000, owned=bought, pue_milli=1500),
         Price(2 * USD, "H100", market="spot"),
     )
+    settings = Settings(prices={"H100": 4 * USD}, price_book=prices)
+    with books(tmp_path_factory.mktemp("tco"), settings, node("n", gpus=8, pool="h")) as found:
+        yield found
+
+
+@contextmanager
+def books(folder: Path, settings: Settings, here: Node) -> Iterator[Any]:
+    """Those two jobs under other prices, or on another node."""
+
+    def submitted(first_id: int) -> list[Event]:
+        spec = JobSpec("org/research", ask(1), user="ann")
+        return [JobSubmitted(BEGIN_MS, Job(first_id + i, spec, BEGIN_MS)) for i in range(2)]
+
     spans = ((BEGIN_MS, BEGIN_MS + DAY_MS),)
-    with open_store(Path(tmp_path_factory.mktemp("tco")) / "yard.db") as store:
+    with open_store(folder / "yard.db") as store:
         lease = store.elect("test")
         assert lease is not None
-        settings = Settings(prices={"H100": 4 * USD}, price_book=prices)
-        store.append([ConfigSet(BEGIN_MS, settings), NodeAdded(BEGIN_MS, node("n", gpus=8, pool="h"))])
+        store.append([ConfigSet(BEGIN_MS, settings), NodeAdded(BEGIN_MS, here)])
         store.submit([Submission(submitted, 2)], BEGIN_MS)
         held, energy_mj = 48 * HOUR_MS, 48 * 400 * 3_600_000
+        two, one = (0b11, 0b1) if here.gpus else (0, 0)
         store.append(
             [
-                AttemptStarted(BEGIN_MS, 1, 1, (Grant(0, 0b11, 1000, 0, 0, 1),)),
+                AttemptStarted(BEGIN_MS, 1, 1, (Grant(0, two, 1000, 0, 0, 1),)),
                 AttemptConfirmed(BEGIN_MS, 1, 1),
                 AttemptMeasured(
                     BEGIN_MS + DAY_MS, 1, 1, *spans[0], held, held, held, spans=spans, energy_mj=energy_mj
                 ),
                 AttemptEnded(BEGIN_MS + DAY_MS, 1, 1, Outcome.COMPLETED),
-                AttemptStarted(BEGIN_MS + DAY_MS, 2, 1, (Grant(0, 0b1, 1000, 0, 0, 1),)),
+                AttemptStarted(BEGIN_MS + DAY_MS, 2, 1, (Grant(0, one, 1000, 0, 0, 1),)),
                 AttemptConfirmed(BEGIN_MS + DAY_MS, 2, 1),
                 AttemptEnded(BEGIN_MS + DAY_MS + 12 * HOUR_MS, 2, 1, Outcome.COMPLETED),
             ]
@@ -147,3 +158,40 @@ def test_a_load_of_other_tenants_is_not_there(readings: Any) -> None:
     assert 60 == tco(readings, Sight(("org",)))["gpu_hours"]
     with pytest.raises(BadInput, match="no job had a GPU from 2026-11-12"):
         tco(readings, Sight(("org/product",)))
+
+
+def test_without_a_price_of_any_market_it_says_what_to_give(tmp_path: Path) -> None:
+    with books(tmp_path, Settings(), node("n", gpus=8, model="unheard-of")) as readings:
+        bare = tco(readings)
+        assert [None] * 4 == [line["micro_usd"] for line in bare["lines"]]
+        assert {
+            "own": "no owned hardware in price_book: give --purchase and --years",
+            "reserve": "no price of reserved GPUs in price_book: give --reserved",
+            "on demand": "no price on demand in price_book: give --on-demand",
+            "spot": "no price of spot GPUs in price_book: give --spot",
+        } == {line["way"]: line["lacks"] for line in bare["lines"]}
+        assert {""} == {case["cheapest"] for case in bare["cases"]}
+        assert not any([line["cheapest"] for line in bare["lines"]])
+        assert REPORT.notes(bare)
+        cells = [[column.cell(line) for column in REPORT.columns(bare)] for line in bare["lines"]]
+        assert ["own", "2", "62.5 %", "-", "-", "-", "-"] == cells[0][:-1]
+
+        # What is owned is told without any market, as long as it is enough; then what is beyond it lacks a price.
+        owned = tco(readings, purchase="35064", years="4", watts=0)
+        own, *others = owned["lines"]
+        assert (96 * USD, None, True) == (own["micro_usd"], own["break_even_percent"], own["cheapest"])
+        assert [None] * 3 == [line["micro_usd"] for line in others]
+        own = tco(readings, purchase="35064", years="4", gpus=1)["lines"][0]
+        assert (None, "no price on demand in price_book: give --on-demand") == (
+            own["micro_usd"],
+            own["lacks"],
+        )
+
+
+def test_of_a_yard_without_gpus_it_says_so(tmp_path: Path) -> None:
+    with (
+        books(tmp_path, Settings(), node("n", gpus=0)) as readings,
+        pytest.raises(BadInput, match="no job had a GPU from 2026-11-12") as refused,
+    ):
+        tco(readings)
+    assert "On nodes without GPUs" in refused.value.hint

@@ -219,7 +219,8 @@ def _by_limits(found: Foresight) -> str:
     """How it was reached where nothing was run forward, and why nothing was."""
     if not found.cut_off:
         return found.how
-    return f"{found.how}; no more can be told: so long a queue takes too long to run forward even once"
+    ahead = "so long a queue" if found.left_out else "the time until then"
+    return f"{found.how}; no more can be told: {ahead} takes too long to run forward even once"
 
 
 def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int) -> str:

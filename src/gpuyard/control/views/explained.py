@@ -13,7 +13,7 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.plain_views import View, caps_view, gpus_number, last_try
-from gpuyard.control.refusals import NotFound, Unacceptable
+from gpuyard.control.refusals import NotFound, Unacceptable, no_tenant
 from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
@@ -123,10 +123,7 @@ class Explained:
         rows = [row for row in every if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
-                from gpuyard.errors import quoted, remedy  # noqa: PLC0415 (only where someone erred)
-
-                known = remedy(tenant, [row.path for row in rows if row.path], "tenants")
-                raise NotFound(f"there is no tenant {quoted(tenant)}; {known}")
+                raise no_tenant(tenant, [row.path for row in rows])
             rows = [
                 row
                 for row in rows

@@ -267,8 +267,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
 def _tenant(readings: "Readings", wanted: str, books: "Accounts", sight: "Sight") -> str:
     """The tenant that is meant, if the asker sees it; one that is gone may still have books."""
     from gpuyard.control.access.rights import below  # noqa: PLC0415
-    from gpuyard.control.refusals import NotFound  # noqa: PLC0415
-    from gpuyard.errors import BadInput, listed, quoted, remedy  # noqa: PLC0415
+    from gpuyard.control.refusals import no_tenant  # noqa: PLC0415
+    from gpuyard.errors import BadInput, listed  # noqa: PLC0415
 
     known = {row["tenant"] for row in readings.configs.tenants(sight)}
     known |= {owner.tenant for owner in books.owners.values()}
@@ -281,8 +281,7 @@ def _tenant(readings: "Readings", wanted: str, books: "Accounts", sight: "Sight"
         )
     if sight.sees(wanted) and any([below(each, wanted) for each in seen]):
         return wanted
-    there = remedy(wanted, seen, "tenants") if seen else "there are none that you may see"
-    raise NotFound(f"no tenant {quoted(wanted)}; {there}")
+    raise no_tenant(wanted, seen)
 
 
 def _waits(readings: "Readings", tenant: str, first: int, until: int) -> list[StatementWait]:

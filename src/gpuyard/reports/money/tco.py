@@ -148,9 +148,13 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     model = next((name for name in models if name.lower() == model.lower()), model)
     if model not in loads:
         days = f"from {day_text(first)} to {day_text(last)}, UTC"
-        there = (
-            f"Jobs had: {', '.join(models)}." if models else "Give --from and --to days on which jobs ran."
-        )
+        there = "Give --from and --to days on which jobs ran."
+        if models:
+            there = f"Jobs had: {', '.join(models)}."
+        elif any([not place.model for place in books.places.values()]):
+            there = (
+                "On nodes without GPUs there is none to own or to rent: `yard cost` has what their jobs cost."
+            )
         raise BadInput(f"no job had a GPU{f' of the model {quoted(model)}' if model else ''} {days}", there)
     load = loads[model]
     terms, inputs = _terms(values, books, model, last)

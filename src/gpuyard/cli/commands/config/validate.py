@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, counted
 
 if TYPE_CHECKING:
     from gpuyard.config import Config
@@ -34,7 +34,7 @@ def validate(
     from gpuyard.config.reading import load
 
     config = load(file)
-    tenants = _counted(len(config.settings.tenants), "tenant")
+    tenants = counted(len(config.settings.tenants), "tenant")
     print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
     print(f"simulate: {_simulates(config, file)}")
     print(f"up: {_runs(config)}")
@@ -74,15 +74,11 @@ def _fleet(config: "Config") -> str:
     parts = []
     if config.pools:
         gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
-        parts.append(f"{_counted(gpus, 'GPU')} in {_counted(len(config.pools), 'pool')}")
+        parts.append(f"{counted(gpus, 'GPU')} in {counted(len(config.pools), 'pool')}")
     for cluster in config.clusters.values():
         if cluster.gpus:
-            parts.append(_counted(cluster.gpus[0], "emulated GPU"))
+            parts.append(counted(cluster.gpus[0], "emulated GPU"))
         elif not cluster.pools:
             kind = runnable(cluster.engine)
             parts.append(f"the GPUs of {kind.title or kind.name if kind else cluster.engine}")
     return " and ".join(parts)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -118,7 +118,8 @@ def _width() -> int:
 
 def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Everything about a job, line by line."""
-    from gpuyard.reports.table import clock, counted, size, span
+    from gpuyard.errors import counted
+    from gpuyard.reports.table import clock, size, span
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, counted
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -148,8 +148,6 @@ def told(answers: "Sequence[OneOfMany]") -> int:
 
 def _cancel_all(wanted: CancelFilter, yes: bool) -> int:
     """Cancel what matches."""
-    from gpuyard.reports.table import counted
-
     with client() as yard:
         rows = _matching(yard, wanted)
         if not rows:
@@ -176,7 +174,6 @@ def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
 def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     """Go on if the user says yes."""
     from gpuyard.cli.terminal.streams import confirmed
-    from gpuyard.reports.table import counted
 
     jobs = counted(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

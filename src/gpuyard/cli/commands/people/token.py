@@ -103,7 +103,7 @@ def revoke(
 
 def unbind(user: Annotated[str, Argument(metavar="NAME", help="A name at the identity provider.")]) -> None:
     """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
-    from gpuyard.reports.table import counted
+    from gpuyard.errors import counted
 
     with client() as yard:
         ended = yard.unbind_name(user)["revoked"]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Option, Output, OutputOption
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, counted
 
 
 def defrag(
@@ -45,7 +45,7 @@ def _flat(row: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(row: Mapping[str, Any]) -> None:
-    from gpuyard.reports.table import counted, number
+    from gpuyard.reports.table import number
 
     gpus = ", ".join(map(str, row["gpus"]))
     what = f"node {row['node']}" if row["frees"] == "node" else f"{row['node']} GPU {gpus}"
