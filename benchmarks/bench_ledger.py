@@ -80,9 +80,8 @@ def spec_of(number: int) -> JobSpec:
     return JobSpec(tenant, Ask(Whole(1)), CLASSES[number % 3], user=user)
 
 
-def jobs(attempts: int, first: int = 0) -> Iterator[tuple[int, list[Event]]]:
+def jobs(attempts: int, first: int, running: deque[int]) -> Iterator[tuple[int, list[Event]]]:
     """Each new job's number, and what happens until the next one is submitted."""
-    running: deque[int] = deque()
     for number in range(first, first + attempts):
         at_ms = BEGIN_MS + number * STEP_MS
         slot = number % (NODES * GPUS)
@@ -98,11 +97,13 @@ def jobs(attempts: int, first: int = 0) -> Iterator[tuple[int, list[Event]]]:
         yield number, events
 
 
-def write_log(store: Store, attempts: int, first: int = 0, written: int = WRITTEN) -> None:
-    """Submissions and what became of them, in the order of a real log."""
+def write_log(
+    store: Store, attempts: int, first: int = 0, written: int = WRITTEN, running: deque[int] | None = None
+) -> None:
+    """Submissions and what became of them, in the order of a real log. `running`: what runs, from call to call."""
     if not first:
         store.append(fleet())
-    coming = jobs(attempts, first)
+    coming = jobs(attempts, first, deque() if running is None else running)
     while some := list(itertools.islice(coming, written // 4)):
         numbers = [number for number, _events in some]
 
@@ -169,6 +170,7 @@ class Written:
         if lease is None:
             sys.exit("bench_ledger: another process leads in a store of our own")
         self.epoch, self.first = lease.epoch, 0
+        self.running: deque[int] = deque()
         self.costs_ms, self.own_ms = list[float](), list[float]()
         self.filler = Filler(self.store, [Ledger()] if books else [], lambda: 1, lambda: self.epoch)
         self.write(2_000)
@@ -177,7 +179,7 @@ class Written:
     def write(self, count: int) -> None:
         """Jobs, two in a transaction; what they cost the process, all batches of the books in it."""
         began_s, own_s = time.process_time(), time.thread_time()
-        write_log(self.store, count, self.first, written=8)
+        write_log(self.store, count, self.first, 8, self.running)
         self.own_ms.append((time.thread_time() - own_s) * 1000 / count)
         # The thread may be in the middle of a batch: it is then thrown away here, or there.
         while self.filler.step(self.epoch):
@@ -192,7 +194,7 @@ class Written:
         first, after = month_days(month_of(BEGIN_MS // DAY_MS))
         worst_s, began_s = 0.0, time.monotonic()
         for tick in range(seconds * 10):
-            write_log(self.store, 10, self.first, written=40)
+            write_log(self.store, 10, self.first, 40, self.running)
             self.first += 10
             due.append((self.store.head(), time.monotonic()))
             seq = self.store.cursors()[Ledger.name].seq

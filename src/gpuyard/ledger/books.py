@@ -133,14 +133,15 @@ class Books:
             rows.put(f"n/{number}", node.row())
         for job_id, owner in self._queued.take().items():
             rows.put(f"j/{job_id}", [owner])
-        for job_id, job in self._jobs.take().items():
+        live, over = self._jobs.keep, self._over.keep
+        for job_id, job in self._jobs.hand_out().items():
             text = job.text()
             if text is None:
                 rows.put(f"j/{job_id}", job.row())
+                live(job_id, job)
             else:
                 rows.put_text(f"j/{job_id}", text)
-                self._jobs.drop(job_id)
-                self._over.keep(job_id, text)
+                over(job_id, text)
         for job_id in self._gone:
             del rows[f"j/{job_id}"]
         self._gone = {}

@@ -75,9 +75,13 @@ class Shelf(Generic[K, V]):
 
     def take(self) -> dict[K, V]:
         """What may have changed since this was asked last."""
-        touched = self.touched
+        touched = self.hand_out()
         self._same |= touched
-        self.touched = {}
+        return touched
+
+    def hand_out(self) -> dict[K, V]:
+        """The same, and forget it: each is to be kept, here or elsewhere."""
+        touched, self.touched = self.touched, {}
         return touched
 
     def forget(self) -> bool:

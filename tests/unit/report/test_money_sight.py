@@ -279,7 +279,7 @@ def test_a_tenant_that_is_not_there_is_refused_alike(readings: Any) -> None:
         store=readings.store,
         now_ms=readings.now_ms,
         configs=SimpleNamespace(tenants=lambda sight: [row for row in known if sight.knows(row["tenant"])]),
-        views=SimpleNamespace(jobs=lambda *_wanted: ([], False)),
+        views=SimpleNamespace(jobs=lambda *_wanted: ([], None)),
     )
     sight = SIGHTS["research"][0]
     for report in (statement, efficiency):

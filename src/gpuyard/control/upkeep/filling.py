@@ -157,27 +157,27 @@ class Filler:
 
         Its last event, whether that closes it, and whether there may be more.
         """
-        fold, closed_by = projection.folding(rows), projection.closed_by
+        fold, special = projection.folding(rows), {TasksSubmitted, projection.closed_by}
         left, folded = self._batch, 0
         while True:
             seq, fact = piece[0]
             try:
                 for seq, fact in piece:
-                    kind = type(fact)
-                    if kind is TasksSubmitted:
-                        for task in facts(fact):
-                            fold(task, seq)
-                            folded += 1
-                    else:
+                    if type(fact) not in special:
                         fold(fact, seq)
+                        continue
+                    for task in facts(fact):
+                        fold(task, seq)
                         folded += 1
-                    if kind is closed_by or folded >= most:
-                        return seq, kind is closed_by, True
+                    closes = type(fact) is projection.closed_by
+                    if closes or folded >= most:
+                        return seq, closes, True
             except Exception as error:
                 raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
             full = len(piece) == min(left, PIECE_EVENTS)
             left -= len(piece)
-            if not left or not full:
+            folded += len(piece)
+            if not left or not full or folded >= most:
                 return seq, False, full
             piece = self._piece(projection.name, seq, left, shared)
             if not piece:

@@ -5,7 +5,7 @@ settled up to now on a copy of the rows in memory; nothing of that is written.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gpuyard.control.projections.following import Rows, facts
@@ -74,16 +74,16 @@ def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: 
     named = {**between("o"), **between("p"), **between("m"), **store.projected_at(name, ["head", "prices"])}
     inside = [f"{day:06}" for day in (from_day, until_day)]
     found = {**between("d", *inside), **between("c", *inside)}
+
+    def is_inside(key: str) -> bool:
+        return key[:2] in ("d/", "c/") and inside[0] <= key[2:8] < inside[1]
+
     late = 0
     if now_ms:
         events, late = _lacking(store, cursor)
-        changed = _settled(store, {**between("n"), **named}, now_ms, events)
+        changed = _settled(store, {**between("n"), **named, **found}, now_ms, events, is_inside)
         named |= {key: text for key, text in changed.items() if key[:2] not in ("d/", "c/")}
-        found |= {
-            key: text
-            for key, text in changed.items()
-            if key[:2] in ("d/", "c/") and inside[0] <= key[2:8] < inside[1]
-        }
+        found |= {key: text for key, text in changed.items() if is_inside(key)}
     return Accounts(
         [read_entry(key, json.loads(text)) for key, text in sorted(found.items())],
         {key[2:]: BookPlace(*json.loads(text)) for key, text in named.items() if key[:2] == "p/"},
@@ -159,19 +159,27 @@ def _owed(bill: JobBook, places: Mapping[str, BookPlace], prices: Prices) -> int
 
 
 def _settled(
-    store: Store, some: Mapping[str, str], now_ms: int, events: Sequence[Numbered]
+    store: Store,
+    some: Mapping[str, str],
+    now_ms: int,
+    events: Sequence[Numbered],
+    is_known: Callable[[str], bool],
 ) -> dict[str, str]:
     """The rows that are others once these events are folded and everything open is booked.
 
-    `some` are rows that are known.
+    `some` are rows that are known, all there are of those that `is_known` tells.
     """
+
+    def look_up(key: str) -> str | None:
+        return None if is_known(key) else store.projected_at(Ledger.name, [key]).get(key)
+
     nodes = [text for key, text in some.items() if key[:2] == "n/"]
     jobs = {f"j/{job_id}" for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
     late = [fact for _seq, event in events for fact in facts(event)]
     told = {f"j/{_about(fact)}" for fact in late}
     known: dict[str, str | None] = {**dict.fromkeys(told), **some}
     known |= store.projected_at(Ledger.name, sorted(jobs | told))
-    rows = Rows(lambda key: store.projected_at(Ledger.name, [key]).get(key), known)
+    rows = Rows(look_up, known)
     books = Books(rows)
     for fact in late:
         books.fold(fact)
