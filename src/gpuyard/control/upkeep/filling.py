@@ -6,6 +6,7 @@ transaction. A projection that fails at an event stands still there and says so,
 
 import gc
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -75,6 +76,8 @@ class Filler:
         """Up to this event the log is read without such a process: one has failed."""
         self._read: dict[int, list[Numbered]] = {}
         """Pieces of the log by the event after which they come, as far as others in this step want them too."""
+        self._far = False
+        """Whether a projection was far behind in the last step."""
         self._known: dict[str, tuple[tuple[Any, ...], Rows]] = {}
         """Rows of each as they are in the store, as far as they were looked at, and where its cursor stands."""
         self._seqs: dict[str, int] = {}
@@ -89,7 +92,7 @@ class Filler:
         """One batch of each projection; whether there is more to do. Raises `Fenced` if this process leads no more."""
         cursors, more = self._store.cursors(), False
         self._seqs = {name: cursor.seq for name, cursor in cursors.items() if name in self.projections}
-        self._read = {}
+        self._read, self._far = {}, False
         for name, projection in self.projections.items():
             try:
                 more |= self._fill(projection, cursors.get(name), epoch)
@@ -131,9 +134,10 @@ class Filler:
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
-        behind = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
+        far = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
+        self._far |= far
         with _uncollected():
-            most = BATCH_FACTS if behind else LIVE_FACTS
+            most = BATCH_FACTS if far else LIVE_FACTS
             seq, closes, more = self._folded(projection, rows, piece, shared, most)
             projection.flush(rows)
         moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
@@ -313,8 +317,10 @@ class Filler:
         if epoch is None:
             return IDLE_S
         try:
+            began_s = time.thread_time()
             if self.step(epoch):
-                pause_s = PAUSE_S
+                # Near the head as long as it worked: threads that people wait for want the processor too.
+                pause_s = PAUSE_S if self._far else max(PAUSE_S, time.thread_time() - began_s)
             else:
                 behind = self._store.wait(min(self._seqs.values(), default=0), IDLE_S)
                 pause_s = GATHER_S if behind else 0
