@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,27 @@ tenants:
 RAISED = CONFIG.replace("limit: 1", "limit: 2")
 
 
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Box]:
+@contextmanager
+def of_two_tenants(folder: Path) -> Iterator[Box]:
     """A yard of two tenants, with `raised.yaml` beside its file."""
-    box = Box(tmp_path / "yard", CONFIG)
-    (tmp_path / "raised.yaml").write_text(RAISED, encoding="utf-8")
+    box = Box(folder / "yard", CONFIG)
+    (folder / "raised.yaml").write_text(RAISED, encoding="utf-8")
     box.up()
     yield box
     box("down", "--jobs")
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Box]:
+    with of_two_tenants(tmp_path) as box:
+        yield box
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """The same for tests that change nothing of it and submit no job."""
+    with of_two_tenants(tmp_path_factory.mktemp("kept")) as box:
+        yield box
 
 
 class Terminal:
@@ -78,10 +92,10 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(yard: Box) -> Iterator[Terminal]:
+def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-    found = Terminal(yard)
+    found = Terminal(request.getfixturevalue("kept" if "kept" in request.fixturenames else "yard"))
     yield found
     found.close()
 
@@ -124,13 +138,13 @@ def test_an_admin_changes_a_quota_with_a_preview_and_rolls_back(yard: Box, termi
     assert "rollback to 1" in seen
 
 
-def test_no_is_an_answer(yard: Box, terminal: Terminal) -> None:
+def test_no_is_an_answer(kept: Box, terminal: Terminal) -> None:
     terminal.types("yard apply -f raised.yaml --no-preview; echo code $?")
     terminal.shows(r"\[y/N\]")
     terminal.types("n")
 
     assert "nothing was changed" in terminal.shows("code 1")
-    assert CONFIG == yard("config").out
+    assert CONFIG == kept("config").out
 
 
 def test_a_restart_with_the_old_file_keeps_what_was_applied(yard: Box) -> None:
@@ -156,10 +170,10 @@ def test_a_restart_without_the_file_keeps_the_machine_as_it_was(yard: Box) -> No
     assert CONFIG == yard("config").out
 
 
-def test_a_diff_has_the_exit_codes_of_diff(yard: Box) -> None:
-    same, differs = yard("diff", "-f", yard.config), yard("diff", "-f", "raised.yaml")
-    piped = yard("diff", "-f", "-", "-o", "csv", stdin=RAISED)
-    broken = yard("diff", "-f", "-", stdin=RAISED.replace("limit: 2", "limt: 2"))
+def test_a_diff_has_the_exit_codes_of_diff(kept: Box) -> None:
+    same, differs = kept("diff", "-f", kept.config), kept("diff", "-f", "raised.yaml")
+    piped = kept("diff", "-f", "-", "-o", "csv", stdin=RAISED)
+    broken = kept("diff", "-f", "-", stdin=RAISED.replace("limit: 2", "limt: 2"))
 
     assert (0, "nothing would change: version 1 is in force\n") == (same.code, same.out)
     assert (1, "  ~ tenant research  limit  1 → 2\n") == (differs.code, differs.out.partition("\n")[2])
@@ -168,16 +182,16 @@ def test_a_diff_has_the_exit_codes_of_diff(yard: Box) -> None:
     assert "standard input:5:14: unknown key 'limt' in tenant 'research'; did you mean 'limit'" in broken.err
 
 
-def test_a_pipe_is_not_asked_and_dry_run_changes_nothing(yard: Box) -> None:
-    asked = yard("apply", "-f", "raised.yaml")
-    looked = yard("apply", "-f", "raised.yaml", "--dry-run")
+def test_a_pipe_is_not_asked_and_dry_run_changes_nothing(kept: Box) -> None:
+    asked = kept("apply", "-f", "raised.yaml")
+    looked = kept("apply", "-f", "raised.yaml", "--dry-run")
 
     assert (2, "") == (asked.code, asked.out)
     assert "give --yes" in asked.err
     assert 0 == looked.code
     assert "no job was recorded" in looked.out
-    assert CONFIG == yard("config").out
-    first = yard("rollback", "--yes")
+    assert CONFIG == kept("config").out
+    first = kept("rollback", "--yes")
     assert "there is no version before the first" in first.err
 
 
