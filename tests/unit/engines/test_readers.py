@@ -73,7 +73,7 @@ def test_there_are_never_more_than_so_many(readers: Readers, log: str) -> None:
 def test_a_reader_that_its_user_killed_or_stopped_is_replaced(
     readers: Readers, log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "READ_S_MAX", 0.5)
+    monkeypatch.setattr(module, "READ_S_MAX", 60.0)
     before = children()
     assert b"one\n" == readers.read(*ME, log, 0, 4)
     (pid,) = children() - before
@@ -82,8 +82,10 @@ def test_a_reader_that_its_user_killed_or_stopped_is_replaced(
 
     (pid,) = children() - before
     os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(Transient, match=r"job\.out cannot be read: no answer within"):
-        readers.read(*ME, log, 0, 4)
+    with monkeypatch.context() as soon:
+        soon.setattr(module, "READ_S_MAX", 0.2)
+        with pytest.raises(Transient, match=r"job\.out cannot be read: no answer within"):
+            readers.read(*ME, log, 0, 4)
     assert b"one\n" == readers.read(*ME, log, 0, 4)
     assert pid not in children()
 
