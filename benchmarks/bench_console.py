@@ -36,6 +36,10 @@ SLOTS_GPUS = 100
 LIFE_MS = SLOTS_GPUS // GPUS_PER_JOB * 1000
 """Over the rate: how long a short job runs, so that as many go through a second as asked for."""
 TENANTS = 10
+CHANGES_PER_JOB = 3
+"""It is submitted, it starts, it ends."""
+HOUR_CHANGES = 15_000
+"""Of an hour on such a yard, with 5,000 jobs that run for an hour each."""
 LOOK_S, USES_S = 2.0, 10.0
 """How often the page Yard looks at the nodes, and at what their GPUs do."""
 _CONFIG = """\
@@ -118,6 +122,8 @@ class Side(YardProcess):
     def __init__(self, folder: Path, nodes: int, rate: int) -> None:
         self.start = (sys.executable, __file__, "--nodes", str(nodes), "--rate", str(rate), "--serve")
         self._rate, self._coming = rate, threading.Event()
+        self.come = 0
+        """How many short jobs came by now."""
         self._comes: threading.Thread | None = None
         super().__init__(folder, _CONFIG)
 
@@ -154,11 +160,11 @@ class Side(YardProcess):
 
     def _come(self) -> None:
         """As many jobs come as go."""
-        caller, number = self.caller(), 0
+        caller = self.caller()
         body = {"command": ["true"], "gpus": GPUS_PER_JOB, "time_limit_s": 600}
         while not self._coming.wait(1 / self._rate):
-            number += 1
-            named = {**body, "name": f"short-{number}", "tenant": f"team-{number % TENANTS}"}
+            self.come += 1
+            named = {**body, "name": f"short-{self.come}", "tenant": f"team-{self.come % TENANTS}"}
             reply = caller.ask("POST", "/api/v1/jobs", json.dumps(named).encode())
             if reply.status != 201:
                 raise RuntimeError(f"{reply.status} {reply.body[:300]!r}")
@@ -213,7 +219,7 @@ def changes_per_s(side: Side, seconds: float) -> float:
 
     first = listed()
     time.sleep(seconds)
-    return 3 * len(first - listed()) / seconds
+    return CHANGES_PER_JOB * len(first - listed()) / seconds
 
 
 def frames(page: Any, place: str, ready: str, step: str, seconds: float) -> Row:
@@ -329,8 +335,11 @@ def cores(side: Side, pages: int, seconds: float) -> Row:
     }
 
 
-def heap(page: Any, seconds: float) -> Row:
-    """What the page holds after a collection, at first and after so long; a minute on each page in between."""
+def heap(side: Side, page: Any, seconds: float) -> Row:
+    """What the page holds after a collection, at first and then after so long and an hour's changes, on several pages.
+
+    A machine that is shared with others takes longer for the changes.
+    """
     session = page.context.new_cdp_session(page)
 
     def held() -> float:
@@ -347,14 +356,16 @@ def heap(page: Any, seconds: float) -> Row:
         page.evaluate("place => { location.hash = place }", f"#/{place}")
         page.wait_for_timeout(4000)
     first = held()
-    until_s, turn = time.monotonic() + seconds, 0
-    while time.monotonic() < until_s:
+    began_s, come, turn = time.monotonic(), side.come, 0
+    while time.monotonic() < began_s + seconds or CHANGES_PER_JOB * (side.come - come) < HOUR_CHANGES:
         page.evaluate("place => { location.hash = place }", f"#/{places[turn % len(places)]}")
         page.wait_for_timeout(min(20_000, 1000 * max(1.0, seconds / 10)))
         turn += 1
+    took_s, changes = time.monotonic() - began_s, CHANGES_PER_JOB * (side.come - come)
     last = held()
     return {
-        "seconds": seconds,
+        "seconds": took_s,
+        "changes": changes,
         "heap_mib_first": first,
         "heap_mib_last": last,
         "grown_percent": 100 * (last / first - 1),
@@ -377,7 +388,7 @@ def measured(asked: argparse.Namespace) -> Row:
                 row |= first_paint(page, side.port)
                 told(f"first paint {row['paint_ms']:.0f} ms")
                 if asked.heap:
-                    return row | heap(page, asked.heap)
+                    return row | heap(side, page, asked.heap)
                 row["frames"] = [
                     frames(page, "yard", "canvas", ZOOM, asked.seconds),
                     frames(page, "queue", "[role=listitem]", SCROLL, asked.seconds),
@@ -398,7 +409,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--pages", type=int, default=50)
     parser.add_argument(
-        "--heap", type=float, default=0, help="only this: the page's memory after so many seconds"
+        "--heap", type=float, default=0, help="only this: the page's memory after so many seconds or more"
     )
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--serve", action="store_true")
