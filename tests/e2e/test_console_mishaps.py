@@ -174,6 +174,9 @@ def test_addresses_that_were_cut_off_break_nothing(page: Any, yard: Secured) -> 
             page.wait_for_timeout(50)
             assert fits(page), place
             assert page.locator("main").inner_text().strip(), place
+    job = submitted(yard, "again", "true")
+    go(page, f"submit?from={job}&with=%7B")
+    page.get_by_text("this link was cut off").wait_for()
     page.goto("about:blank")
     page.goto(f"{yard.url}/#/job/%")
     page.get_by_role("alert").wait_for()
