@@ -314,6 +314,34 @@ def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
     assert 5 * AT_ONCE_MIN == len(here.live())
 
 
+def test_a_step_that_looked_for_long_acts_no_longer_than_a_while_once_a_job_has_come() -> None:
+    here = Here(run_ms=100 * LOST_MS)
+    crowd = [here.submit(0, user=("eve", "ann")[number % 2]) for number in range(20 * AT_ONCE_MIN)]
+    status, start, came = here.engine.status, here.engine.start, list[int]()
+
+    def slow(keys: Sequence[str]) -> list[Report]:
+        here.engine.took_ns += 8 * ACT_NS
+        return status(keys)
+
+    def news(epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        if not came:
+            came.append(here.submit(0, user="bob"))
+        return start(epoch, launches)
+
+    here.step()
+    here.engine.status, here.engine.start = slow, news  # type: ignore[method-assign]
+    here.engine.call_ns = ACT_NS // AT_ONCE_MIN
+    crowd += [here.submit(0, user=("eve", "ann")[number % 2]) for number in range(20 * AT_ONCE_MIN)]
+    before = len(here.live())
+    here.step()
+    assert 1 <= len(here.live()) - before <= 4 * AT_ONCE_MIN, "there was time for twice as many"
+    here.step()
+    assert key(came[0]) in here.live()
+    for _ in range(20):
+        here.step()
+    assert {key(job_id) for job_id in (*crowd, *came)} == set(here.live())
+
+
 def test_stops_and_ends_of_one_users_jobs_keep_others_from_starting_no_longer_than_a_few_do() -> None:
     here = Here(run_ms=10_000)
     crowd = [here.submit(0, user="eve") for _ in range(4 * AT_ONCE_MIN)]

@@ -45,6 +45,8 @@ ACT_NS = 15_000_000
 before the rest is done."""
 ALONE_NS = 16 * ACT_NS
 """The same while only one user's attempts start: no other user waits, and each step has a cost."""
+NEWS_PART = 4
+"""A step that has looked at many attempts for long acts for this part of that time, at least, though there is news."""
 OTHERS_MS = 10_000
 """How long after a start a user counts as one whose attempts start."""
 

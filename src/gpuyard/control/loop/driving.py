@@ -15,6 +15,7 @@ from gpuyard.control.loop.act import (
     ALONE_NS,
     AT_ONCE_MAX,
     AT_ONCE_MIN,
+    NEWS_PART,
     OTHERS_MS,
     LayoutKeeper,
     RetryPace,
@@ -138,6 +139,8 @@ class Driver:
         self._stopwatch_ns = stopwatch_ns
         self._until_ns = 0
         """Until when this step acts, by the stopwatch."""
+        self._until_news_ns = 0
+        """Until when it acts in any case; from then on only until there is news."""
         self._at_least = AT_ONCE_MAX
         """How many attempts the engine is given in one call at least, if there are so many."""
         self._starters: dict[str, int] = {}
@@ -314,13 +317,18 @@ class Driver:
         deeds.events += self.replica.commit(self.epoch, make)
 
     def _set_time(self, wanted: Todo, now_ms: int, began_ns: int) -> None:
-        """How long this step acts: not long while attempts of several users start, and yet as long as it looked."""
+        """How long this step acts: not long while attempts of several users start, and yet as long as it looked.
+
+        Once there is news it ends sooner: a job that came meanwhile waits for no attempts of others.
+        """
         self._starters |= dict.fromkeys([record.job.spec.user for record in wanted.starts], now_ms)
         self._starters = {user: ms for user, ms in self._starters.items() if abs(now_ms - ms) < OTHERS_MS}
         several = len(self._starters) > 1
         self._at_least = AT_ONCE_MIN if several else AT_ONCE_MAX
         acts_ns = self._stopwatch_ns()
-        self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, acts_ns - began_ns)
+        looked_ns = acts_ns - began_ns
+        self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, looked_ns)
+        self._until_news_ns = acts_ns + max(ACT_NS, looked_ns // NEWS_PART) if several else self._until_ns
 
     def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], deeds: ActResult) -> None:
         """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the
@@ -330,11 +338,13 @@ class Driver:
         while done < len(items):
             began_ns = self._stopwatch_ns()
             left_ns = self._until_ns - began_ns
-            if done and left_ns <= 0:
+            if done and (left_ns <= 0 or (began_ns >= self._until_news_ns and self._news())):
                 deeds.more = True
                 return
             each_ns = self._each_ns.get(what, left_ns)
-            fit = left_ns // each_ns if each_ns else AT_ONCE_MAX
+            # So that news is not overlooked for long.
+            call_ns = left_ns if self._until_ns == self._until_news_ns else min(left_ns, 2 * ACT_NS)
+            fit = call_ns // each_ns if each_ns else AT_ONCE_MAX
             if not done:
                 # An engine answers for all that it was asked at once: users with few do not wait for those with many.
                 fit = min(fit, self._at_least)
@@ -343,6 +353,10 @@ class Driver:
                 return
             done += len(some)
             self._each_ns[what] = (self._stopwatch_ns() - began_ns) // len(some)
+
+    def _news(self) -> bool:
+        """Whether anything was written that this step does not know of."""
+        return self.replica.store.head() > self.replica.seq
 
     def _forget(self, keys: list[str], deeds: ActResult) -> bool:
         if not self._try("forget", deeds, lambda: self.engine.forget(self.epoch, keys)):
