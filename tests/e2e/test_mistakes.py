@@ -256,7 +256,7 @@ TABLE = [
     Mistake("simulate --gpus 8 --policy nosuch --trace rows.csv", "unknown policy 'nosuch'", "known policies"),
     Mistake("simulate --gpus 8 --trace rows.csv --report /no/such/r.html", "there is no directory /no/such", "Make it"),
     Mistake("completion nosuch", "write bash, zsh or fish, not 'nosuch'", "'yard completion --help'"),
-    Mistake("slurm nosuch", "there is no command 'slurm nosuch'", "known commands: sbatch, squeue"),
+    Mistake("slurm nosuch", "there is no command 'nosuch'", "'yard slurm --help'"),
     Mistake("slurm sbatch missing.sh", "sbatch: error: Unable to open file missing.sh", "", 1),
     Mistake("slurm sbatch --chdir=/no/such ok.sh", "/no/such: the job is to run there: No such file", "mkdir -p", 1),
     Mistake("slurm srun --chdir=/no/such true", "/no/such: the job is to run there: No such file", "mkdir -p", 1),
