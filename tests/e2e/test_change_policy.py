@@ -147,6 +147,7 @@ def test_no_is_an_answer(kept: Box, terminal: Terminal) -> None:
     assert CONFIG == kept("config").out
 
 
+@pytest.mark.rig
 def test_a_restart_with_the_old_file_keeps_what_was_applied(yard: Box) -> None:
     applied = yard("apply", "-f", "raised.yaml", "--yes")
     assert 0 == yard("down").code
@@ -157,6 +158,7 @@ def test_a_restart_with_the_old_file_keeps_what_was_applied(yard: Box) -> None:
     assert "2" in yard("tenants").out.split("research")[1].split("\n")[0]
 
 
+@pytest.mark.rig
 def test_a_restart_without_the_file_keeps_the_machine_as_it_was(yard: Box) -> None:
     job = yard.submit("--tenant", "product", "-g", 2, "--", "sleep", 600)
     yard.wait(job, "RUNNING")
@@ -257,6 +259,7 @@ def _as_nobody(box: Box) -> list[int]:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.03])
+@pytest.mark.rig
 def test_a_kill_leaves_the_old_or_the_new(yard: Box, delay_s: float) -> None:
     """Whatever the moment: number, text and quotas are those of one version (tests/unit chooses the moments)."""
     server = yard.note()["pid"]

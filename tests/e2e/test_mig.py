@@ -40,6 +40,7 @@ def pins(box: Box) -> dict[int, tuple[str, bool]]:
         return {pin["gpu"]: (pin["layout"], pin["made"]) for pin in node["pins"]}
 
 
+@pytest.mark.rig
 def test_a_layout_is_planned_applied_used_kept_over_a_kill_and_released(yard: Box) -> None:
     assert "whole -> 3g.71gb+2x2g.35gb" in yard("mig", "plan", "3g.71gb+2x2g.35gb").out
     done = yard("mig", "apply", "3g.71gb+2x2g.35gb", "--gpu", 0)

@@ -44,6 +44,7 @@ def box(tmp_path: Path) -> Iterator[Installed]:
     box("down", "--jobs")
 
 
+@pytest.mark.rig
 def test_it_is_filled_by_servers_that_die_and_filled_anew_it_is_the_same(
     box: Installed, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_failure_of_the_program_itself_is_left_to_the_program(box: Box) -> Non
     assert (3, "") == (done.code, done.err)
 
 
+@pytest.mark.rig
 def test_whoever_follows_a_job_sees_its_end_though_the_server_was_killed(bare: Box) -> None:
     bare.up()
     with subprocess.Popen(

@@ -19,6 +19,7 @@ from gpuyard.control.places import PORT
 from .conftest import Box, until
 
 
+@pytest.mark.rig
 def test_a_job_survives_kill_and_restart_with_its_true_exit_code(bare: Box, tmp_path: Path) -> None:
     bare.up()
     go = tmp_path / "go"
@@ -93,6 +94,7 @@ def test_a_second_server_on_the_same_data_is_refused_with_the_pid(bare: Box) -> 
         assert f"a yard is running on {bare.data} already, with pid {bare.note()['pid']}" in done.err
 
 
+@pytest.mark.rig
 def test_a_client_that_is_cut_off_submits_once(bare: Box) -> None:
     """The server is killed while a client submits; what was acknowledged is there once, under the id it was told."""
     bare.up()
