@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -70,14 +71,15 @@ def waits(folder: Path) -> str:
     return f"while [ ! -e {folder / 'go'} ]; do sleep 0.1; done"
 
 
-def told(box: Box, *words: str) -> object:
+def told(box: Box, *words: str) -> Any:
     done = box(*words, "-o", "json")
     assert 0 == done.code, done.err
     return json.loads(done.out)
 
 
 def everything(box: Box) -> list[object]:
-    """What people see of the past."""
+    """What people see of the past, once the books are filled and know what it cost."""
+    until(lambda: None not in [job["cost_usd"] for job in told(box, "history")], 60)
     return [told(box, "history"), told(box, "audit")]
 
 
@@ -184,8 +186,7 @@ def test_a_yard_moves_to_postgresql_and_its_servers_are_restarted_one_by_one(
         before = everything(bare)
 
         operator.types("postgresql.md", "Move a yard there")
-        # What jobs cost is known once the books are filled again, a moment later.
-        until(lambda: before == everything(bare), 30)
+        assert before == everything(bare)
         operator.types("postgresql.md", "More servers")
 
         submitter = Submitter(bare, ran)
