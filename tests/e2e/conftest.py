@@ -92,6 +92,12 @@ class Box:
         return int(done.out)
 
 
+def cpu_s(pid: int) -> float:
+    """What a process and its children that have ended took of the CPU."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def until(what: Callable[[], object], s: float = 20.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + s

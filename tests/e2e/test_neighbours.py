@@ -17,7 +17,7 @@ import pytest
 from gpuyard.api.client import Refused
 from rigs.others import OTHER, act, meanwhile, needs_root, refused
 
-from .conftest import Box, until
+from .conftest import Box, cpu_s, until
 
 SECRET = "5ec7e7" * 8
 
@@ -143,12 +143,6 @@ def test_a_server_of_root_takes_no_folder_that_somebody_else_could_change(den: P
         done = box("up", "-d", "--port", 0, "--emulate", "1 x H100")
         assert (1, True) == (done.code, f"{path} is user {OTHER}'s" in done.err), done.err
         assert not (box.data / "token").exists()
-
-
-def cpu_s(pid: int) -> float:
-    """What a process and its children that have ended took of the CPU."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def processes_below(pid: int) -> int:

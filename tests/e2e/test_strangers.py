@@ -2,18 +2,17 @@
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from .conftest import Box
+from .conftest import Box, cpu_s
 
 LOGIN = "/api/v1/login/oidc"
 PROMPT_S = 3.0
-"""Far more than a small answer takes on a busy machine, and far less than the attacks took."""
+"""Of the processor: far more than a small answer takes, and far less than the attacks took."""
 
 
 @contextmanager
@@ -62,10 +61,10 @@ MANY = b"{" + b",".join(b'"k%d":0' % n for n in range(150_000)) + b"}"
 
 def test_a_body_is_looked_through_once(box: Box) -> None:
     for body, says in ((TWICE, "the key 'k10999' is there twice"), (MANY, "more than 12000 keys")):
-        began_s = time.monotonic()
+        began_s = cpu_s(box.note()["pid"])
         status, problem = asks(box, "POST", "/api/v1/jobs", JSON, token(box), body=body)
         assert (400, True) == (status, says in problem["detail"]), problem
-        assert PROMPT_S > time.monotonic() - began_s
+        assert PROMPT_S > cpu_s(box.note()["pid"]) - began_s
 
     many = json.dumps({"command": ["true"], **{f"k{n}": 0 for n in range(11_000)}}).encode()
     status, problem = asks(box, "POST", "/api/v1/jobs", JSON, token(box), body=many)
@@ -75,7 +74,7 @@ def test_a_body_is_looked_through_once(box: Box) -> None:
 def test_a_body_nobody_waits_for_is_refused_before_it_comes(box: Box) -> None:
     """There is no identity provider here; the body was announced and never sent."""
     with asked(box, "POST", LOGIN, JSON, "Content-Length: 300000") as connection:
-        connection.settimeout(PROMPT_S)
+        connection.settimeout(20 * PROMPT_S)
         assert 409 == answered(connection)[0]
 
 
