@@ -92,6 +92,15 @@ class Box:
         return int(done.out)
 
 
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    """Chromium, for the tests of the console."""
+    from rigs.console.browser import browser  # noqa: PLC0415 (only where it is asked for)
+
+    with browser() as made:
+        yield made
+
+
 def cpu_s(pid: int) -> float:
     """What a process and its children that have ended took of the CPU."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import Box
-from rigs.console.browser import ROOT, browser, chromium, go, looked, page_of
+from rigs.console.browser import ROOT, chromium, go, looked, page_of
 
 pytestmark = pytest.mark.rig
 CONFIG = """
@@ -33,12 +33,6 @@ HOSTILE = (
 )
 """What a job prints: markup, colours, a link of OSC 8, and a character that turns the line round."""
 BUSY, IDLE = "95% 40GiB", "0% 1GiB"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as made:
-        yield made
 
 
 @pytest.fixture

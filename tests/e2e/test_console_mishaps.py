@@ -12,7 +12,7 @@ import pytest
 
 from e2e.test_auth import Secured
 from e2e.test_console_pictures import PAGES
-from rigs.console.browser import NARROW, PATIENCE_MS, browser, fits, go, page_of
+from rigs.console.browser import NARROW, PATIENCE_MS, fits, go, page_of
 
 pytestmark = pytest.mark.rig
 CUT = (
@@ -29,12 +29,6 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     made.up()
     yield made
     made("down", "--jobs")
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as made:
-        yield made
 
 
 @pytest.fixture
@@ -96,24 +90,28 @@ def test_a_token_that_is_revoked_closes_pages_and_one_that_is_new_opens_them(
 
 
 def test_rows_are_right_after_the_server_was_killed(page: Any, yard: Secured) -> None:
-    before = submitted(yard, "before", "sleep", "900")
+    go_on = yard.data.parent / "go-on"
+    before = submitted(yard, "before", "sh", "-c", f"until [ -e {go_on} ]; do sleep 0.1; done")
+    yard.wait(before, "RUNNING")
     page.get_by_role("link", name="before").wait_for()
     port = yard.note()["port"]
     os.kill(yard.note()["pid"], signal.SIGKILL)
     page.get_by_text("The yard is away").wait_for()
-    # A page that asks nothing by itself finds it too.
+    # The job ends while no page is connected: nothing tells them of it.
+    go_on.touch()
+    # A page that asks nothing by itself finds out that the yard is away, too.
     go(page, "whatif")
     page.get_by_text("It is shown here once the yard answers again").wait_for()
     yard.up(port)
     page.get_by_text("The yard is away").wait_for(state="detached")
     page.get_by_label("yard.yaml").wait_for()
+    assert 0 == yard.wait(before, "COMPLETED")["exit_code"]
     after = submitted(yard, "after", "sleep", "900")
-    yard("cancel", before)
-    yard.wait(before, "CANCELLED")
+    yard.wait(after, "RUNNING")
     go(page, "queue")
     page.get_by_role("link", name="after").wait_for()
-    page.get_by_role("link", name="before").wait_for(state="detached")
     page.get_by_text("1 running, 0 waiting").wait_for()
+    assert 0 == page.get_by_role("link", name="before").count()
     yard("cancel", after)
 
 

@@ -4,14 +4,13 @@ Light and dark, 1440 and 390 pixels wide: nothing may be wider than the page. Pi
 names a folder for them; docs/pictures/console.png is `busy-yard-light-1440.png` of it.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.conftest import Box
-from rigs.console.browser import browser, go, looked, page_of
+from rigs.console.browser import go, looked, page_of
 
 pytestmark = pytest.mark.rig
 EMPTY = """
@@ -122,12 +121,6 @@ def large(box: Box) -> None:
 
 
 STATES = {"empty": (EMPTY, empty), "busy": (BUSY, busy), "large": (LARGE, large)}
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as made:
-        yield made
 
 
 def findings(page: Any, state: str, colours: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from e2e.test_auth import Secured
 from gpuyard.control.access.rights import Right, Rights, Role, may, may_ever
 from gpuyard.wire.endpoints import Action
-from rigs.console.browser import browser, go, page_of
+from rigs.console.browser import go, page_of
 from rigs.teams import ROLES
 
 pytestmark = pytest.mark.rig
@@ -51,12 +51,6 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     made.up()
     yield made
     made("down", "--jobs")
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Any]:
-    with browser() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
