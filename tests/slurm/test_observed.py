@@ -1,5 +1,6 @@
 """A real Slurm cluster, observed: read-only, through restarts of its daemons and of the yard, nothing counted twice."""
 
+import json
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import yaml
 
 from e2e.conftest import Box
 from gpuyard.engines.slurm.calls.commands import Commands
-from gpuyard.engines.slurm.observed import key_of
+from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import read_jobs
 from gpuyard.engines.slurm.site.site import answer, sources
 from rigs.slurm.cluster import SlurmCluster
@@ -141,3 +142,29 @@ def _compare(rig: SlurmCluster, box: Box, unknown: set[str]) -> None:
         began_ms, ended_ms, named = spans[key.partition("@")[0]]
         assert (state, end_ms) == (named, ended_ms), key
         assert not began_ms or abs(began_ms - start_ms) <= 15_000, key
+
+
+def test_the_workload_key_is_the_project(rig: SlurmCluster, box: Box) -> None:
+    plain = rig.submit(SHORT, "--gres=gpu:1", "--mem=1G", "-t10")
+    keyed = rig.submit(SHORT, "--gres=gpu:2", "--mem=1G", "-t10", "--wckey=Vision")
+    wait(lambda: {str(plain), str(keyed)} <= {*labels(box, "history")})
+
+    def projects() -> set[str]:
+        lines = json.loads(box("cost", "--by", "project", "-o", "json").out)
+        return {line["project"] for line in lines if line["unmeasured_gpu_hours"] > 0}
+
+    wait(lambda: {"", "vision"} == projects())
+
+
+def test_slurm_that_tracks_workload_keys() -> None:
+    """It has a key for every job: a star stands before one that is its user's default, or alone where there is none."""
+    with SlurmCluster(nodes=1, gpus=8, rest=False, extra=("TrackWCKey=yes",)) as tracking:
+        plain = tracking.submit(SHORT, "--mem=1G")
+        keyed = tracking.submit(SHORT, "--mem=1G", "--wckey=two\nlines")
+        assert "*" in tracking.command("squeue", "--all", "-h", "-o", "%w")
+        slurm = ObservedSlurm("rig", Commands(conf=str(tracking.folder / "slurm.conf")))
+        expected = {plain: "", keyed: "two lines"}
+
+        assert expected == {row.id: row.wckey for row in slurm.queue().rows}
+        wait(lambda: expected == {row.id: row.wckey for row in slurm.history(0).rows if not row.live})
+        assert 0 == slurm.history(0).broken

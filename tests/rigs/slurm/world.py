@@ -32,6 +32,7 @@ def attempt(
     account: str = "nlp",
     exit_code: int = 0,
     eligible_s: int | None = -1,
+    wckey: str = "",
 ) -> JobRow:
     """A try, by seconds after the beginning; as the accounting tells it once it has ended."""
     array, _, index = label.partition("_")
@@ -60,6 +61,7 @@ def attempt(
         held=tres(text),
         asked=tres(text),
         nodes=tuple(nodes) if start_s is not None else (),
+        wckey=wckey,
     )
 
 

@@ -92,6 +92,31 @@ def test_a_job_that_was_changed_while_it_waited_is_charged_as_it_runs(
     assert (key, "COMPLETED", at(20), at(40), 8) == ran
 
 
+def test_a_workload_key_is_the_project(watched: Watched) -> None:
+    watched.world.tries = [
+        attempt("7", 0, 20, 40, wckey="vision"),
+        attempt("8", 0, 20, 40),
+        attempt("9", 0, 20, 40, wckey="q" * 127 + "  é"),
+    ]
+    watched.look()
+
+    assert {"7": {"project": "vision"}, "8": {}, "9": {"project": "q" * 127}} == {
+        record.job.label: dict(record.job.spec.labels) for record in watched.replica.state.jobs.values()
+    }
+
+
+def test_a_job_that_got_another_workload_key_is_booked_by_that(watched: Watched) -> None:
+    watched.world.tries = [attempt("7", 0, 20, 40, wckey="one")]
+    watched.look()
+    watched.world.tries = [attempt("7", 0, 20, 40, wckey="two")]
+    watched.look(20)
+
+    (record,) = watched.replica.state.jobs.values()
+    assert (JobState.RUNNING, (("project", "two"),)) == (record.state, record.job.spec.labels)
+    watched.look(20)
+    assert ["CANCELLED", "COMPLETED"] == [row[1] for row in watched.ended()]
+
+
 def test_accounts_and_users_may_be_called_otherwise(watched: Watched) -> None:
     world = watched.world
     world.names |= {"_x": "nlp", "ann": "ann-2"}

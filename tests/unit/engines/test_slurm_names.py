@@ -19,13 +19,13 @@ from gpuyard.engines.slurm.site.accounting import (
 from gpuyard.engines.slurm.words.forms import Unreadable
 
 ANN = ("56", "56", "8", "ann", "nlp", "normal", "main", "RUNNING", "0:0", "100", "100", "110", "Unknown", "60",
-       "00:00:00", "5", "gres/gpu=1,node=1", "gres/gpu=1,node=1", "n1", "None")  # fmt: skip
+       "00:00:00", "5", "gres/gpu=1,node=1", "gres/gpu=1,node=1", "n1", "None", "")  # fmt: skip
 BOBS = ("57", "57", "9", "bob", "nlp", "normal", "main", "COMPLETED", "0:0", "100", "100", "110", "120", "10",
-        "00:00:00", "5", "gres/gpu=8,node=1", "gres/gpu=8,node=1", "n1", "None")  # fmt: skip
+        "00:00:00", "5", "gres/gpu=8,node=1", "gres/gpu=8,node=1", "n1", "None", "")  # fmt: skip
 QUEUED = ("56", "56", "N/A", "ann", "nlp", "normal", "main", "RUNNING", "100", "100", "110", "N/A", "5:00",
-          "gres/gpu=1,node=1", "n1", "0", "0", "1", "None")  # fmt: skip
+          "gres/gpu=1,node=1", "n1", "0", "0", "1", "None", "(null)")  # fmt: skip
 BOBS_QUEUED = ("57", "57", "N/A", "bob", "nlp", "normal", "main", "COMPLETED", "100", "100", "110", "120", "5:00",
-               "gres/gpu=8,node=1", "n1", "0", "0", "1", "None")  # fmt: skip
+               "gres/gpu=8,node=1", "n1", "0", "0", "1", "None", "(null)")  # fmt: skip
 
 
 class Printing(Commands):

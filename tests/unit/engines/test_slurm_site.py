@@ -100,17 +100,20 @@ def test_the_queue() -> None:
     names = "|".join(accounting.QUEUE_FIELDS)
     line = (
         "13|4|2|ann|nlp|normal|main|FAILED|100|100|110|120|1:00:00|cpu=1,node=1,gres/gpu=1|n1|768|1|10200|"
-        "NonZeroExitCode|a|b"
+        "NonZeroExitCode|vision|a|b"
     )
-    waits = "9|9|N/A|ann|nlp|normal|main|PENDING|100|200|999|N/A|12:00:00|gres/gpu=1,node=1||0|0|1|Nodes required, x|s"
+    waits = (
+        "9|9|N/A|ann|nlp|normal|main|PENDING|100|200|999|N/A|12:00:00|gres/gpu=1,node=1||0|0|1|Nodes required, x|"
+        "(null)|s"
+    )
 
     ended, waiting = accounting.read_queue(f"{names}\n{line}\n{waits}\n").rows
 
-    assert ("4_2", 3, 120_000, "a|b", 1, "") == (
-        ended.label, ended.exit_code, ended.end_ms, ended.name, ended.restarts, ended.reason,
+    assert ("4_2", 3, 120_000, "a|b", 1, "", "vision") == (
+        ended.label, ended.exit_code, ended.end_ms, ended.name, ended.restarts, ended.reason, ended.wckey,
     )  # fmt: skip
-    assert ("9", 0, 0, "Nodes required, x", False) == (
-        waiting.label, waiting.start_ms, waiting.end_ms, waiting.reason, waiting.ran,
+    assert ("9", 0, 0, "Nodes required, x", False, "") == (
+        waiting.label, waiting.start_ms, waiting.end_ms, waiting.reason, waiting.ran, waiting.wckey,
     )  # fmt: skip
     assert 1 == accounting.read_queue(f"{names}\nrubbish\n").broken
 
@@ -119,7 +122,7 @@ def test_the_queue() -> None:
 def test_a_job_that_its_user_stops_still_holds_its_gpus(state: str) -> None:
     """`scancel --signal=STOP` gives it a state of its own, with the end of its time limit as its end."""
     names = "|".join(accounting.QUEUE_FIELDS)
-    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|100|110|999|1:00|gres/gpu=1,node=1|n1|0|0|1|None|x"
+    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|100|110|999|1:00|gres/gpu=1,node=1|n1|0|0|1|None|*|x"
 
     (row,) = accounting.read_queue(f"{names}\n{line}\n").rows
 
@@ -130,11 +133,43 @@ def test_a_job_that_its_user_stops_still_holds_its_gpus(state: str) -> None:
 def test_a_job_that_is_put_back_waits(state: str) -> None:
     """It may be let go later, under the same id and time of submission."""
     names = "|".join(accounting.QUEUE_FIELDS)
-    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|N/A|110|999|1:00|gres/gpu=1,node=1||0|1|1|held|x"
+    line = f"9|9|N/A|ann|nlp|normal|main|{state}|100|N/A|110|999|1:00|gres/gpu=1,node=1||0|1|1|held|*home|x"
 
     (row,) = accounting.read_queue(f"{names}\n{line}\n").rows
 
     assert ("PENDING", True, False, 0) == (row.state, row.live, row.ran, row.end_ms)
+
+
+WCKEYS = (
+    # As Slurm 22.05 prints them: squeue, sacct, and what is meant.
+    ("(null)", "", ""),
+    ("*", "*", ""),
+    ("*home", "*home", "home"),
+    ("vision", "vision", "vision"),
+    ("a|b c", "a|b c", "a b c"),
+    ("x\ny", "x\ny", "x y"),
+    ("x\n\ty\n", "x\n\ty\n", "x ?y"),
+)
+
+
+@pytest.mark.parametrize(("queued", "accounted", "meant"), WCKEYS)
+def test_workload_keys_are_read_alike_from_both(queued: str, accounted: str, meant: str) -> None:
+    """Without TrackWCKey Slurm has a key only for a job that was given one; with it, a star marks a default."""
+    mark = accounting.new_mark()
+    fields = accounting.QUEUE_FIELDS
+    line = ["9", "9", "N/A", "ann", "nlp", "normal", "main", "RUNNING", "100", "100", "110", "N/A", "1:00",
+            "gres/gpu=1,node=1", "n1", "0", "0", "1", "None", queued, "a\nb"]  # fmt: skip
+    after = ["10", *line[1:]]
+    live = accounting.unmarked("".join([f"{mark.join(row)}\n" for row in (fields, line, after)]), mark)
+    header = ("JobIDRaw", "JobID", "State", "Submit", "Start", "End", "WCKey", "JobName")
+    cells = ("COMPLETED", "10", "20", "30", accounted, "a\nb")
+    past = "".join([f"{mark.join(row)}\n" for row in (header, ("9", "9", *cells), ("10", "10", *cells))])
+
+    for found in (accounting.read_queue(live), accounting.read_jobs(accounting.unmarked(past, mark))):
+        assert (0, [(9, meant, "a"), (10, meant, "a")]) == (
+            found.broken,
+            [(row.id, row.wckey, row.name) for row in found.rows],
+        )
 
 
 def test_a_component_of_a_job_has_one_name_in_both() -> None:

@@ -37,6 +37,7 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.model.units import MILLI
+from gpuyard.wire.job_fields import LABEL_VALUE_MAX, PROJECT
 
 _OUTCOMES = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
 """Here the yard lets nothing wait again: where Slurm does, that is another try, which Slurm tells of."""
@@ -171,9 +172,16 @@ def submission(state: State, cluster: str, row: JobRow, key: str, tenant: str, a
         user=row.user,
         requeue=False,
         origin=key,
+        labels=labels_of(row),
     )
     number = state.last_external_id + 1
     return JobSubmitted(at_ms, Job(number, spec, row.submit_ms, row.limit_ms, 0, 0, array_id, index))
+
+
+def labels_of(row: JobRow) -> tuple[tuple[str, str], ...]:
+    """What it is booked for: Slurm's workload key is the project, as it is for a script that the yard takes."""
+    project = row.wckey[:LABEL_VALUE_MAX].strip()
+    return ((PROJECT, project),) if project else ()
 
 
 def numbers(state: State, cluster: str, row: JobRow) -> list[int]:
@@ -206,12 +214,12 @@ def ask_of(state: State, cluster: str, row: JobRow) -> Ask:
 def changed(state: State, cluster: str, record: JobRecord, row: JobRow, tenant: str) -> bool:
     """Whether a job that starts is no longer what was seen waiting.
 
-    Until then its user may give it another account, QOS or number of GPUs, and Slurm may grant whole nodes or more
-    nodes if the job allows it.
+    Until then its user may give it another account, QOS, workload key or number of GPUs, and Slurm may grant whole
+    nodes or more nodes if the job allows it.
     """
     spec, shape, now = record.job.spec, record.shape, state.shape_of(ask_of(state, cluster, row))
-    was = (spec.tenant, spec.klass, shape.gpus * shape.tasks, shape.ask.clusters)
-    return was != (tenant, row.qos, now.gpus * now.tasks, now.ask.clusters)
+    was = (spec.tenant, spec.klass, spec.labels, shape.gpus * shape.tasks, shape.ask.clusters)
+    return was != (tenant, row.qos, labels_of(row), now.gpus * now.tasks, now.ask.clusters)
 
 
 def settled(record: JobRecord, row: JobRow, at_ms: int, apart: bool) -> list[Event]:

@@ -3,8 +3,9 @@
 Pure readers from printed text to typed rows. One row is one try at running a job: Slurm gives a requeued job the same
 id and another time of submission, and after a crash of its controller it gives the same id to another job.
 
-A job's name is its user's, and both commands print it raw: it may hold columns and whole lines. So when we run them, a
-random mark separates the columns, and a line without it is no row (`unmarked`).
+A job's name and its workload key are its user's, and both commands print them raw: they may hold columns and whole
+lines. So when we run them, a random mark separates the columns, and a row is what has as many as the first line
+(`unmarked`).
 """
 
 import re
@@ -30,13 +31,13 @@ from gpuyard.engines.slurm.words.states import LIVES, WAITS
 JOB_FIELDS = (
     "JobIDRaw", "JobID", "DBIndex", "User", "Account", "QOS", "Partition", "State", "ExitCode", "Submit",
     "Eligible", "Start", "End", "ElapsedRaw", "Suspended", "TimelimitRaw", "AllocTRES", "ReqTRES", "NodeList",
-    "Reason", "JobName",
+    "Reason", "WCKey", "JobName",
 )  # fmt: skip
 """For `sacct --format`. The name comes last: it may hold the separator."""
 QUEUE_FIELDS = (
     "JobID", "ArrayJobID", "ArrayTaskID", "UserName", "Account", "QOS", "Partition", "State", "SubmitTime",
     "EligibleTime", "StartTime", "EndTime", "TimeLimit", "tres-alloc", "NodeList", "exit_code", "RestartCnt",
-    "PriorityLong", "Reason", "Name",
+    "PriorityLong", "Reason", "wckey", "Name",
 )  # fmt: skip
 """For `squeue -O`, each followed by the separator; the name comes last here too."""
 
@@ -88,6 +89,8 @@ class JobRow:
     priority: int = 0
     index: int = 0
     """The row's number in Slurm's database, where it is given."""
+    wckey: str = ""
+    """The workload key, without the star of one that is its user's default; Slurm writes it in lower case."""
 
     @property
     def live(self) -> bool:
@@ -136,11 +139,20 @@ def queue_words(mark: str) -> tuple[str, ...]:
 
 
 def unmarked(text: str, mark: str) -> str:
-    """The same rows, separated by `|`. A line without the mark is part of a name, and is left out."""
+    """The same rows, separated by `|`. A line behind the last column is part of a name, and is left out."""
     lines = text.split("\n")
     if text and mark not in lines[0]:
         raise Unreadable(f"the first line is not parted as was asked for: {show(lines[0])}")
-    rows = [line.split(mark) for line in lines if mark in line]
+    width = lines[0].count(mark) + 1
+    rows: list[list[str]] = []
+    for line in lines:
+        cells = line.split(mark)
+        if rows and len(rows[-1]) < width:
+            # The line before ended within a cell: a workload key may have several.
+            rows[-1][-1] += f" {cells[0]}"
+            rows[-1] += cells[1:]
+        elif len(cells) > 1:
+            rows.append(cells)
     return "".join(["|".join([*[_plain(cell) for cell in row[:-1]], row[-1]]) + "\n" for row in rows])
 
 
@@ -207,6 +219,7 @@ def job_row(cells: Mapping[str, str]) -> JobRow:
         elapsed_ms=whole(cells.get("elapsedraw") or "0", "ElapsedRaw", 10**12) * 1000,
         suspended_ms=limit_ms(cells.get("suspended", ""), "Suspended"),
         index=whole(cells.get("dbindex") or "0", "DBIndex", 10**15),
+        wckey=_wckey(cells.get("wckey", "")),
     )
 
 
@@ -259,12 +272,18 @@ def _queued(cells: Mapping[str, str]) -> JobRow:
         reason=given(cells["Reason"]) if waits else "",
         restarts=whole(cells["RestartCnt"] or "0", "RestartCnt", 10**9),
         priority=whole(cells["PriorityLong"] or "0", "Priority", 1 << 32),
+        wckey=_wckey(cells["wckey"]),
     )
 
 
 def _printable(name: str) -> str:
     """A name as it may appear on a terminal: Slurm allows control characters in it."""
     return name if name.isprintable() else "".join([char if char.isprintable() else "?" for char in name])
+
+
+def _wckey(text: str) -> str:
+    """Slurm that tracks keys marks a default one by a star, and has a star alone for a user without a default."""
+    return _printable(given(text).removeprefix("*").strip())
 
 
 def _task(label: str) -> tuple[int, int]:

@@ -47,6 +47,7 @@ def _json_cells(job: Mapping[str, Any]) -> dict[str, str]:
         "reqtres": _json_tres(job["tres"]["requested"]),
         "nodelist": job["nodes"] or "",
         "reason": job["state"].get("reason") or "",
+        "wckey": _json_wckey(job.get("wckey") or {}),
         "jobname": job["name"] or "",
     }
 
@@ -60,6 +61,10 @@ def _json_number(value: Any) -> int | None:
 def _json_signal(code: Mapping[str, Any]) -> int:
     signal = code.get("signal") or {}
     return _json_number(signal.get("id", signal.get("signal_id"))) or 0
+
+
+def _json_wckey(told: Mapping[str, Any]) -> str:
+    return str(told.get("wckey") or "")
 
 
 def _json_tres(entries: list[Mapping[str, Any]]) -> str:
