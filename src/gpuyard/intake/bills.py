@@ -73,6 +73,31 @@ class Bill(NamedTuple):
     """Instance types that look as if they had GPUs."""
 
 
+def read_number(text: str) -> tuple[Decimal, str, str]:
+    """A number, exactly as it is written; or 0, what is wrong with it, and what to do."""
+    if len(text) > _NUMBER_CHARACTERS_MAX or not _NUMBER.fullmatch(text):
+        return Decimal(0), f"{quoted(text)} is no number", "write it with a point, as 12.5"
+    found = Decimal(text)
+    if abs(found) > NUMBER_MAX:
+        return Decimal(0), f"{quoted(text)} is more than {NUMBER_MAX:,}", "repair the number"
+    return found, "", ""
+
+
+def read_moment(text: str) -> tuple[int, str, str]:
+    """A moment in UTC, in ms; or 0, what is wrong with it, and what to do."""
+    try:
+        if not text.isascii():
+            raise ValueError(text)
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        wrong = f"{quoted(text)} is no moment" if text else "it is empty"
+        return 0, wrong, "write it as 2026-11-01T00:00:00Z"
+    at_ms = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+    if not 0 <= at_ms < _LATEST_MS:
+        return 0, f"{quoted(text)} is before 1970 or after 2200", "repair the moment"
+    return at_ms, "", ""
+
+
 class _Cells:
     """One row, by column; what is wrong with its cells is gathered."""
 
@@ -89,34 +114,20 @@ class _Cells:
         """A number; an empty cell is 0, unless one is needed."""
         name = self.column(*names)
         text = self.text(name)
-        if not text:
-            if needed:
-                self.refuse(name, "it is empty", "write a number, 0 if there was none")
-        elif len(text) > _NUMBER_CHARACTERS_MAX or not _NUMBER.fullmatch(text):
-            self.refuse(name, f"{quoted(text)} is no number", "write it with a point, as 12.5")
-        elif abs(found := Decimal(text)) > NUMBER_MAX:
-            self.refuse(name, f"{quoted(text)} is more than {NUMBER_MAX:,}", "repair the number")
-        else:
-            return found
-        return Decimal(0)
+        found, wrong, hint = read_number(text) if text else (Decimal(0), "", "")
+        if not text and needed:
+            wrong, hint = "it is empty", "write a number, 0 if there was none"
+        if wrong:
+            self.refuse(name, wrong, hint)
+        return found
 
     def moment_ms(self, *names: str) -> int:
         """A moment in UTC."""
         name = self.column(*names)
-        text = self.text(name)
-        try:
-            if not text.isascii():
-                raise ValueError(text)
-            found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        except ValueError:
-            wrong = f"{quoted(text)} is no moment" if text else "it is empty"
-            self.refuse(name, wrong, "write it as 2026-11-01T00:00:00Z")
-            return 0
-        at_ms = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
-        if not 0 <= at_ms < _LATEST_MS:
-            self.refuse(name, f"{quoted(text)} is before 1970 or after 2200", "repair the moment")
-            return 0
-        return at_ms
+        found, wrong, hint = read_moment(self.text(name))
+        if wrong:
+            self.refuse(name, wrong, hint)
+        return found
 
     def usd(self, *names: str) -> None:
         """Refuse another currency than that of the books."""
@@ -220,11 +231,16 @@ def _read(file: io.BufferedReader | gzip.GzipFile, path: Path, known: Mapping[st
             if what and _LOOKS_LIKE_GPUS.match(what):
                 unknown.add(what)
     if broken:
-        more = f"{broken - len(told):,} more rows cannot be read. " if broken > len(told) else ""
-        raise BadInput("\n".join(told), f"{more}Nothing was compared.", problem_count=broken)
+        raise broken_rows(told, broken)
     if not lines and not others:
         raise BadInput(f"{path} has a heading and no line below it", "Have the cloud write the bill again.")
     return Bill(form.name, lines, others, int(fees * _MICRO), tuple(sorted(unknown)))
+
+
+def broken_rows(told: Sequence[str], count: int) -> BadInput:
+    """What is said of a file with rows that cannot be read, of which the first are told."""
+    more = f"{count - len(told):,} more rows cannot be read. " if count > len(told) else ""
+    return BadInput("\n".join(told), f"{more}Nothing was compared.", problem_count=count)
 
 
 class _Lines:

@@ -124,9 +124,9 @@ def compared(
     found = []
     for place in sorted({*bill, *books}):
         ours, theirs = books.get(place, Sums()), Sums(*bill.get(place, (0, 0)))
-        differs = any([_differs(one, other, per_mille) for one, other in zip(theirs, ours, strict=True)])
+        apart = any([differs(one, other, per_mille) for one, other in zip(theirs, ours, strict=True)])
         said = odd.get(place, [])
-        if not days[0] <= place[0] < days[1] or not (differs or said):
+        if not days[0] <= place[0] < days[1] or not (apart or said):
             continue
         told: list[tuple[tuple[int, ...], str]] = [((number,), text) for number, text in sorted(said)]
         told = told or [(tuple([line.line for line in at.get(place, ())]), _whole(theirs, ours, per_mille))]
@@ -134,7 +134,8 @@ def compared(
     return found
 
 
-def _differs(one: int, other: int, per_mille: int) -> bool:
+def differs(one: int, other: int, per_mille: int) -> bool:
+    """Whether two sums are apart by more than so many thousandths of the larger one."""
     return 1000 * abs(one - other) > per_mille * max(abs(one), abs(other))
 
 
@@ -144,7 +145,7 @@ def _whole(bill: Sums, books: Sums, per_mille: int) -> str:
         return "the bill has no line about these GPUs"
     if not books.gpu_ms:
         return "the books have no such GPUs on that day"
-    if not _differs(bill.gpu_ms, books.gpu_ms, per_mille):
+    if not differs(bill.gpu_ms, books.gpu_ms, per_mille):
         return "the price is another one than that of price_book"
     more = "more" if bill.gpu_ms > books.gpu_ms else "less"
     return f"the bill has {more} GPU time than the nodes were there"

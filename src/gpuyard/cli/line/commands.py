@@ -144,6 +144,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
                     "Compare a cloud's bill with the books.",
                     no_args_is_help=True,
                 ),
+                "opencost": Entry(
+                    "commands.yard.opencost",
+                    "Compare what OpenCost or Kubecost says with the books.",
+                    no_args_is_help=True,
+                ),
                 "close": Entry(
                     "commands.yard.upkeep",
                     "Close the books of a month.",

@@ -1,0 +1,213 @@
+"""`yard cost opencost`: what OpenCost or Kubecost gives to namespaces and labels beside the books."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from gpuyard.cli.commands.yard.reconcile import DIFFERS, SHOWN_MAX
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
+from gpuyard.errors import BadInput, listed, quoted
+
+if TYPE_CHECKING:
+    from gpuyard.intake.opencost import OpencostAnswer
+    from gpuyard.ledger.opencost import BooksTime, Compared, NameDiffers
+
+PROJECT = "project"
+LABEL = "label:"
+JOB_KINDS = ("used", "wasted", "unmeasured", "starting")
+"""Kinds of time in which a job has its GPUs."""
+
+
+def opencost(
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="The JSON that /allocation answers, or - for standard input.")
+    ],
+    by: Annotated[
+        str, Option("--by", metavar="WHAT", help="What names stand for: tenant, project or label:KEY.")
+    ] = "tenant",
+    name: Annotated[
+        str,
+        Option(
+            "--name",
+            metavar="WHAT",
+            help="What OpenCost's names are: namespace or label:KEY. Left out: the namespace of a tenant, "
+            "else the label of the same key.",
+        ),
+    ] = "",
+    mapped: Annotated[
+        list[str] | None,
+        Option("--map", metavar="NAME=WHAT", help="What a name stands for in the books. May be repeated."),
+    ] = None,
+    cluster: Annotated[
+        str, Option("--cluster", metavar="NAME", help="The yard's cluster. Left out: all of them together.")
+    ] = "",
+    tolerance: Annotated[
+        float,
+        Option("--tolerance", metavar="PERCENT", help="Sums may differ by so much.", min=0.0, max=100.0),
+    ] = 1.0,
+    output: OutputOption = Output.TABLE,
+    columns: ColumnsOption = "",
+) -> int:
+    """Compare what OpenCost or Kubecost says with the books: GPU time and cost by namespace or label.
+
+    A namespace stands for the tenant of that path, of that path with - for /, or of that last name, with all tenants
+    below it. OpenCost's cost of GPUs, cores and memory is compared with the charge, its __idle__ with what was not
+    charged. Each difference has its reason, where that is known. Nothing is written. It takes sight of the whole yard.
+
+    \b
+    Exit codes: 0: they agree, 1: they differ, 2: the file cannot be read or compared.
+    \b
+    Examples:
+      curl -G http://localhost:9003/allocation -d includeIdle=true -d aggregate=namespace -d step=1d
+        -d window=2026-11-01T00:00:00Z,2026-11-08T00:00:00Z | yard cost opencost -
+      yard cost opencost november.json --by project --name label:team
+    """
+    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.intake.opencost import read_opencost
+    from gpuyard.ledger.opencost import compared
+
+    what = name or ("namespace" if by == "tenant" else f"{LABEL}{by.removeprefix(LABEL)}")
+    _check(by, what)
+    stands = dict([_mapped(each) for each in mapped or ()])
+    found = read_opencost(file, what)
+    first, last = min(row.period for row in found.rows)[0], max(row.period for row in found.rows)[1] - 1
+    books = _books(by, cluster, first, last)
+    try:
+        result = compared(found.rows, books, by, stands, round(10 * tolerance))
+    except BadInput as unsure:
+        raise BadInput(unsure.message, "--map NAME=TENANT says which of them is meant.") from None
+    shown = result.differ[:SHOWN_MAX] if output in (Output.TABLE, Output.WIDE) else result.differ
+    emit([_row(each) for each in shown], _columns(by), output, fields=_FIELDS, wanted=columns)
+    for text in _notes(found, result, len(shown), (first, last)):
+        notice(text, before="note: ", style="bold")
+    return DIFFERS if result.differ else 0
+
+
+def _check(by: str, what: str) -> None:
+    from gpuyard.wire.job_fields import label_fault
+
+    for option, value, others in (("--by", by, ("tenant", PROJECT)), ("--name", what, ("namespace",))):
+        key = value.removeprefix(LABEL)
+        if value not in others and (not value.startswith(LABEL) or label_fault(key, "value")):
+            raise BadInput(
+                f"{option} {quoted(value)} is not known",
+                f"Give {', '.join(others)} or label:KEY, as label:team.",
+            )
+
+
+def _mapped(text: str) -> tuple[str, str]:
+    name, sign, stands = text.partition("=")
+    if not (name and sign and stands):
+        raise BadInput(f"--map {quoted(text)} maps nothing", "Write it as --map vision=research/vision.")
+    return name, stands
+
+
+def _books(by: str, cluster: str, first: int, last: int) -> "list[BooksTime]":
+    """What the books have by day and name, with the time that no job had."""
+    from gpuyard.ledger.bills import Sums
+    from gpuyard.ledger.opencost import BooksTime
+    from gpuyard.ledger.units import day_text, read_day
+    from gpuyard.model.units import HOUR_MS
+    from gpuyard.reports import registry
+
+    dimensions = ["day", "tenant", "cluster", *([by] if by != "tenant" else [])]
+    asked = {"by": ",".join(dimensions), "from": day_text(first), "to": day_text(last)}
+    with client() as yard:
+        reply: Mapping[str, Any] = yard.report(registry.ours("cost"), **asked)
+    if reply["fleet_micro_usd"] is None:
+        raise BadInput(
+            "OpenCost sees all namespaces, and you see a part of the yard", "Ask an administrator."
+        )
+    clusters = {line["cluster"] for line in reply["lines"]}
+    if cluster and cluster not in clusters:
+        raise BadInput(
+            f"the books have no cluster {quoted(cluster)} then", f"They have: {listed(sorted(clusters))}."
+        )
+    found = []
+    for line in reply["lines"]:
+        if cluster not in ("", line["cluster"]):
+            continue
+        job = bool(line["tenant"])
+        kept = line["labels"][by.removeprefix(LABEL)] if by.startswith(LABEL) else line[by]
+        gpu_ms = round(sum([line[f"{kind}_gpu_hours"] for kind in JOB_KINDS]) * HOUR_MS) if job else 0
+        sums = Sums(gpu_ms, line["charged_micro_usd"] if job else line["not_charged_micro_usd"])
+        found.append(BooksTime(read_day(line["day"]), kept, job, sums))
+    if not found:
+        raise BadInput(
+            f"the books have nothing from {day_text(first)} to {day_text(last)}, UTC, the days of the file",
+            "Ask OpenCost for days on which the yard had nodes; `yard cost --from DAY --to DAY` shows them.",
+        )
+    return found
+
+
+def _notes(found: "OpencostAnswer", result: "Compared", shown: int, days: tuple[int, int]) -> list[str]:
+    from gpuyard.ledger.units import day_text
+    from gpuyard.money import usd
+
+    left = len(result.differ) - shown
+    told = [f"{left:,} more differences are not shown; -o csv or -o json has all"] if left else []
+    what = f"differences: {len(result.differ)}" if result.differ else "OpenCost and the books agree"
+    told.append(
+        f"{day_text(days[0])} to {day_text(days[1])}, UTC: {len(found.rows):,} rows of OpenCost; {what}"
+    )
+    if any([not each.name or not each.of for each in result.differ]):
+        told.append("where only one side has a name, --map NAME=WHAT may say what it stands for in the books")
+    if result.others:
+        money = usd(result.others_micro_usd)
+        told.append(
+            f"names without GPU time that the books do not have: {result.others:,}, {money}; not compared"
+        )
+    if found.apart_micro_usd:
+        money = usd(found.apart_micro_usd)
+        told.append(
+            f"volumes, networks, shared and external costs: {money}; the books have none, not compared"
+        )
+    if len(found.clusters) > 1:
+        told.append(f"the file is about the clusters {listed(found.clusters)} together")
+    return told
+
+
+_FIELDS = (
+    "from_day", "to_day", "name", "of", "opencost_gpu_hours", "books_gpu_hours", "opencost_micro_usd",
+    "books_micro_usd", "rows", "said",
+)  # fmt: skip
+
+
+def _row(each: "NameDiffers") -> Mapping[str, Any]:
+    from gpuyard.ledger.units import day_text
+    from gpuyard.model.units import HOUR_MS
+
+    return {
+        "from_day": day_text(each.period[0]),
+        "to_day": day_text(each.period[1] - 1),
+        "name": each.name,
+        "of": each.of,
+        "opencost_gpu_hours": round(each.opencost.gpu_ms / HOUR_MS, 6),
+        "books_gpu_hours": round(each.books.gpu_ms / HOUR_MS, 6),
+        "opencost_micro_usd": each.opencost.micro_usd,
+        "books_micro_usd": each.books.micro_usd,
+        "rows": list(each.where),
+        "said": each.said,
+    }
+
+
+def _columns(by: str) -> list[Any]:
+    from gpuyard.ledger.opencost import IDLE
+    from gpuyard.money import usd
+    from gpuyard.reports.cost import NO_JOB
+    from gpuyard.reports.table import Column
+
+    return [
+        Column("FROM", lambda row: row["from_day"]),
+        Column("TO", lambda row: row["to_day"], wide=True),
+        Column("NAME", lambda row: row["name"] or "-"),
+        Column(by.upper(), lambda row: NO_JOB if row["of"] == IDLE else row["of"] or "-"),
+        Column("OPENCOST GPU-H", lambda row: f"{row['opencost_gpu_hours']:,.2f}", right=True),
+        Column("BOOKS GPU-H", lambda row: f"{row['books_gpu_hours']:,.2f}", right=True),
+        Column("OPENCOST", lambda row: usd(row["opencost_micro_usd"]), right=True),
+        Column("BOOKS", lambda row: usd(row["books_micro_usd"]), right=True),
+        Column("ROWS", lambda row: listed(row["rows"][:3]) or "-", wide=True),
+        Column("WHAT", lambda row: row["said"]),
+    ]
