@@ -83,6 +83,28 @@ def test_a_megabyte_of_directives_is_read() -> None:
     assert 2 == read(text, "f", CALLER)[0].job["tasks"]
 
 
+_POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, command: [c], %s}]}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _POD % f"env: [{{name: A, value: xxxxxxxx}}, {'{name: A, value: $(A)$(A)}, ' * 40}]",
+        _POD % f"env: [{{name: A, value: {'x' * 9_000}}}], args: [{'$(A), ' * 1_000}]",
+        "---\n".join([_POD % f"env: [{{name: A, value: {'x' * 9_000}}}], args: [{'$(A), ' * 10}]"] * 100),
+        "kind: ConfigMap\napiVersion: v1\nmetadata: {name: m}\ndata: {A: "
+        + "x" * 90_000
+        + "}\n---\n"
+        + "---\n".join([_POD % "envFrom: [{configMapRef: {name: m}}]"] * 100),
+    ],
+    ids=["doubled", "repeated", "in many pods", "of one map in many pods"],
+)
+def test_references_that_stand_for_more_than_any_file_are_refused(text: str) -> None:
+    """One manifest of a kilobyte took all memory of the machine, and the server with it (`POST /jobs/read`)."""
+    with pytest.raises(BadInput, match=r"f:\d+:\d+: .* goes too far: what references .* longer than 8 MiB"):
+        read(text, "f", CALLER)
+
+
 def test_a_byte_order_mark_before_yaml_is_no_matter() -> None:
     assert Form.NATIVE is form_of("\ufeffcommand: [date]\n", "f")
     assert {"command": ["date"]} == read("\ufeffcommand: [date]\n", "f", CALLER)[0].job

@@ -445,7 +445,7 @@ def test_nothing_of_the_submitter_goes_along(kubernetes: Any) -> None:
     ],
 )
 def test_references(text: str, meant: str) -> None:
-    assert meant == expand(text, {"A": "x"})
+    assert meant == expand(text, {"A": "x"}, str)
 
 
 @pytest.mark.parametrize(

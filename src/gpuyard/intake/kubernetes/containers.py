@@ -7,7 +7,8 @@ it, and the engine for a container, whose image may have no shell.
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from gpuyard.errors import quoted
@@ -37,13 +38,13 @@ _REFUSED = {
 }
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text with its references replaced."""
+def expand(text: str, variables: Mapping[str, str], taken: Callable[[str], str]) -> str:
+    """The text with its references replaced; `taken` counts what they stand for, before it is put together."""
 
     def fill(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
-        return variables.get(match[1], match[0])
+        return taken(variables[match[1]]) if match[1] in variables else match[0]
 
     return _REFERENCE.sub(fill, text)
 
@@ -89,8 +90,10 @@ def boxed(container: Part, sources: Sources) -> dict[str, Any]:
 def _read(container: Part, sources: Sources) -> tuple[dict[str, str], list[str], list[str], list[str], str]:
     """Variables, those that are the index of the task, command, arguments and folder."""
     env, indices = _environment(container, sources)
-    command = [expand(word, env) for word in container.texts("command")]
-    arguments = [expand(word, env) for word in container.texts("args")]
+    command, arguments = [
+        [expand(word, env, partial(sources.take, container, key)) for word in container.texts(key)]
+        for key in ("command", "args")
+    ]
     if command and not command[0]:
         container.problem("command", "must begin with a program")
     folder = container.text("workingDir")
@@ -132,7 +135,7 @@ def _environment(container: Part, sources: Sources) -> tuple[dict[str, str], lis
                     found[name] = value
                 continue
             # A later variable may use the ones before it.
-            found[name] = expand(part.text("value"), found)
+            found[name] = expand(part.text("value"), found, partial(sources.take, part, "value"))
     return found, indices
 
 

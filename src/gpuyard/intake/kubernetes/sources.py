@@ -8,6 +8,8 @@ import binascii
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from gpuyard.config.document import BYTES_MAX
+from gpuyard.config.problems import ConfigError, Problem
 from gpuyard.errors import quoted
 from gpuyard.intake.documents import Document
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean
@@ -35,6 +37,9 @@ class Sources:
     data: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Keys and values, by kind and name."""
     namespace: str = ""
+    left: int = BYTES_MAX
+    """Characters that references of the file may still stand for, all together as many as the largest file has: three
+    lines of `$(A)$(A)` are eight times the first one, and forty are more than any machine holds."""
 
     @classmethod
     def of(cls, documents: Iterable[Document], findings: Findings) -> "Sources":
@@ -49,6 +54,18 @@ class Sources:
                     metadata.accept(*metadata.names())
                 found.data[kind, name] = _values(root, secret=kind == SECRET)
         return found
+
+    def take(self, part: Part, key: str, text: str) -> str:
+        """The text that a reference in this key stands for; `ConfigError` once it is too much in all."""
+        self.left -= len(text)
+        if self.left < 0:
+            problem = Problem(
+                part.place(key),
+                f"{part.named(key)} goes too far: what references in this file stand for is longer than "
+                f"{BYTES_MAX // 1024**2} MiB; write shorter values, or read them from a file in the job",
+            )
+            raise ConfigError(part.findings.file, [problem])
+        return text
 
     def value(self, part: Part, name: str) -> tuple[str | None, bool]:
         """What `valueFrom` of a variable stands for (None: it is left out), and whether it is the task's index."""
@@ -75,7 +92,7 @@ class Sources:
         optional = reference.get("optional", boolean, False)
         values = self.data.get((kind, name))
         if values is not None and key in values:
-            return values[key]
+            return self.take(part, "valueFrom", values[key])
         if optional:
             return None
         if values is None:
@@ -104,7 +121,7 @@ class Sources:
                     f"cannot be served: {kind} {quoted(name)} is not in this file; put it there, "
                     "or write its variables as env",
                 )
-            return {prefix + key: value for key, value in (values or {}).items()}
+            return {prefix + key: self.take(part, ref, value) for key, value in (values or {}).items()}
         return {}
 
 

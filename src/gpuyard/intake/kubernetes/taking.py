@@ -1,6 +1,5 @@
 """Turns manifests of Pods and Jobs into jobs in native fields, or refuses them with the reason."""
 
-from dataclasses import replace
 from typing import Any
 
 from gpuyard.errors import BadInput, quoted, remedy
@@ -107,7 +106,7 @@ def _job(document: Document, findings: Findings, caller: Caller, sources: Source
         if version != _KINDS[kind]:
             root.problem("apiVersion", f"of a {kind} is {_KINDS[kind]}, not {quoted(version)}")
         job, queued = _metadata(root)
-        sources = replace(sources, namespace=job.get("tenant", ""))
+        sources.namespace = job.get("tenant", "")
         with root.part("spec") as spec:
             if kind == "Job":
                 found = _of_job(spec, caller, sources, queued=queued)
