@@ -97,3 +97,22 @@ def test_a_user_gets_no_share_more_by_a_name_that_the_file_does_not_have(tmp_pat
                 assert "Leave the tenant out: it is then research/ana." in refusal.value.hint
         eve = Person(1003, 1003, "eve", False, given=rights["eve"])
         assert "research/x1" == took(service, eve, "research/x1"), "an administrator of the tenant decides"
+
+
+def test_a_user_makes_no_more_names_than_everybody_can_read(tmp_path: Path) -> None:
+    """Two thousand jobs made twelve thousand tenants, and nobody's `yard share` was answered any more."""
+    with rig(tmp_path) as service:
+        for number in range(48):
+            took(service, ANA, f"ana/sweep{number}/part")
+        for tenant in ("ana/a/b/c/d/e/f", "ana/sweep1/other/one/two/three/four"):
+            with pytest.raises(
+                Forbidden, match=f"ana may not submit for {tenant}: there are 96 names below ana"
+            ) as refusal:
+                took(service, ANA, tenant)
+            assert "--project NAME" in refusal.value.hint
+        assert ["ana", "ana/sweep1/part", "ana/a/b/c"] == [
+            took(service, ANA, tenant) for tenant in ("ana", "ana/sweep1/part", "ana/a/b/c")
+        ]
+        bob = Person(1002, 1002, "bob", False)
+        assert "bob/sweep" == took(service, bob, "bob/sweep"), "others have names of their own"
+        assert "ana/by/root" == took(service, ROOT, "ana/by/root"), "an administrator decides"

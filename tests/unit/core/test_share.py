@@ -1,5 +1,6 @@
 """The tenant tree in numbers, worked out a second way: from the books that add up every charge anew."""
 
+import time
 from fractions import Fraction
 
 from gpuyard.core.explain.share import PPM, Row, percent, position, share
@@ -184,3 +185,13 @@ def test_budgets_and_caps_with_what_is_used_of_them() -> None:
     later = {row.path: row.caps for row in share(here.state, here.policy, 11 * hour_ms)}["a"].budget
     assert later is not None
     assert (2000 * hour_ms, 20 * hour_ms) == (later.spent_milli_ms, later.window_end_ms)
+
+
+def test_thousands_of_tenants_take_a_moment() -> None:
+    """Each row was worked out from all rows beside it."""
+    names = tuple([tenant(f"team/user{number}", 1) for number in range(3000)])
+    here = Yard("fair", nodes(2), settings=Settings(tenants=(tenant("team", 1), *names)))
+    begun = time.process_time()
+    found = share(here.state, here.policy, here.now_ms)
+    assert 3002 == len(found)
+    assert time.process_time() - begun < 4, "each took the time of all"

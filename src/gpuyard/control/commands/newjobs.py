@@ -392,6 +392,28 @@ def not_one_share_more(person: Person, tenant: str, state: State) -> Forbidden |
     )
 
 
+def not_one_name_more(person: Person, tenant: str, state: State) -> Forbidden | None:
+    """Why a user may not submit for one more name below their own: every name is a row of all lists of tenants, of
+    metrics and of the memory of the server, and stays there."""
+    tenants = state.tenants
+    if tenant in tenants.number or person.admin or person.may(Action.MAKE_TOKEN, tenant):
+        return None
+    known = {each.path for each in state.settings.tenants}
+    parts = tenant.split("/")
+    paths = ["/".join(parts[: length + 1]) for length in range(len(parts))]
+    own = next((path for path in paths if path not in known), tenant)
+    new = len([path for path in paths if path != own and path not in tenants.number])
+    there = tenants.count_below(tenants.number[own]) if own in tenants.number else 0
+    if not new or there + new <= OWN_NAMES_MAX:
+        return None
+    return Forbidden(
+        f"{person.name} may not submit for {tenant}: there are {there} names below {own} already, and a user may "
+        f"have {OWN_NAMES_MAX}",
+        f"Submit for {own} and tell jobs apart by labels: --project NAME, --label KEY=VALUE. "
+        "An administrator adds tenants in yard.yaml.",
+    )
+
+
 def _held_to(person: Person) -> bool:
     """Whether someone is held to the tenants that are theirs: with `--auth` their rights say the same."""
     return person.given is None and not person.admin
@@ -515,6 +537,8 @@ TASKS_TOGETHER = 500
 """Tasks of an array in one line of the log: a line is folded at one go."""
 TASKS_WITH_OWN = 100
 """The same where tasks have dependencies of their own: these are read and folded one by one."""
+OWN_NAMES_MAX = 100
+"""Tenants that yard.yaml does not have, below each name of a user's own."""
 _NAMED_MAX = 6
 """How many tenants a message names."""
 _MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."

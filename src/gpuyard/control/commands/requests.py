@@ -18,6 +18,7 @@ from gpuyard.control.commands.newjobs import (
     events_of,
     hash_of,
     in_our_words,
+    not_one_name_more,
     not_one_share_more,
     not_theirs,
     owned,
@@ -307,6 +308,7 @@ def _judged(person: Person, new: NewJob, state: State) -> tuple[str, NewJob] | R
         _not_for(person, tenant)
         or not_theirs(person, tenant, state)
         or not_one_share_more(person, tenant, state)
+        or not_one_name_more(person, tenant, state)
     )
     if refusal is not None:
         return refusal

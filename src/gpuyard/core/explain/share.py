@@ -84,13 +84,15 @@ def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
                 waiting[number] += 1
     takes_back = "reclaim" in policy.spec.preemption and policy.spec.quotas
     stoppable = [r for r in state.running.values() if _stoppable(r, now_ms)] if takes_back else []
-    rows: list[Row] = []
+    beside = _Beside(state, stoppable)
+    rows: dict[int, Row] = {}
     stack = [ROOT]
     while stack:
         number = stack.pop()
-        rows.append(_row(state, number, waiting[number], stoppable, rows, caps(state, number, now_ms)))
+        above = rows[tenants.parent[number]].yard_ppm if rows else PPM
+        rows[number] = _row(state, number, waiting[number], above, beside, caps(state, number, now_ms))
         stack += sorted(tenants.children[number], key=lambda n: tenants.path[n], reverse=True)
-    return rows
+    return list(rows.values())
 
 
 def total_of(state: State, number: int) -> int:
@@ -99,19 +101,69 @@ def total_of(state: State, number: int) -> int:
     return tenants.usage[number] + tenants.rate[number] * tenants.settings.period_ms
 
 
-def _row(
-    state: State, number: int, waiting: int, stoppable: list[JobRecord], rows: list[Row], own: Caps
-) -> Row:
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """All members of one tenant together."""
+
+    weights: int
+    used: int
+    place: dict[int, int]
+    """The rank of each by its fair key, from 1."""
+
+
+class _Beside:
+    """What the rows of many tenants have in common, worked out once: a yard may have thousands."""
+
+    def __init__(self, state: State, stoppable: list[JobRecord]) -> None:
+        tenants, nodes = state.tenants, state.nodes
+        self._state = state
+        self._members: dict[int, _Members] = {}
+        self.free = [0] * (1 + len(state.models))
+        """GPUs that nobody has, in total and by model."""
+        for number, kind in enumerate(nodes.kind_of):
+            if not nodes.closed[number]:
+                left = sum([max(0, free) for free in nodes.gpu_free[number]])
+                self.free[0] += left
+                self.free[1 + kind.model] += left
+        self.may_go: dict[tuple[int, int], int] = {}
+        """GPUs of attempts that may be stopped, by tenant and column."""
+        for record in stoppable:
+            for number in tenants.chain[record.leaf]:
+                for column in (0, 1 + record.model):
+                    key = (number, column)
+                    self.may_go[key] = self.may_go.get(key, 0) + record.shape.gpu_milli
+        self.entitled = [
+            number
+            for number in range(len(tenants.path))
+            if any([g > u for g, u in zip(tenants.guarantee[number], tenants.used[number], strict=True)])
+        ]
+        """Tenants with a guarantee that they do not use."""
+
+    def members_with(self, number: int) -> _Members:
+        """A tenant and those beside it, below the same parent."""
+        tenants = self._state.tenants
+        parent = tenants.parent[number] if number != ROOT else -1
+        found = self._members.get(parent)
+        if found is None:
+            every = tenants.children[parent] if number != ROOT else [ROOT]
+            ranked = sorted(every, key=lambda n: (_fair_key(self._state, n), n))
+            found = self._members[parent] = _Members(
+                sum([tenants.weight[n] for n in every]),
+                sum([total_of(self._state, n) for n in every]),
+                {n: place for place, n in enumerate(ranked, 1)},
+            )
+        return found
+
+
+def _fair_key(state: State, number: int) -> int:
+    return (total_of(state, number) << 16) // state.tenants.weight[number]
+
+
+def _row(state: State, number: int, waiting: int, above: int, beside: _Beside, own: Caps) -> Row:
     tenants = state.tenants
-    siblings = tenants.children[tenants.parent[number]] if number != ROOT else [ROOT]
-    weights = sum([tenants.weight[n] for n in siblings])
-    used = sum([total_of(state, n) for n in siblings])
+    members = beside.members_with(number)
+    weights, used = members.weights, members.used
     share_ppm = PPM * tenants.weight[number] // weights
-    above = PPM
-    if number != ROOT:
-        parent = tenants.path[tenants.parent[number]]
-        above = next(row.yard_ppm for row in rows if row.path == parent)
-    keys = {n: (total_of(state, n) << 16) // tenants.weight[n] for n in siblings}
     columns = [0, *sorted([1 + n for name, n in state.models.items() if name])]
     return Row(
         path=tenants.path[number],
@@ -124,14 +176,14 @@ def _row(
         current_milli_usd=tenants.rate[number] * tenants.settings.period_ms // HOUR_MS,
         siblings_milli_usd=used // HOUR_MS,
         used_ppm=PPM * total_of(state, number) // used if used else 0,
-        fair_key=keys[number],
-        place=1 + sum([(keys[n], n) < (keys[number], number) for n in siblings]),
-        members=len(siblings),
+        fair_key=_fair_key(state, number),
+        place=members.place[number],
+        members=len(members.place),
         running=tenants.running[number],
         waiting=waiting,
         amounts=tuple(
             [
-                _amount(state, number, column, stoppable)
+                _amount(state, number, column, beside)
                 for column in columns
                 if not column or _matters(state, number, column)
             ]
@@ -150,24 +202,13 @@ def _matters(state: State, number: int, column: int) -> bool:
     )
 
 
-def _amount(state: State, number: int, column: int, stoppable: list[JobRecord]) -> Amount:
-    tenants, nodes = state.tenants, state.nodes
+def _amount(state: State, number: int, column: int, beside: _Beside) -> Amount:
+    tenants = state.tenants
     used, guarantee = tenants.used[number][column], tenants.guarantee[number][column]
     limit, ceiling = tenants.limit[number][column], tenants.ceiling[number][column]
     borrowed = max(0, used - guarantee) if number != ROOT else 0
     idle = max(0, guarantee - used)
     lendable = min(idle, max(0, guarantee - tenants.held_back[number][column]))
-    numbers = [
-        n for n, kind in enumerate(nodes.kind_of) if not nodes.closed[n] and column in (0, 1 + kind.model)
-    ]
-    free = sum([max(0, left) for n in numbers for left in nodes.gpu_free[n]])
-    may_go = sum(
-        [
-            r.shape.gpu_milli
-            for r in stoppable
-            if number in tenants.chain[r.leaf] and column in (0, 1 + r.model)
-        ]
-    )
     return Amount(
         model=next(name for name, n in state.models.items() if n == column - 1) if column else TOTAL,
         used=used,
@@ -176,23 +217,17 @@ def _amount(state: State, number: int, column: int, stoppable: list[JobRecord]) 
         borrow=ceiling - guarantee if ceiling < UNLIMITED else None,
         borrowed=borrowed,
         lendable=lendable,
-        lent=min(lendable, max(0, idle - free)),
-        exposure=min(borrowed, may_go) if _others_entitled(state, number) else 0,
+        lent=min(lendable, max(0, idle - beside.free[column])),
+        exposure=min(borrowed, beside.may_go.get((number, column), 0))
+        if _others_entitled(state, number, beside)
+        else 0,
     )
 
 
-def _others_entitled(state: State, number: int) -> bool:
+def _others_entitled(state: State, number: int, beside: _Beside) -> bool:
     """Whether a tenant outside this part of the tree has a guarantee that it does not use."""
-    tenants = state.tenants
-    mine = set(tenants.chain[number])
-    return any(
-        [
-            n not in mine
-            and number not in tenants.chain[n]
-            and any([g > u for g, u in zip(tenants.guarantee[n], tenants.used[n], strict=True)])
-            for n in range(len(tenants.path))
-        ]
-    )
+    chain = state.tenants.chain
+    return any(n not in chain[number] and number not in chain[n] for n in beside.entitled)
 
 
 def _stoppable(record: JobRecord, now_ms: int) -> bool:

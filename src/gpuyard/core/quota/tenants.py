@@ -280,6 +280,13 @@ class Tenants:
         for path, number in self.number.items():
             yield number, path
 
+    def count_below(self, number: int) -> int:
+        """How many tenants there are below one."""
+        found = list(self.children[number])
+        for each in found:
+            found += self.children[each]
+        return len(found)
+
     def _add(self, path: str, parent: int, tenant: Tenant) -> int:
         number = self.number[path] = len(self.path)
         self._append(path, parent, () if number == ROOT else self.chain[parent], tenant)
