@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gpuyard.engines.contract import Engine, Launch, Part, Phase, Recipe, Report
+from gpuyard.engines.contract import AttemptReport, Engine, Launch, Part, Phase, Recipe
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
@@ -108,12 +108,12 @@ def launch(
     )
 
 
-def look(rig: Rig, key: str) -> Report:
+def look(rig: Rig, key: str) -> AttemptReport:
     (report,) = rig.engine.status([key])
     return report
 
 
-def until(rig: Rig, key: str, *phases: Phase) -> Report:
+def until(rig: Rig, key: str, *phases: Phase) -> AttemptReport:
     """Let time pass until the attempt is in one of these phases."""
     for _ in moments(rig):
         report = look(rig, key)
@@ -132,7 +132,7 @@ def until_alive(rig: Rig, key: str, count: int = 1) -> None:
     raise AssertionError(f"{key} has {rig.starts(key)} tasks, not {count}: {look(rig, key)}")
 
 
-def ended(rig: Rig, key: str) -> Report:
+def ended(rig: Rig, key: str) -> AttemptReport:
     return until(rig, key, Phase.ENDED)
 
 

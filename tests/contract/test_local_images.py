@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
-from gpuyard.engines.contract import Container, Phase, Recipe, Report, StopRequest
+from gpuyard.engines.contract import AttemptReport, Container, Phase, Recipe, StopRequest
 from gpuyard.engines.node import terminal
 from gpuyard.model import Capability, Outcome
 from rigs.images.rig import BUSYBOX, Images, Registry
@@ -51,12 +51,14 @@ class Box:
         assert "done" == reply.answer.value, reply
         return key
 
-    def run(self, *containers: Container, argv: tuple[str, ...] = (), **more: Any) -> tuple[Report, str]:
+    def run(
+        self, *containers: Container, argv: tuple[str, ...] = (), **more: Any
+    ) -> tuple[AttemptReport, str]:
         """Run a job to its end: how it ended, and what it wrote."""
         key = self.start(*containers, argv=argv, **more)
         return ended(self.rig, key), self.log(key)
 
-    def shell(self, line: str, image: str = "", **more: Any) -> tuple[Report, str]:
+    def shell(self, line: str, image: str = "", **more: Any) -> tuple[AttemptReport, str]:
         """The same for a line of a shell."""
         return self.run(Container(image or self.images.plain), argv=("sh", "-c", line), **more)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, pids_of, until, until_alive
-from gpuyard.engines.contract import Answer, Launch, Leftover, Part, Phase, Recipe, Report, StopRequest
+from gpuyard.engines.contract import Answer, AttemptReport, Launch, Leftover, Part, Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
 
 NASTY = {
@@ -33,7 +33,7 @@ def rig(tmp_path: Path) -> Iterator[LocalRig]:
     made.close()
 
 
-def run(rig: LocalRig, recipe: Recipe, key: str = "y-1-1", **options: object) -> Report:
+def run(rig: LocalRig, recipe: Recipe, key: str = "y-1-1", **options: object) -> AttemptReport:
     rig.keys.add(key)
     (reply,) = rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, **options)])  # type: ignore[arg-type]
     assert Answer.DONE is reply.answer, reply.why

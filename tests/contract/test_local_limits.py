@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch
-from gpuyard.engines.contract import Recipe, Report
+from gpuyard.engines.contract import AttemptReport, Recipe
 from gpuyard.model import Outcome
 
 
@@ -22,7 +22,7 @@ def rig(tmp_path: Path) -> Iterator[LocalRig]:
     made.close()
 
 
-def run(rig: LocalRig, key: str, script: str, memory_mib: int) -> Report:
+def run(rig: LocalRig, key: str, script: str, memory_mib: int) -> AttemptReport:
     rig.keys.add(key)
     made = launch(rig, key, recipe=Recipe(script=script), job_id=int(key.split("-")[1]))
     rig.engine.start(EPOCH, [replace(made, parts=(replace(made.parts[0], memory_mib=memory_mib),))])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, SEVERAL_NODES, LocalRig, Program, ended, launch, look, until, until_alive
-from gpuyard.engines.contract import Answer, Launch, Part, Phase, Recipe, Report, StopRequest
+from gpuyard.engines.contract import Answer, AttemptReport, Launch, Part, Phase, Recipe, StopRequest
 from gpuyard.engines.local.gpus.mps import THROUGH
 from gpuyard.model import Outcome
 from gpuyard.model.mig import Slice
@@ -146,7 +146,7 @@ def test_what_no_node_can_do_is_refused(rig: LocalRig, parts: tuple[Part, ...], 
     (reply,) = rig.engine.start(EPOCH, [over(rig, "y-1-1", *parts)])
 
     assert (Answer.REFUSED, why) == (reply.answer, reply.why)
-    assert Report("y-1-1", Phase.UNKNOWN) == look(rig, "y-1-1")
+    assert AttemptReport("y-1-1", Phase.UNKNOWN) == look(rig, "y-1-1")
 
 
 def test_layouts_are_kept_by_node(rig: LocalRig) -> None:

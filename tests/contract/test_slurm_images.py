@@ -18,7 +18,7 @@ import pytest
 
 from contract.rigs import EPOCH, ended, launch, look
 from contract.slurm_rig import SlurmRig
-from gpuyard.engines.contract import Answer, Container, Part, Recipe, Report, StopRequest
+from gpuyard.engines.contract import Answer, AttemptReport, Container, Part, Recipe, StopRequest
 from gpuyard.engines.node import boxes, terminal
 from gpuyard.engines.slurm.keys import ContainerRuntime
 from gpuyard.model import Outcome
@@ -64,7 +64,7 @@ class Box:
         assert Answer.DONE == reply.answer, reply
         return key
 
-    def run(self, image: str, *argv: str, **more: Any) -> tuple[Report, str]:
+    def run(self, image: str, *argv: str, **more: Any) -> tuple[AttemptReport, str]:
         """Run a job to its end: how it ended, and what it wrote."""
         key = self.start(image, *argv, **more)
         return ended(self.rig, key), self.log(key)

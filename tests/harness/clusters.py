@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.control.loop.loop import Sighting, Step
-from gpuyard.engines.contract import Answer, Launch, NodeReport, Phase, Reply, Report, StopRequest, Transient
+from gpuyard.engines.contract import (
+    Answer,
+    AttemptReport,
+    Launch,
+    NodeReport,
+    Phase,
+    Reply,
+    StopRequest,
+    Transient,
+)
 from gpuyard.store import StoreFull
 from gpuyard.testing import SimEngine
 from harness.trial import Trial
@@ -41,11 +50,11 @@ class Moody:
         self._reach()
         return () if self.mood else self.inner.nodes()
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         self._reach()
-        return [Report(key, Phase.UNKNOWN) for key in keys] if self.mood else self.inner.status(keys)
+        return [AttemptReport(key, Phase.UNKNOWN) for key in keys] if self.mood else self.inner.status(keys)
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         self._reach()
         return [] if self.mood else self.inner.listing()
 

@@ -311,8 +311,9 @@ FAULTS = [
     Planted(
         "an attempt that nobody ran is read as success",
         "engines/local/watching.py",
-        "            return Report(key, Phase.UNKNOWN)\n        return self._settle(key, folder, None, 0, _LOST_BOOT)",
-        "            return Report(key, Phase.ENDED, Outcome.COMPLETED)\n"
+        "            return AttemptReport(key, Phase.UNKNOWN)\n"
+        "        return self._settle(key, folder, None, 0, _LOST_BOOT)",
+        "            return AttemptReport(key, Phase.ENDED, Outcome.COMPLETED)\n"
         "        return self._settle(key, folder, None, 0, _LOST_BOOT)",
         CONTRACT,
     ),

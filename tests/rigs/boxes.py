@@ -12,7 +12,7 @@ from gpuyard.engines.registry import Context, EngineKind, kinds
 PACKAGE = '''
 """Boxes: nodes of one kind, as many as a file says, whose jobs are processes of this machine."""
 
-from gpuyard.config.fields import Count, Entry, key
+from gpuyard.config.fields import Count, YamlMapping, key
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import PretendedNodes
@@ -20,7 +20,7 @@ from gpuyard.engines.registry import Context, EngineKind
 from gpuyard.model import Node
 
 
-class Keys(Entry):
+class Keys(YamlMapping):
     """What a cluster of boxes has below `boxes:`."""
 
     nodes: Count | None = key("How many boxes there are.", default=1)

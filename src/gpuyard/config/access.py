@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config.fields import Count, Entry, OrNothing, PositiveMs, Word, choice, key, required, text
+from gpuyard.config.fields import Count, OrNothing, PositiveMs, Word, YamlMapping, choice, key, required, text
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path
 from gpuyard.config.values import Access, Account, Limits, Oidc
@@ -62,7 +62,7 @@ Person = Annotated[str, Plain(text(_user)), Shown({"type": "string", "pattern": 
 Issuer = Annotated[str, Plain(text(_issuer)), Shown({"type": "string", "format": "uri"})]
 
 
-class UserEntry(Entry):
+class UserEntry(YamlMapping):
     """A user of the yard."""
 
     unix: Login | None = key(
@@ -79,14 +79,14 @@ class UserEntry(Entry):
     )
 
 
-class GroupEntry(Entry):
+class GroupEntry(YamlMapping):
     """What members of a group of the identity provider may do."""
 
     tenant: TenantPath | None = key("Where the role holds. Left out: everywhere.", example="research")
     role: RoleWord | None = key("What they may do there.", default="user")
 
 
-class OidcEntry(Entry):
+class OidcEntry(YamlMapping):
     """Login through an OpenID Connect provider."""
 
     issuer: Issuer = required(
@@ -104,7 +104,7 @@ class OidcEntry(Entry):
     scopes: Word | None = key("What is asked for at login.", default=_OIDC.scopes)
 
 
-class LimitsEntry(Entry):
+class LimitsEntry(YamlMapping):
     """How much one user may ask of one server process."""
 
     submits_per_s: Count | None = key("Submissions and wishes in a second.", default=_LIMITS.submits_per_s)
@@ -115,7 +115,7 @@ class LimitsEntry(Entry):
     )
 
 
-class AuthEntry(Entry):
+class AuthEntry(YamlMapping):
     """People and their rights."""
 
     users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(

@@ -110,7 +110,7 @@ def _examples(example: Any) -> list[Any] | None:
     return None if example is None else [example]
 
 
-class Entry(BaseModel):
+class YamlMapping(BaseModel):
     """A mapping of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

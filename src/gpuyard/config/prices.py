@@ -12,7 +12,7 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard.config import quantities as q
-from gpuyard.config.fields import Entry, Name, choice, key, required, text, whole
+from gpuyard.config.fields import Name, YamlMapping, choice, key, required, text, whole
 from gpuyard.config.findings import Findings
 from gpuyard.errors import quoted, remedy
 from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
@@ -61,7 +61,7 @@ Years = Annotated[
 Pue = Annotated[int, _milli("a PUE", Fraction(1), 10), Shown({"type": "number", "minimum": 1, "maximum": 10})]
 
 
-class OwnedEntry(Entry):
+class OwnedEntry(YamlMapping):
     """Hardware that was bought: what it loses in worth, over its years."""
 
     purchase: Sum = required("USD that it was bought for.", example=250_000)
@@ -71,7 +71,7 @@ class OwnedEntry(Entry):
     people: Sum | None = key("USD a year for the people that it takes.", default=0)
 
 
-class PriceEntry(Entry):
+class PriceEntry(YamlMapping):
     """What an hour of a GPU costs from one day on. What it does not name, it fits all of."""
 
     model: Name | None = key("The GPU model that it is for. Left out: any.", example="H100")

@@ -14,8 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from gpuyard.config import quantities as q
 from gpuyard.config.access import AuthEntry, Person, TenantPath
-from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word
-from gpuyard.config.fields import Entry as _Entry
+from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word, YamlMapping
 from gpuyard.config.fields import OneOrMore as _OneOrMore
 from gpuyard.config.fields import OrNothing as _OrNothing
 from gpuyard.config.fields import choice as _choice
@@ -113,7 +112,7 @@ ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "act
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
-class PoolEntry(_Entry):
+class PoolEntry(YamlMapping):
     """Nodes of one shape, price and market."""
 
     nodes: NodeCount = _required("Number of nodes.", example=8)
@@ -154,7 +153,7 @@ class PoolEntry(_Entry):
         return value
 
 
-class ClusterEntry(_Entry):
+class ClusterEntry(YamlMapping):
     """One engine's nodes."""
 
     engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
@@ -208,7 +207,7 @@ class ClusterEntry(_Entry):
     )
 
 
-class GpuModelEntry(_Entry):
+class GpuModelEntry(YamlMapping):
     """A GPU model that the catalogue lacks."""
 
     memory: MemoryMib = _required("Memory of one GPU: K, M, G or T, powers of 1024.", example="16G")
@@ -217,14 +216,14 @@ class GpuModelEntry(_Entry):
     mig: Boolean | None = _key("Whether such a GPU can be split with MIG.", default=False)
 
 
-class BudgetEntry(_Entry):
+class BudgetEntry(YamlMapping):
     """GPU time that may be spent in each window."""
 
     gpu_hours: GpuHoursMs = _required("GPU-hours that may be spent in each window.", example=5000)
     window: PositiveMs = _required("Length of the windows, which are aligned to the epoch.", example="30d")
 
 
-class NamedBudgetEntry(_Entry):
+class NamedBudgetEntry(YamlMapping):
     """What jobs of a kind may spend in each window."""
 
     gpu_hours: GpuHoursMs | None = _key(
@@ -258,7 +257,7 @@ class NamedBudgetEntry(_Entry):
     )
 
 
-class TenantEntry(_Entry):
+class TenantEntry(YamlMapping):
     """A place in the tree of tenants."""
 
     parent: Word | None = _key("The tenant above it. Left out: none.", example="research")
@@ -278,7 +277,7 @@ class TenantEntry(_Entry):
     budget: BudgetEntry | None = _key("GPU time it may spend in each window. Left out: no limit.")
 
 
-class ClassEntry(_Entry):
+class ClassEntry(YamlMapping):
     """How a job is treated."""
 
     priority: Priority | None = _key("Higher goes first.", default=_CLASS.priority)
@@ -306,7 +305,7 @@ class ClassEntry(_Entry):
     )
 
 
-class FairnessEntry(_Entry):
+class FairnessEntry(YamlMapping):
     """How past usage counts in the fair share."""
 
     half_life: PositiveMs | None = _key(
@@ -320,7 +319,7 @@ class FairnessEntry(_Entry):
     )
 
 
-class RetentionEntry(_Entry):
+class RetentionEntry(YamlMapping):
     """How long something is kept of a job after its end."""
 
     environments: KeptMs | None = _key(
@@ -349,7 +348,7 @@ class RetentionEntry(_Entry):
     )
 
 
-class PolicyEntry(_Entry):
+class PolicyEntry(YamlMapping):
     """A policy made of named parts."""
 
     order: list[Word] | None = _key(
@@ -371,7 +370,7 @@ class PolicyEntry(_Entry):
     quotas: Boolean | None = _key("Whether guarantees, limits and budgets hold.", default=_POLICY.quotas)
 
 
-class YardFile(_Entry):
+class YardFile(YamlMapping):
     """The configuration of a yard: fleet, tenants, classes, prices, fairness and policy."""
 
     version: Annotated[int, Plain(_text(_version)), Shown({"const": 1})] = _required(

@@ -8,7 +8,18 @@ from urllib.parse import urlsplit
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config.fields import Entry, Name, OrNothing, PositiveMs, Word, choice, key, required, text, whole
+from gpuyard.config.fields import (
+    Name,
+    OrNothing,
+    PositiveMs,
+    Word,
+    YamlMapping,
+    choice,
+    key,
+    required,
+    text,
+    whole,
+)
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path
 from gpuyard.config.values import EVERY_MS, MATCH, PrometheusSpec
@@ -79,7 +90,7 @@ _PASSWORD = "A file with the password of user. Left out: none."
 _CA = "A file with the authorities that are trusted. Left out: those of this machine."
 
 
-class HttpPlace(Entry):
+class HttpPlace(YamlMapping):
     """What every server has that is reached by HTTP."""
 
     url: Address = required("The address at which it listens.", example="https://logs.example.org")
@@ -117,7 +128,7 @@ class OtlpKeys(HttpKeys):
     """An OpenTelemetry collector, or anything else that takes OTLP over HTTP."""
 
 
-class SyslogKeys(Entry):
+class SyslogKeys(YamlMapping):
     """A syslog server."""
 
     to: Receiver = required("Where the server listens.", example="tcp://logs.example.org:514")
@@ -125,7 +136,7 @@ class SyslogKeys(Entry):
     line_bytes: LineBytes | None = key("A longer line is sent in parts.", default=LINE_BYTES[SYSLOG])
 
 
-class SinkEntry(Entry):
+class SinkEntry(YamlMapping):
     """One receiver of logs, of one kind."""
 
     name: Name | None = key(
@@ -146,7 +157,7 @@ class SinkEntry(Entry):
     )
 
 
-class LogsEntry(Entry):
+class LogsEntry(YamlMapping):
     """What becomes of what jobs write, besides `yard logs`."""
 
     sinks: list[Annotated[SinkEntry, OrNothing()]] | None = key(
@@ -155,7 +166,7 @@ class LogsEntry(Entry):
     )
 
 
-KINDS: dict[str, type[Entry]] = {
+KINDS: dict[str, type[YamlMapping]] = {
     LOKI: LokiKeys, ELASTICSEARCH: ElasticsearchKeys, OTLP: OtlpKeys, SYSLOG: SyslogKeys,
 }  # fmt: skip
 
@@ -200,7 +211,7 @@ class PrometheusKeys(HttpPlace):
     )
 
 
-class TelemetryEntry(Entry):
+class TelemetryEntry(YamlMapping):
     """What is known of nodes and GPUs besides what collectors hand in."""
 
     prometheus: PrometheusKeys | None = key(

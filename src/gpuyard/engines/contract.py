@@ -200,7 +200,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AttemptReport:
     """What an engine knows of an attempt. Times are the engine's own and never go back."""
 
     key: str
@@ -305,11 +305,11 @@ class Engine(Protocol):
         """Let frozen attempts go on."""
         ...
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         """What is known of these attempts: one report for each, in this order."""
         ...
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         """Every attempt of this yard that the engine knows, ended ones until they are forgotten."""
         ...
 

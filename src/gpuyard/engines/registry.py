@@ -48,8 +48,8 @@ class EngineKind:
     build: Callable[[Any, Context], Engine]
     """Makes the engine from its keys. It is made whether its world can be reached or not."""
     keys: type[Any] | None = None
-    """A pydantic model of the mapping NAME of a cluster (`gpuyard.config.fields.Entry` is a base for it); None: there
-    are no keys. Values are texts as in the file."""
+    """A pydantic model of the mapping NAME of a cluster (`gpuyard.config.fields.YamlMapping` is a base for it); None:
+    there are no keys. Values are texts as in the file."""
     lacks: frozenset[Capability] = frozenset()
     """What it can never do, known without asking it."""
     words: str | Callable[[Any], str] = ""

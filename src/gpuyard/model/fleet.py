@@ -27,7 +27,7 @@ class Capability(Enum):
     """GPUs are cut into MIG slices, on demand or to a pinned layout."""
     INDICES = "indices"
     """An attempt gets exactly the GPUs that its launch names. Without it, it gets as many on the same node, and
-    `Report.gpus` says which."""
+    `AttemptReport.gpus` says which."""
     IMAGES = "images"
     """Jobs in container images."""
 

@@ -12,12 +12,12 @@ from heapq import heappop, heappush
 
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     Launch,
     NodeReport,
     NoMig,
     Phase,
     Reply,
-    Report,
     Stale,
     StopRequest,
     Transient,
@@ -43,7 +43,7 @@ class _Entry:
     launch: Launch
     life: Life
     run: Run
-    report: Report
+    report: AttemptReport
     halt: StopRequest | None = None
     turn: int = 0
     """Grows whenever what was scheduled for this attempt becomes void."""
@@ -80,7 +80,7 @@ class SimEngine(NoMig):
         self._books: dict[str, _Entry] = {}
         self._claims: set[str] = set()
         self._outputs: dict[str, bytes] = {}
-        self._told: dict[str, Report] = {}
+        self._told: dict[str, AttemptReport] = {}
         """The last report of each attempt, for replies that come late."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -205,7 +205,7 @@ class SimEngine(NoMig):
         life = self._life(launch)
         asked = sum([part.tasks for part in launch.parts])
         run = self.world.begin(launch, tasks=0, now_ms=self._now)
-        entry = self._books[key] = _Entry(launch, life, run, Report(key, Phase.STARTING, why=PULLING))
+        entry = self._books[key] = _Entry(launch, life, run, AttemptReport(key, Phase.STARTING, why=PULLING))
         if life.pull_ms:
             self._later(entry, life.pull_ms, lambda: self._pulled(entry, asked))
         else:
@@ -226,7 +226,7 @@ class SimEngine(NoMig):
         run, life = entry.run, entry.life
         run.tasks = asked // 2 if half else asked
         entry.since_ms = self._now
-        entry.report = Report(
+        entry.report = AttemptReport(
             entry.launch.key, Phase.STARTING if half else Phase.RUNNING, started_ms=self._now
         )
         self._outputs[entry.launch.key] = life.output
@@ -376,32 +376,32 @@ class SimEngine(NoMig):
 
     # ---- looking
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         """What is known of these attempts."""
         self.advance()
         if self.faults.breaks():
             raise Transient("the call did not get through")
         return [self._look(key) for key in keys]
 
-    def _look(self, key: str) -> Report:
+    def _look(self, key: str) -> AttemptReport:
         entry = self._books.get(key)
         if entry is None:
-            return Report(key, Phase.UNKNOWN)
+            return AttemptReport(key, Phase.UNKNOWN)
         if entry.report.phase is Phase.ENDED and self.faults.forgets():
             del self._books[key]
-            return Report(key, Phase.UNKNOWN)
+            return AttemptReport(key, Phase.UNKNOWN)
         if key in self._told and self.faults.old_news():
             return self._told[key]
         told = self._told.get(key)
         if not self._reachable(entry.launch) and (told is None or told.phase is not Phase.ENDED):
-            return Report(key, Phase.UNKNOWN)
+            return AttemptReport(key, Phase.UNKNOWN)
         saved_ms = self._checkpoint_ms(entry)
         if saved_ms != entry.report.checkpoint_ms:
             entry.report = replace(entry.report, checkpoint_ms=saved_ms)
         self._told[key] = entry.report
         return entry.report
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         """Every attempt in the books."""
         self.advance()
         if self.faults.breaks():

@@ -14,7 +14,7 @@ import pytest
 import gpuyard
 from gpuyard import __version__
 from gpuyard.cli.commands.foresight.simulate import Format
-from gpuyard.cli.line.commands import ENTRIES, Entry
+from gpuyard.cli.line.commands import ENTRIES, CommandEntry
 from gpuyard.cli.line.options import PRESETS
 from gpuyard.policies import registry
 from gpuyard.sim.traces import FORMATS
@@ -56,7 +56,7 @@ TYPES = re.compile(
 
 
 def test_help_speaks_of_what_people_give(yard: Yard) -> None:
-    def pages(path: list[str], entry: Entry) -> Iterator[list[str]]:
+    def pages(path: list[str], entry: CommandEntry) -> Iterator[list[str]]:
         yield path
         for name, below in entry.below.items():
             yield from pages([*path, name], below)

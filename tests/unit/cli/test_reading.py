@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.cli.line.commands import ALIASES, ENTRIES, Entry
+from gpuyard.cli.line.commands import ALIASES, ENTRIES, CommandEntry
 from gpuyard.cli.line.options import Called, HelpWanted, Output, Parameter, parameters, read
 from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
 from gpuyard.errors import Misuse
@@ -21,10 +21,10 @@ from .conftest import Yard
 GOLDEN = Path(__file__).with_name("help.txt")
 
 
-def walked() -> Iterator[tuple[list[str], Entry]]:
+def walked() -> Iterator[tuple[list[str], CommandEntry]]:
     """All commands, those of groups too."""
 
-    def below(path: list[str], entry: Entry) -> Iterator[tuple[list[str], Entry]]:
+    def below(path: list[str], entry: CommandEntry) -> Iterator[tuple[list[str], CommandEntry]]:
         yield path, entry
         for name, each in entry.below.items():
             yield from below([*path, name], each)
@@ -40,7 +40,7 @@ COMMANDS = [(path, entry) for path, entry in walked() if not entry.about]
 NAMES = [" ".join(path) for path, _ in COMMANDS]
 
 
-def declared(path: list[str], entry: Entry) -> list[Parameter]:
+def declared(path: list[str], entry: CommandEntry) -> list[Parameter]:
     return [each for each in parameters(entry.function(path[-1])) if isinstance(each, Parameter)]
 
 
@@ -65,7 +65,7 @@ def test_the_help_of_every_command_is_as_it_was(yard: Yard, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("path", "entry"), COMMANDS, ids=NAMES)
-def test_what_no_command_takes_is_refused(path: list[str], entry: Entry, yard: Yard) -> None:
+def test_what_no_command_takes_is_refused(path: list[str], entry: CommandEntry, yard: Yard) -> None:
     options = [
         (word, each)
         for each in declared(path, entry)

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.control.loop.act import RetryPace, todo
 from gpuyard.control.replica.labels import key_of
-from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.model import AttemptState, Verb
 
 
@@ -26,7 +26,7 @@ def test_what_others_froze_stays_frozen(phase: AttemptState, wanted: Verb | None
     )
     key = key_of("y", record)
 
-    found = todo({key: record}, {key: Report(key, Phase.SUSPENDED)}, frozenset(), RetryPace(), 1_000)
+    found = todo({key: record}, {key: AttemptReport(key, Phase.SUSPENDED)}, frozenset(), RetryPace(), 1_000)
 
     assert [key] * resumed == found.resume
     assert [] == found.suspend

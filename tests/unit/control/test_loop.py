@@ -16,6 +16,7 @@ from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     ForeignProcess,
     Launch,
     NodeReport,
@@ -23,7 +24,6 @@ from gpuyard.engines.contract import (
     Phase,
     Recipe,
     Reply,
-    Report,
     Stale,
     StopRequest,
     Transient,
@@ -91,7 +91,7 @@ class Engine(SimEngine):
             return [Reply(Answer.LATER, "its turn has not come") for _ in launches]
         return super().start(epoch, launches)
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         self._note("status")
         self.asked = keys
         return super().status(keys)
@@ -305,7 +305,7 @@ def test_a_step_acts_for_a_while_and_as_long_as_looking_took() -> None:
     assert 2 * AT_ONCE_MIN == len(here.live())
     status = here.engine.status
 
-    def slow(keys: Sequence[str]) -> list[Report]:
+    def slow(keys: Sequence[str]) -> list[AttemptReport]:
         here.engine.took_ns += 3 * ACT_NS // 2
         return status(keys)
 
@@ -319,7 +319,7 @@ def test_a_step_that_looked_for_long_acts_no_longer_than_a_while_once_a_job_has_
     crowd = [here.submit(0, user=("eve", "ann")[number % 2]) for number in range(20 * AT_ONCE_MIN)]
     status, start, came = here.engine.status, here.engine.start, list[int]()
 
-    def slow(keys: Sequence[str]) -> list[Report]:
+    def slow(keys: Sequence[str]) -> list[AttemptReport]:
         here.engine.took_ns += 8 * ACT_NS
         return status(keys)
 
@@ -592,10 +592,10 @@ def test_one_that_lost_its_place_is_decided_with_the_nodes_as_they_are_now() -> 
     here.step()
     here.step(100)
     record = here.replica.state.jobs[job_id]
-    gone = Report(key(job_id), Phase.ENDED, Outcome.NODE_FAIL)
+    gone = AttemptReport(key(job_id), Phase.ENDED, Outcome.NODE_FAIL)
     assert here.controller.drivers[""]._lost_a_place({gone.key: gone})
     assert not here.controller.drivers[""]._lost_a_place(
-        {gone.key: Report(gone.key, Phase.ENDED, Outcome.FAILED)}
+        {gone.key: AttemptReport(gone.key, Phase.ENDED, Outcome.FAILED)}
     )
     record.cause = StopCause.CANCEL
     assert not here.controller.drivers[""]._lost_a_place({gone.key: gone})

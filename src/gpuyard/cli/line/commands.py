@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 HELP = ("-h", "--help")
 
 
-class Entry:
+class CommandEntry:
     """A command, or a group of commands. Written out: a NamedTuple is compiled anew at every start."""
 
     __slots__ = ("about", "attribute", "below", "help", "module", "no_args_is_help", "words")
@@ -23,7 +23,7 @@ class Entry:
         attribute: str = "",
         no_args_is_help: bool = False,
         words: bool = False,
-        below: "Mapping[str, Entry]" = MappingProxyType({}),
+        below: "Mapping[str, CommandEntry]" = MappingProxyType({}),
         about: str = "",
     ) -> None:
         self.module = module
@@ -50,106 +50,120 @@ class Entry:
         return found
 
 
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "The yard": {
-        "up": Entry("commands.yard.up", "Start the yard on this machine."),
-        "down": Entry("commands.yard.down", "Stop the yard; jobs go on, or stop too with --jobs."),
-        "collect": Entry(
+        "up": CommandEntry("commands.yard.up", "Start the yard on this machine."),
+        "down": CommandEntry("commands.yard.down", "Stop the yard; jobs go on, or stop too with --jobs."),
+        "collect": CommandEntry(
             "commands.yard.collect", "Watch this node and hand in what is seen to a yard elsewhere."
         ),
-        "nodes": Entry("commands.yard.nodes", "Show the nodes and what is free."),
-        "doctor": Entry("commands.reports", "Show what keeps jobs on this machine to what they asked for."),
-        "mig": Entry(
+        "nodes": CommandEntry("commands.yard.nodes", "Show the nodes and what is free."),
+        "doctor": CommandEntry(
+            "commands.reports", "Show what keeps jobs on this machine to what they asked for."
+        ),
+        "mig": CommandEntry(
             "commands.yard.mig",
             "Show and set how GPUs are cut into MIG slices.",
             below={
-                "plan": Entry("commands.yard.mig", "Say what a layout, or the queue, would do to GPUs."),
-                "apply": Entry("commands.yard.mig", "Pin GPUs of a node to a layout.", no_args_is_help=True),
-                "release": Entry("commands.yard.mig", "Let pinned GPUs be cut by demand again."),
-                "export": Entry("commands.yard.mig", "Write the layouts as a mig-parted file."),
+                "plan": CommandEntry(
+                    "commands.yard.mig", "Say what a layout, or the queue, would do to GPUs."
+                ),
+                "apply": CommandEntry(
+                    "commands.yard.mig", "Pin GPUs of a node to a layout.", no_args_is_help=True
+                ),
+                "release": CommandEntry("commands.yard.mig", "Let pinned GPUs be cut by demand again."),
+                "export": CommandEntry("commands.yard.mig", "Write the layouts as a mig-parted file."),
             },
         ),
-        "defrag": Entry("commands.yard.defrag", "List moves of jobs that would free whole GPUs."),
-        "drain": Entry("commands.yard.nodes", "Let nothing new start on a node."),
-        "resume": Entry("commands.yard.nodes", "Let a drained node take work again."),
-        "tenants": Entry("commands.reports", "Show the tenants, their quotas and what they use."),
-        "share": Entry("commands.people.share", "Show each tenant's fair share, and how it comes about."),
-        "validate": Entry("commands.config.validate", "Check a yard.yaml.", no_args_is_help=True),
-        "config": Entry("commands.config.config", "Print the configuration in force, or its versions."),
-        "diff": Entry("commands.config.apply", "Show what a yard.yaml would change."),
-        "apply": Entry("commands.config.apply", "Put a yard.yaml in force, with a preview."),
-        "rollback": Entry("commands.config.apply", "Go back to an earlier configuration."),
-        "service": Entry(
+        "defrag": CommandEntry("commands.yard.defrag", "List moves of jobs that would free whole GPUs."),
+        "drain": CommandEntry("commands.yard.nodes", "Let nothing new start on a node."),
+        "resume": CommandEntry("commands.yard.nodes", "Let a drained node take work again."),
+        "tenants": CommandEntry("commands.reports", "Show the tenants, their quotas and what they use."),
+        "share": CommandEntry(
+            "commands.people.share", "Show each tenant's fair share, and how it comes about."
+        ),
+        "validate": CommandEntry("commands.config.validate", "Check a yard.yaml.", no_args_is_help=True),
+        "config": CommandEntry(
+            "commands.config.config", "Print the configuration in force, or its versions."
+        ),
+        "diff": CommandEntry("commands.config.apply", "Show what a yard.yaml would change."),
+        "apply": CommandEntry("commands.config.apply", "Put a yard.yaml in force, with a preview."),
+        "rollback": CommandEntry("commands.config.apply", "Go back to an earlier configuration."),
+        "service": CommandEntry(
             "commands.yard.service",
             "Run the yard as a service of systemd.",
             about="Run the yard as a service of systemd: started with the machine, and again after a failure.",
             below={
-                "install": Entry(
+                "install": CommandEntry(
                     "commands.yard.service", "Write a unit file, and enable and start the service."
                 ),
-                "status": Entry("commands.yard.service", "Show how systemd sees the service."),
-                "uninstall": Entry("commands.yard.service", "Stop the service and remove its unit."),
+                "status": CommandEntry("commands.yard.service", "Show how systemd sees the service."),
+                "uninstall": CommandEntry("commands.yard.service", "Stop the service and remove its unit."),
             },
         ),
-        "store": Entry(
+        "store": CommandEntry(
             "commands.yard.upkeep",
             "Copy the whole store: back up, restore, move it.",
             about="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
             below={
-                "copy": Entry(
+                "copy": CommandEntry(
                     "commands.yard.upkeep", "Copy everything that a store holds.", no_args_is_help=True
                 )
             },
         ),
-        "export": Entry(
+        "export": CommandEntry(
             "commands.yard.export",
             "Write what Prometheus, Grafana and Fluent Bit need to see this yard.",
             about="Write files for programs that watch: to standard output, or into a folder.",
             below={
-                "focus": Entry("commands.yard.export", "Write the charges as rows of FOCUS."),
-                "prometheus": Entry("commands.yard.export", "Write a scrape file for Prometheus."),
-                "grafana": Entry("commands.yard.export", "Write dashboards for Grafana."),
-                "fluent-bit": Entry(
+                "focus": CommandEntry("commands.yard.export", "Write the charges as rows of FOCUS."),
+                "prometheus": CommandEntry("commands.yard.export", "Write a scrape file for Prometheus."),
+                "grafana": CommandEntry("commands.yard.export", "Write dashboards for Grafana."),
+                "fluent-bit": CommandEntry(
                     "commands.yard.export", "Write a configuration of Fluent Bit for logs.", "fluent_bit"
                 ),
             },
         ),
-        "prune": Entry("commands.yard.upkeep", "Remove what is kept of old jobs."),
-        "rebuild": Entry("commands.yard.upkeep", "Fill a projection anew from the log."),
-        "completion": Entry("commands.yard.completion", "Make a shell complete `yard` on Tab."),
+        "prune": CommandEntry("commands.yard.upkeep", "Remove what is kept of old jobs."),
+        "rebuild": CommandEntry("commands.yard.upkeep", "Fill a projection anew from the log."),
+        "completion": CommandEntry("commands.yard.completion", "Make a shell complete `yard` on Tab."),
     },
     "Jobs": {
-        "convert": Entry("commands.submit.convert", "Turn a script or a manifest into native YAML."),
-        "submit": Entry(
+        "convert": CommandEntry("commands.submit.convert", "Turn a script or a manifest into native YAML."),
+        "submit": CommandEntry(
             "commands.submit.submit", "Submit a command or a script.", no_args_is_help=True, words=True
         ),
-        "run": Entry("commands.submit.run", "Run a command and watch it.", no_args_is_help=True, words=True),
-        "queue": Entry("commands.jobs.queue", "Show what runs and what waits, in order."),
-        "top": Entry("top", "Watch GPUs, queue and tenants on a full screen."),
-        "show": Entry("commands.jobs.show", "Show everything about a job."),
-        "efficiency": Entry(
+        "run": CommandEntry(
+            "commands.submit.run", "Run a command and watch it.", no_args_is_help=True, words=True
+        ),
+        "queue": CommandEntry("commands.jobs.queue", "Show what runs and what waits, in order."),
+        "top": CommandEntry("top", "Watch GPUs, queue and tenants on a full screen."),
+        "show": CommandEntry("commands.jobs.show", "Show everything about a job."),
+        "efficiency": CommandEntry(
             "commands.reports", "Show what jobs used of what they asked for, and the smaller ask."
         ),
-        "cost": Entry(
+        "cost": CommandEntry(
             "commands.reports",
             "Show where GPU time went, in GPU-hours, and what it cost.",
             below={
-                "statement": Entry("commands.reports", "Show one month of a tenant, as a page to print too."),
-                "savings": Entry("commands.reports", "Show what a month has saved against another."),
-                "tco": Entry(
+                "statement": CommandEntry(
+                    "commands.reports", "Show one month of a tenant, as a page to print too."
+                ),
+                "savings": CommandEntry("commands.reports", "Show what a month has saved against another."),
+                "tco": CommandEntry(
                     "commands.reports", "Compare owning, reserving, on demand and spot for the recorded load."
                 ),
-                "reconcile": Entry(
+                "reconcile": CommandEntry(
                     "commands.yard.reconcile",
                     "Compare a cloud's bill with the books.",
                     no_args_is_help=True,
                 ),
-                "opencost": Entry(
+                "opencost": CommandEntry(
                     "commands.yard.opencost",
                     "Compare what OpenCost or Kubecost says with the books.",
                     no_args_is_help=True,
                 ),
-                "close": Entry(
+                "close": CommandEntry(
                     "commands.yard.upkeep",
                     "Close the books of a month.",
                     "close_month",
@@ -157,77 +171,87 @@ SECTIONS: dict[str, dict[str, Entry]] = {
                 ),
             },
         ),
-        "waits": Entry("commands.reports", "Show what jobs waited for, in GPU-hours."),
-        "budget": Entry("commands.reports", "Show what is spent of each budget, and when it will be spent."),
-        "why": Entry("commands.jobs.why", "Say why a job waits, now or in the past, and what would help."),
-        "eta": Entry("commands.jobs.eta", "Say when waiting jobs will start."),
-        "logs": Entry("commands.jobs.logs", "Show what a job wrote."),
-        "attach": Entry("commands.inside.attach", "Come to the terminal of a job."),
-        "shell": Entry("commands.inside.attach", "Open a shell beside a running job.", words=True),
-        "forward": Entry("commands.inside.forward", "Make a port of a job a port of this machine."),
-        "cp": Entry("commands.inside.copy", "Copy files into a job and out of it."),
-        "notebook": Entry("commands.submit.notebook", "Run JupyterLab on the yard, reached from here."),
-        "history": Entry("commands.jobs.history", "Show jobs that have ended."),
-        "cancel": Entry("commands.jobs.verbs", "Cancel jobs, by id or all that match."),
-        "hold": Entry("commands.jobs.verbs", "Keep waiting jobs from starting."),
-        "release": Entry("commands.jobs.verbs", "Let held jobs start."),
-        "suspend": Entry("commands.jobs.verbs", "Freeze running jobs; they keep their GPUs."),
-        "continue": Entry("commands.jobs.verbs", "Let frozen jobs go on.", "continue_"),
-        "requeue": Entry("commands.jobs.verbs", "Stop running jobs and let them wait again."),
-        "move": Entry("commands.jobs.verbs", "Move waiting jobs to the top of the line."),
-        "checkpoint": Entry("commands.jobs.verbs", "Say that a running job has saved its work."),
+        "waits": CommandEntry("commands.reports", "Show what jobs waited for, in GPU-hours."),
+        "budget": CommandEntry(
+            "commands.reports", "Show what is spent of each budget, and when it will be spent."
+        ),
+        "why": CommandEntry(
+            "commands.jobs.why", "Say why a job waits, now or in the past, and what would help."
+        ),
+        "eta": CommandEntry("commands.jobs.eta", "Say when waiting jobs will start."),
+        "logs": CommandEntry("commands.jobs.logs", "Show what a job wrote."),
+        "attach": CommandEntry("commands.inside.attach", "Come to the terminal of a job."),
+        "shell": CommandEntry("commands.inside.attach", "Open a shell beside a running job.", words=True),
+        "forward": CommandEntry("commands.inside.forward", "Make a port of a job a port of this machine."),
+        "cp": CommandEntry("commands.inside.copy", "Copy files into a job and out of it."),
+        "notebook": CommandEntry(
+            "commands.submit.notebook", "Run JupyterLab on the yard, reached from here."
+        ),
+        "history": CommandEntry("commands.jobs.history", "Show jobs that have ended."),
+        "cancel": CommandEntry("commands.jobs.verbs", "Cancel jobs, by id or all that match."),
+        "hold": CommandEntry("commands.jobs.verbs", "Keep waiting jobs from starting."),
+        "release": CommandEntry("commands.jobs.verbs", "Let held jobs start."),
+        "suspend": CommandEntry("commands.jobs.verbs", "Freeze running jobs; they keep their GPUs."),
+        "continue": CommandEntry("commands.jobs.verbs", "Let frozen jobs go on.", "continue_"),
+        "requeue": CommandEntry("commands.jobs.verbs", "Stop running jobs and let them wait again."),
+        "move": CommandEntry("commands.jobs.verbs", "Move waiting jobs to the top of the line."),
+        "checkpoint": CommandEntry("commands.jobs.verbs", "Say that a running job has saved its work."),
     },
     "Other ways in": {
-        "slurm": Entry("slurm.face", "Slurm's own commands, over this yard.", words=True),
+        "slurm": CommandEntry("slurm.face", "Slurm's own commands, over this yard.", words=True),
     },
     "People": {
-        "token": Entry(
+        "token": CommandEntry(
             "commands.people.token",
             "Make, list and revoke tokens.",
             about="Make, list and revoke tokens: how people and programs come in over the network.",
             below={
-                "create": Entry("commands.people.token", "Make a token."),
-                "list": Entry(
+                "create": CommandEntry("commands.people.token", "Make a token."),
+                "list": CommandEntry(
                     "commands.people.token",
                     "List your own tokens, and those of the tenants that you administer.",
                     "list_",
                 ),
-                "revoke": Entry(
+                "revoke": CommandEntry(
                     "commands.people.token", "Take tokens back, and with each those that were made with it."
                 ),
-                "unbind": Entry("commands.people.token", "Unbind a name from the person of its first login."),
+                "unbind": CommandEntry(
+                    "commands.people.token", "Unbind a name from the person of its first login."
+                ),
             },
         ),
-        "login": Entry("commands.people.login", "Log in to a yard on another machine."),
-        "logout": Entry("commands.people.login", "Forget the login."),
-        "open": Entry("commands.people.open", "Open the console in a browser, signed in.", "open_console"),
-        "whoami": Entry("commands.people.login", "Show who you are to the yard, and your tenant."),
-        "audit": Entry("commands.reports", "Show what people did."),
+        "login": CommandEntry("commands.people.login", "Log in to a yard on another machine."),
+        "logout": CommandEntry("commands.people.login", "Forget the login."),
+        "open": CommandEntry(
+            "commands.people.open", "Open the console in a browser, signed in.", "open_console"
+        ),
+        "whoami": CommandEntry("commands.people.login", "Show who you are to the yard, and your tenant."),
+        "audit": CommandEntry("commands.reports", "Show what people did."),
     },
     "Foresight": {
-        "simulate": Entry(
+        "simulate": CommandEntry(
             "commands.foresight.simulate", "Compare policies on recorded jobs.", no_args_is_help=True
         ),
-        "demo": Entry(
+        "demo": CommandEntry(
             "commands.foresight.demo", "See a yard at work, and a week of three teams under two policies."
         ),
-        "bench": Entry(
+        "bench": CommandEntry(
             "commands.bench.bench",
             "Measure speed on this machine.",
             about="Measure how fast gpuyard decides and simulates, and how well it packs.",
             below={
-                "pack": Entry(
+                "pack": CommandEntry(
                     "commands.bench.bench_pack", "Measure how full a placement gets the GPUs.", "bench_pack"
                 ),
-                "place": Entry(
+                "place": CommandEntry(
                     "commands.bench.bench_place", "Count placements per CPU second.", "bench_place"
                 ),
-                "simulate": Entry(
+                "simulate": CommandEntry(
                     "commands.bench.bench",
                     "Simulate a generated trace and measure CPU time and memory.",
                     "bench_simulate",
                 ),
-                "decide": Entry(
+                "decide": CommandEntry(
                     "commands.bench.bench",
                     "Time single decisions on a full cluster with a long queue.",
                     "bench_decide",
@@ -260,10 +284,10 @@ def resolved(words: Sequence[str]) -> list[str]:
     return [ALIASES[first], *rest] if first in ALIASES else list(words)
 
 
-class _Entries(dict[str, Entry]):
+class _Entries(dict[str, CommandEntry]):
     """All commands by name; where none of ours has a name, a report of an installed package may have it."""
 
-    def __missing__(self, name: str) -> Entry:
+    def __missing__(self, name: str) -> CommandEntry:
         return reports_of_packages()[name]
 
     def __contains__(self, name: object) -> bool:
@@ -273,13 +297,13 @@ class _Entries(dict[str, Entry]):
 ENTRIES = _Entries({name: entry for section in SECTIONS.values() for name, entry in section.items()})
 
 
-def sections() -> dict[str, dict[str, Entry]]:
+def sections() -> dict[str, dict[str, CommandEntry]]:
     """All commands by section, with those of installed packages."""
     outside = reports_of_packages()
     return {**SECTIONS, "Reports of packages": outside} if outside else SECTIONS
 
 
-def reports_of_packages() -> dict[str, Entry]:
+def reports_of_packages() -> dict[str, CommandEntry]:
     """Commands of reports that installed packages have."""
     from gpuyard.reports.installed import installed
 
@@ -287,4 +311,4 @@ def reports_of_packages() -> dict[str, Entry]:
         return {}
     from gpuyard.reports.registry import others
 
-    return {name: Entry("commands.reports", report.help) for name, report in others().items()}
+    return {name: CommandEntry("commands.reports", report.help) for name, report in others().items()}

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 
-from gpuyard.cli.line.commands import ALIASES, Entry, sections
+from gpuyard.cli.line.commands import ALIASES, CommandEntry, sections
 from gpuyard.cli.terminal.streams import columns, wrapped
 
 TYPE_CHECKING = False
@@ -56,7 +56,7 @@ def _aliases() -> str:
     )
 
 
-def command_page(path: str, entry: Entry, command: "Callable[..., Any] | None") -> str:
+def command_page(path: str, entry: CommandEntry, command: "Callable[..., Any] | None") -> str:
     """The help of a command, or of a group of them."""
     from gpuyard.cli.line.options import Parameter, parameters
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from gpuyard.cli.line.commands import HELP, Entry
+from gpuyard.cli.line.commands import HELP, CommandEntry
 from gpuyard.errors import Misuse, quoted, remedy
 
 
@@ -465,7 +465,7 @@ def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
 # -- calling ---------------------------------------------------------------------------------------------------------
 
 
-def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
+def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
     """Run a command, or one of a group, with the words that follow its name; its exit code."""
     first = words[0] if words else ""
     if first in entry.below:
@@ -487,7 +487,7 @@ def called(path: str, name: str, entry: Entry, words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _helped(path: str, entry: Entry, command: Callable[..., Any] | None, *, asked: bool) -> int:
+def _helped(path: str, entry: CommandEntry, command: Callable[..., Any] | None, *, asked: bool) -> int:
     from gpuyard.cli.line.help import command_page, print_page
 
     return print_page(command_page(path, entry, command), asked=asked)

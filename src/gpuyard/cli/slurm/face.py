@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuyard.cli.line.commands import Entry
+from gpuyard.cli.line.commands import CommandEntry
 from gpuyard.cli.slurm.programs import run_program
 from gpuyard.engines import slurm_commands
 from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
@@ -52,11 +52,13 @@ def _ours(path: Path) -> bool:
 
 
 COMMANDS = {
-    "import": Entry(
+    "import": CommandEntry(
         "slurm.admin.importing", "Read a cluster into a yard.yaml and a trace of its jobs.", "run"
     ),
-    "export": Entry("slurm.admin.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"),
-    "doctor": Entry("slurm.admin.doctor", "Look a cluster over and say what to change.", "run"),
+    "export": CommandEntry(
+        "slurm.admin.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"
+    ),
+    "doctor": CommandEntry("slurm.admin.doctor", "Look a cluster over and say what to change.", "run"),
 }
 
 HELP = """\

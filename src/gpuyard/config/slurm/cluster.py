@@ -2,7 +2,17 @@
 
 from typing import Annotated
 
-from gpuyard.config.fields import Boolean, Entry, Name, OrNothing, PositiveMs, Word, choice, key, required
+from gpuyard.config.fields import (
+    Boolean,
+    Name,
+    OrNothing,
+    PositiveMs,
+    Word,
+    YamlMapping,
+    choice,
+    key,
+    required,
+)
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import Path, described
 from gpuyard.durations import duration_text
@@ -17,7 +27,7 @@ ModeName = Annotated[str, *choice([each.value for each in Mode], "mode", "modes"
 RuntimeName = Annotated[str, *choice([each.value for each in ContainerRuntime], "runtime", "runtimes")]
 
 
-class RestEntry(Entry):
+class RestEntry(YamlMapping):
     """slurmrestd, instead of Slurm's commands."""
 
     url: Word = required("Where it listens.", example="http://127.0.0.1:6820")
@@ -25,7 +35,7 @@ class RestEntry(Entry):
     user: Word | None = key("Whose token it is.", default="root")
 
 
-class SlurmKeys(Entry):
+class SlurmKeys(YamlMapping):
     """What only a Slurm cluster has."""
 
     mode: ModeName | None = key(

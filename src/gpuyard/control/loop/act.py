@@ -17,6 +17,7 @@ from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     Engine,
     EngineError,
     Launch,
@@ -24,7 +25,6 @@ from gpuyard.engines.contract import (
     Phase,
     Recipe,
     Reply,
-    Report,
     Stale,
     StopRequest,
 )
@@ -90,7 +90,7 @@ class Todo:
 
 def todo(
     live: Mapping[str, JobRecord],
-    reports: Mapping[str, Report],
+    reports: Mapping[str, AttemptReport],
     lost: Container[str],
     pace: RetryPace,
     now_ms: int,
@@ -138,7 +138,7 @@ def by_turns(records: list[JobRecord]) -> list[JobRecord]:
 
 
 def strays(
-    yard: str, owned: Container[str], listing: Mapping[str, Report], pace: RetryPace, now_ms: int
+    yard: str, owned: Container[str], listing: Mapping[str, AttemptReport], pace: RetryPace, now_ms: int
 ) -> tuple[list[StopRequest], list[str]]:
     """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
     halts, over = [], []

@@ -32,13 +32,13 @@ from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     Engine,
     EngineError,
     NodeReport,
     Phase,
     Recipe,
     Reply,
-    Report,
     Stale,
     StopRequest,
 )
@@ -64,7 +64,7 @@ class Sighting:
     cluster: str
     seq: int = 0
     """The last event in the log when the engine was asked."""
-    reports: Mapping[str, Report] = field(default_factory=dict)
+    reports: Mapping[str, AttemptReport] = field(default_factory=dict)
     attempts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Job and attempt of each report."""
     barred: Set[str] = frozenset()
@@ -148,7 +148,7 @@ class Driver:
         self._each_ns: dict[str, int] = {}
         """How long the engine took for an attempt when it was last asked, by what it was asked for."""
         self._pace = RetryPace()
-        self._reports: Mapping[str, Report] = {}
+        self._reports: Mapping[str, AttemptReport] = {}
         """What the engine said since this driver last acted."""
         self._unasked: dict[str, None] = {}
         """Attempts that this leader decided to start and has not asked the engine for: nobody else can have."""
@@ -245,7 +245,7 @@ class Driver:
             self.heard = Heard(now_ms if seen.heard and answered else self.heard.at_ms, not errors)
         return seen
 
-    def _lost_a_place(self, reports: Mapping[str, Report]) -> bool:
+    def _lost_a_place(self, reports: Mapping[str, AttemptReport]) -> bool:
         """Whether an attempt ended for its node's sake: what is decided next should know how the nodes stand."""
         gone = [key for key, report in reports.items() if report.outcome in _FOR_THE_NODE]
         if not gone:
@@ -293,7 +293,7 @@ class Driver:
         with replica.lock:
             replica.settle()
             live = self._live(replica.state)
-            seen = {**self._reports, **{key: Report(key, Phase.UNKNOWN) for key in self._unasked}}
+            seen = {**self._reports, **{key: AttemptReport(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
             wanted = todo(live, seen, frozenset(late), self._pace, now_ms)
         self._reports = {}

@@ -8,7 +8,7 @@ from gpuyard.core import State
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import pin_flaw
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines.contract import NodeReport, Phase, Report
+from gpuyard.engines.contract import AttemptReport, NodeReport, Phase
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
@@ -48,7 +48,7 @@ _SUSPENDED, _UNKNOWN = AttemptState.SUSPENDED, AttemptState.UNKNOWN
 _SEEN = frozenset({Phase.RUNNING, Phase.SUSPENDED, Phase.STOPPING})
 
 
-def attempt_events(record: JobRecord, report: Report, now_ms: int) -> list[Event]:
+def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> list[Event]:
     """What a report about a job's current attempt adds to what is known."""
     job_id, attempt, phase = record.id, record.attempt, record.phase
     events: list[Event] = []
@@ -103,7 +103,7 @@ def refused(record: JobRecord, why: str, now_ms: int) -> Event:
     return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, 0, why)
 
 
-def _outcome(record: JobRecord, report: Report) -> Outcome:
+def _outcome(record: JobRecord, report: AttemptReport) -> Outcome:
     """How it ended, as the log calls it. A job that was told to stop for others and did was preempted."""
     outcome = report.outcome or Outcome.FAILED
     if outcome is Outcome.PREEMPTED and record.cause is StopCause.CANCEL:
@@ -262,7 +262,7 @@ def _foreign(report: NodeReport) -> tuple[int, str]:
     return mask, "; ".join([f"GPU {', '.join(gpus)}: {user}" for user, gpus in users.items()])
 
 
-def by_key(reports: Sequence[Report]) -> Mapping[str, Report]:
+def by_key(reports: Sequence[AttemptReport]) -> Mapping[str, AttemptReport]:
     """Reports by the attempt they are about."""
     return {report.key: report for report in reports}
 
@@ -285,7 +285,7 @@ class Difference:
 
 
 def compare(
-    yard: str, here: Mapping[str, JobRecord], owned: Container[str], listing: Sequence[Report]
+    yard: str, here: Mapping[str, JobRecord], owned: Container[str], listing: Sequence[AttemptReport]
 ) -> Difference:
     """Recount the truth: of the attempts `here` none should be missing, and all that run should be `owned`."""
     known = {report.key for report in listing if report.phase is not Phase.UNKNOWN}

@@ -14,6 +14,7 @@ from typing import Any
 from gpuyard.engines import slurm_commands
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     EngineError,
     ForeignProcess,
     GpuPlace,
@@ -25,7 +26,6 @@ from gpuyard.engines.contract import (
     Phase,
     Protection,
     Reply,
-    Report,
     StopRequest,
     Transient,
     Usage,
@@ -537,14 +537,14 @@ class LocalEngine:
 
     # ---- looking
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         """What is known of these attempts. One without its supervisor is cleared away, and only then ended."""
         with self._mutex:
             if self._sharing.through_daemons(self._faults.look):
                 self._faults.end_unaware(self._monitor.tell)
             return [self._monitor.look(key) for key in keys]
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         """Every attempt that has not been forgotten."""
         return [report for report in self.status(self._data.attempts()) if report.phase is not Phase.UNKNOWN]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Part, Phase, Report, Usage
+from gpuyard.engines.contract import AttemptReport, Launch, Part, Phase, Usage
 from gpuyard.engines.local.attempt.room import SCRATCH
 from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
@@ -262,9 +262,9 @@ def _task_environments(launch: Launch, place: LocalContext) -> Iterator[dict[str
             rank += 1
 
 
-def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> Report:
+def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:
     """An end file as a report."""
-    return Report(
+    return AttemptReport(
         key=key,
         phase=Phase.ENDED,
         outcome=Outcome(end["outcome"]),

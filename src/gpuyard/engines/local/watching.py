@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.engines.contract import Phase, Report, Whereabouts
+from gpuyard.engines.contract import AttemptReport, Phase, Whereabouts
 from gpuyard.engines.local import translate
 from gpuyard.engines.local.attempt import v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
@@ -49,7 +49,7 @@ class _Seen:
     job_id: int
     mark: tuple[int, int] = (0, 0)
     news: dict[str, Any] | None = None
-    report: Report | None = None
+    report: AttemptReport | None = None
     """What the last look as a whole found; it holds until `report_s`, while the folder has this mark."""
     report_s: float = 0.0
     folder_mark: tuple[int, int] = (0, 0)
@@ -64,17 +64,17 @@ class AttemptMonitor:
         self._base = base
         self._now_ms = now_ms
         self._judge = judge
-        self._ended: dict[str, Report] = {}
+        self._ended: dict[str, AttemptReport] = {}
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, key: str) -> Report:
+    def look(self, key: str) -> AttemptReport:
         """The state of one attempt."""
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
         mark = (0, 0) if flaw_of_key(key) else _mark(f"{folder}/.")
         if mark == (0, 0):
-            return Report(key, Phase.UNKNOWN)
+            return AttemptReport(key, Phase.UNKNOWN)
         seen = self._seen.get(key)
         now_s = time.monotonic()
         if (
@@ -123,7 +123,7 @@ class AttemptMonitor:
 
     # ---- the cases
 
-    def _read_end(self, key: str, folder: str) -> Report | None:
+    def _read_end(self, key: str, folder: str) -> AttemptReport | None:
         path = os.path.join(folder, files.END)
         end = files.read(path)
         if end is None:
@@ -148,14 +148,14 @@ class AttemptMonitor:
         self._seen[key] = seen
         return seen
 
-    def _unclaimed(self, key: str, folder: str) -> Report:
+    def _unclaimed(self, key: str, folder: str) -> AttemptReport:
         """Written down, but not run: asking for it again starts it, unless that was before a restart."""
         plan = files.read(os.path.join(folder, files.LAUNCH))
         if plan is None or plan["boot"] == self._boot:
-            return Report(key, Phase.UNKNOWN)
+            return AttemptReport(key, Phase.UNKNOWN)
         return self._settle(key, folder, None, 0, _LOST_BOOT)
 
-    def _lost(self, key: str, folder: str, seen: _Seen) -> Report:
+    def _lost(self, key: str, folder: str, seen: _Seen) -> AttemptReport:
         """The supervisor is gone. If it did not write the end, kill what it left, and write it."""
         if report := self._read_end(key, folder):
             return report
@@ -163,7 +163,9 @@ class AttemptMonitor:
         if seen.identity.boot != self._boot:
             return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
         if not self.clear(key):
-            return Report(key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms))
+            return AttemptReport(
+                key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms)
+            )
         return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR, self._lost_before(key))
 
     def _lost_before(self, key: str) -> int:
@@ -176,7 +178,7 @@ class AttemptMonitor:
 
     def _settle(
         self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str, before: int = 0
-    ) -> Report:
+    ) -> AttemptReport:
         end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
         if before + 1 >= _LOST_MAX:
             # The job itself may be what kills the supervisor: it would be tried again forever.
@@ -210,7 +212,7 @@ class AttemptMonitor:
                 return False
             time.sleep(_PAUSE_S)
 
-    def _alive(self, key: str, folder: str, seen: _Seen) -> Report:
+    def _alive(self, key: str, folder: str, seen: _Seen) -> AttemptReport:
         news = self._news(folder, seen)
         phase = Phase[news["phase"]] if news else Phase.STARTING
         if os.path.lexists(f"{folder}/{files.HALT}"):
@@ -220,7 +222,7 @@ class AttemptMonitor:
         checkpoint_ms = min(peeking.saved_ms(folder) if saved_ms is None else saved_ms, self._now_ms())
         started_ms = news["started_ms"] if news else 0
         why = news.get("why", "") if news else ""
-        return Report(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)
+        return AttemptReport(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)
 
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     Launch,
     Leftover,
     NodeReport,
@@ -17,7 +18,6 @@ from gpuyard.engines.contract import (
     Permanent,
     Phase,
     Reply,
-    Report,
     StopRequest,
     Usage,
 )
@@ -296,7 +296,7 @@ class SlurmEngine(NoMig):
 
     # ---- looking
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         """What is known of these attempts, from their folders and one call to Slurm."""
         with self._mutex:
             reports = self._monitor.look(keys)
@@ -305,7 +305,7 @@ class SlurmEngine(NoMig):
                     self._aside.clear(known.parts)
             return reports
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         """Every attempt that has not been forgotten."""
         return [report for report in self.status(self._folder.keys()) if report.phase is not Phase.UNKNOWN]
 

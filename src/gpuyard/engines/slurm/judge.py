@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuyard.engines.contract import Phase, Report
+from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.words.states import outcome_of
@@ -89,7 +89,7 @@ class MarkLost:
 class Verdict:
     """A report, and what to do first where it is not final."""
 
-    report: Report
+    report: AttemptReport
     todo: WriteEnd | WithdrawLate | MarkLost | None = None
     extra: tuple[SlurmJob, ...] = ()
     """Jobs of Slurm under this key that can run nothing any more: to be cancelled."""
@@ -225,8 +225,8 @@ def _phase(traces: Traces) -> Phase:
     return Phase.RUNNING if traces.news is not None else Phase.STARTING
 
 
-def _report(key: str, phase: Phase, traces: Traces) -> Report:
-    return Report(
+def _report(key: str, phase: Phase, traces: Traces) -> AttemptReport:
+    return AttemptReport(
         key,
         phase,
         started_ms=(traces.news or {}).get("started_ms", 0),
@@ -235,5 +235,5 @@ def _report(key: str, phase: Phase, traces: Traces) -> Report:
     )
 
 
-def _unknown(key: str) -> Report:
-    return Report(key, Phase.UNKNOWN)
+def _unknown(key: str) -> AttemptReport:
+    return AttemptReport(key, Phase.UNKNOWN)

@@ -13,6 +13,7 @@ from threading import Event
 
 from gpuyard.engines.contract import (
     Answer,
+    AttemptReport,
     Launch,
     NodeReport,
     NoMig,
@@ -20,7 +21,6 @@ from gpuyard.engines.contract import (
     Permanent,
     Phase,
     Reply,
-    Report,
     StopRequest,
 )
 from gpuyard.engines.machine.readers import Readers
@@ -154,11 +154,11 @@ class ObservedSlurm(NoMig):
         """Refused."""
         return self.suspend(epoch, keys)
 
-    def status(self, keys: Sequence[str]) -> list[Report]:
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
         """Nothing here was started by us."""
-        return [Report(key, Phase.UNKNOWN) for key in keys]
+        return [AttemptReport(key, Phase.UNKNOWN) for key in keys]
 
-    def listing(self) -> list[Report]:
+    def listing(self) -> list[AttemptReport]:
         """Nothing here was started by us."""
         return []
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Phase, Report
+from gpuyard.engines.contract import AttemptReport, Launch, Phase
 from gpuyard.engines.machine.launches import (
     CHECKPOINT,
     UnixAccount,
@@ -164,9 +164,9 @@ def _yard(launch: Launch, place: SlurmContext) -> dict[str, str]:
     return yard
 
 
-def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: int) -> Report:
+def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: int) -> AttemptReport:
     """An end as a report."""
-    return Report(
+    return AttemptReport(
         key=key,
         phase=Phase.ENDED,
         outcome=outcome,

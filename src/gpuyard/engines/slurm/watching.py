@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.engines.contract import Permanent, Phase, Report
+from gpuyard.engines.contract import AttemptReport, Permanent, Phase
 from gpuyard.engines.machine.files import read_own
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.readers import Readers
@@ -71,7 +71,7 @@ class AttemptMonitor:
         self._put_aside = put_aside
         self._now_ms = now_ms
         self.readers = Readers()
-        self._ended: dict[str, Report] = {}
+        self._ended: dict[str, AttemptReport] = {}
         self._known: dict[str, KnownAttempt] = {}
         self._lingering: dict[int, float] = {}
         self._queue: Queue | None = None
@@ -91,7 +91,7 @@ class AttemptMonitor:
 
     # ---- answering
 
-    def look(self, keys: Sequence[str]) -> list[Report]:
+    def look(self, keys: Sequence[str]) -> list[AttemptReport]:
         """The state of these attempts. Slurm is asked once for all of them, and only if one has not ended."""
         open_keys = [key for key in dict.fromkeys(keys) if key not in self._ended and self.known(key)]
         jobs: dict[str, list[SlurmJob]] | None = {}
@@ -103,9 +103,9 @@ class AttemptMonitor:
             except OutOfReach:
                 jobs = None
         found = {key: self._look(key, jobs, asked_ms) for key in open_keys}
-        return [self._ended.get(key) or found.get(key) or Report(key, Phase.UNKNOWN) for key in keys]
+        return [self._ended.get(key) or found.get(key) or AttemptReport(key, Phase.UNKNOWN) for key in keys]
 
-    def _look(self, key: str, jobs: dict[str, list[SlurmJob]] | None, asked_ms: int) -> Report:
+    def _look(self, key: str, jobs: dict[str, list[SlurmJob]] | None, asked_ms: int) -> AttemptReport:
         known = self._known[key]
         mine = None
         if jobs is not None:
@@ -128,12 +128,12 @@ class AttemptMonitor:
 
     def _follow(
         self, key: str, known: KnownAttempt, traces: Traces, finding: Verdict, jobs: Sequence[SlurmJob]
-    ) -> Report:
+    ) -> AttemptReport:
         report = finding.report
         match finding.todo:
             case WriteEnd() as settle:
                 if settle.unwritten and self._too_soon(known):
-                    report = Report(key, Phase.STOPPING, started_ms=settle.started_ms)
+                    report = AttemptReport(key, Phase.STOPPING, started_ms=settle.started_ms)
                 else:
                     report = self._settle(key, known, settle)
             case MarkLost():
@@ -249,7 +249,7 @@ class AttemptMonitor:
 
     # ---- what follows
 
-    def _settle(self, key: str, known: KnownAttempt, settle: WriteEnd) -> Report:
+    def _settle(self, key: str, known: KnownAttempt, settle: WriteEnd) -> AttemptReport:
         why = settle.why
         if settle.unclaimed:
             if said := self._last_words(key, known):
@@ -262,12 +262,12 @@ class AttemptMonitor:
         self._folder.put(key, files.END, end, durable=True)
         return plans.report_of_end(key, end, settle.outcome, self._now_ms())
 
-    def withdraw(self, key: str, known: KnownAttempt, outcome: Outcome, why: str) -> Report:
+    def withdraw(self, key: str, known: KnownAttempt, outcome: Outcome, why: str) -> AttemptReport:
         """End an attempt that has not run, if it still has not: the claim decides."""
         if not self._folder.claim(key, self._now_ms()):
             claim = self._folder.told(key, files.CLAIM, known.uid) or {}
             if claim.get("slurm_id") != 0:
-                return Report(key, Phase.STARTING)
+                return AttemptReport(key, Phase.STARTING)
         end: dict[str, Any] = plans.end_of(outcome, why, 0, self._now_ms())
         self._folder.put(key, files.END, end, durable=True)
         report = self._ended[key] = plans.report_of_end(key, end, outcome, self._now_ms())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.contract import Answer, Phase, Report
+from gpuyard.engines.contract import Answer, AttemptReport, Phase
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
@@ -87,7 +87,7 @@ def test_a_launch_is_one_of_the_folder(tmp_path: Path) -> None:
     assert plan == json.loads((tmp_path / "attempts" / "y-1-1" / "run" / "plan.json").read_text())
 
 
-def handed_in(tmp_path: Path, returned_s: float | None) -> Report:
+def handed_in(tmp_path: Path, returned_s: float | None) -> AttemptReport:
     """An attempt that was handed in long ago and still waits in Slurm, which has been in reach since then."""
     folder = Folder(tmp_path)
     plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}

@@ -52,7 +52,7 @@ _HOUR_MS = 3_600_000
 _TOP = 10
 
 
-class Report(NamedTuple):
+class SreportKind(NamedTuple):
     """One report: what it is called, and what may stand behind its name."""
 
     kind: str
@@ -67,11 +67,11 @@ class Report(NamedTuple):
 _TIMES = (("end", 1), ("format", 1), ("start", 1))
 _USERS = (("users", 1), ("accounts", 2), ("acct", 4), ("clusters", 1))
 REPORTS = (
-    Report("cluster", "accountutilizationbyuser", 1, (*_USERS, *_TIMES), (("tree", 4),)),
-    Report("cluster", "userutilizationbyaccount", 18, (*_USERS, *_TIMES), short="ua"),
-    Report("cluster", "utilization", 2, (("clusters", 1), *_TIMES)),
-    Report("user", "topusage", 1, (*_USERS, *_TIMES, ("topcount", 1)), (("group", 1),)),
-    Report(
+    SreportKind("cluster", "accountutilizationbyuser", 1, (*_USERS, *_TIMES), (("tree", 4),)),
+    SreportKind("cluster", "userutilizationbyaccount", 18, (*_USERS, *_TIMES), short="ua"),
+    SreportKind("cluster", "utilization", 2, (("clusters", 1), *_TIMES)),
+    SreportKind("user", "topusage", 1, (*_USERS, *_TIMES, ("topcount", 1)), (("group", 1),)),
+    SreportKind(
         "job",
         "sizesbyaccount",
         1,
@@ -92,7 +92,7 @@ _ELSEWHERE = {
 class Asked(NamedTuple):
     """A command line, read."""
 
-    report: Report
+    report: SreportKind
     values: Mapping[str, str]
     flags: frozenset[str]
     how: str
@@ -188,7 +188,7 @@ def _fits(word: str, name: str, least: int) -> bool:
     return len(word) >= least and name.startswith(word)
 
 
-def _report(rest: Sequence[str]) -> Report:
+def _report(rest: Sequence[str]) -> SreportKind:
     if len(rest) < 2:
         said = f"too few arguments for keyword:{rest[0]}" if rest else "name a report"
         raise Stop(f"sreport: error: {said}", "For example: sreport cluster Utilization start=now-1day")
@@ -253,7 +253,7 @@ def _asked(given: Read, now_ms: int) -> Asked:
     )
 
 
-def _tres(said: str, report: Report) -> list[str]:
+def _tres(said: str, report: SreportKind) -> list[str]:
     names = [part.strip().lower() for part in said.split(",") if part.strip()] or ["cpu"]
     known = list(f.TRES) if "all" in names else [name for name in dict.fromkeys(names) if name in f.TRES]
     strange = [name for name in names if name not in f.TRES and name != "all"]
