@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
 import uvicorn
 
 from gpuyard.api.connecting.calling import Connection
+from gpuyard.api.edge.throttle import Throttle
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 
@@ -35,10 +36,8 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
 class Served(uvicorn.Server):
     """A server on a free port, in a thread."""
 
-    def __init__(self, crowd: ConnectionCounts) -> None:
-        config = uvicorn.Config(
-            nothing, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0
-        )
+    def __init__(self, crowd: ConnectionCounts, app: Any = nothing) -> None:
+        config = uvicorn.Config(app, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0)
         self.crowd = crowd
         super().__init__(config)
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -61,13 +60,8 @@ class Served(uvicorn.Server):
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(connections, "HEAD_S", 0.5)
-    monkeypatch.setattr(connections, "BODY_S", 0.5)
-    monkeypatch.setattr(connections, "LOOK_S", 0.1)
-    monkeypatch.setattr(connections, "ALONE_MAX", 5)
-    made = Served(ConnectionCounts(descriptors=1024))
+@contextmanager
+def running(made: Served) -> Iterator[Served]:
     made.thread.start()
     until_s = time.monotonic() + 20
     while not made.started:
@@ -76,6 +70,16 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     yield made
     made.should_exit = True
     made.thread.join(20)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
+    monkeypatch.setattr(connections, "BODY_S", 0.5)
+    monkeypatch.setattr(connections, "LOOK_S", 0.1)
+    monkeypatch.setattr(connections, "ALONE_MAX", 5)
+    with running(Served(ConnectionCounts(descriptors=1024))) as made:
+        yield made
 
 
 def heard(connection: socket.socket) -> bytes:
@@ -266,3 +270,36 @@ def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
     asyncio.run(flooded())
     assert 20 == order.count("1000")
     assert order.index("2000") <= 1 + connections.SERVED_A_BEAT
+
+
+def test_answers_that_nobody_reads_fill_no_memory() -> None:
+    """512 connections of one user that asked for 4 MiB each and read nothing were 2 GiB of the server."""
+    # More than the kernel takes of each.
+    turns, whole = Throttle(), b"x" * 16 * 1024 * 1024
+
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": whole})
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await turns.user("eve" if scope["path"] == "/eve" else "ana", long, scope, receive, send)
+
+    with running(Served(ConnectionCounts(descriptors=1024), app)) as made, ExitStack() as opened:
+
+        def ask(path: bytes) -> bytes:
+            connection = opened.enter_context(closing(made.connect()))
+            connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            heads[connection] = connection.recv(12)
+            return heads[connection]
+
+        heads: dict[socket.socket, bytes] = {}
+        eve = [ask(b"/eve") for _ in range(12)]
+        assert b"HTTP/1.1 200" == eve[0]
+        assert {b"HTTP/1.1 429"} == set(eve[6:]), "each of those before leaves 3 MiB at the least"
+        assert b"HTTP/1.1 200" == ask(b"/ana"), "others are answered"
+        for connection in list(heads):
+            connection.close()
+        until_s = time.monotonic() + 30
+        while ask(b"/eve") != b"HTTP/1.1 200":
+            assert time.monotonic() < until_s, "what is closed is not held any longer"
+            time.sleep(0.05)

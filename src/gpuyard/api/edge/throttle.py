@@ -1,11 +1,11 @@
 """The throttle: after taking much of the server's time, a user waits before each request while others ask.
 
-No request is refused. While other users ask, a user has few requests under way at once, of which one computes in a
-thread, and a fifth of the time: the sum of the CPU time that their requests took in the event loop and in threads, and
-of the cost of writing their jobs. While no other user asks, a user has all the time, with only a few more under way:
-requests that pile up wait here, and not in front of another user's. A user with an unanswered request counts as asking.
-Requests without a known user have a tenth, by address, at any time. Root and the owner of the server are not held back,
-and each process counts for itself.
+No request is refused, unless its user has not read much of what was answered before. While other users ask, a user has
+few requests under way at once, of which one computes in a thread, and a fifth of the time: the sum of the CPU time that
+their requests took in the event loop and in threads, and of the cost of writing their jobs. While no other user asks, a
+user has all the time, with only a few more under way: requests that pile up wait here, and not in front of another
+user's. A user with an unanswered request counts as asking. Requests without a known user have a tenth, by address, at
+any time. Root and the owner of the server are not held back, and each process counts for itself.
 """
 
 import asyncio
@@ -41,6 +41,10 @@ AT_ONCE = 4
 """Requests of one user under way at a time while others ask; a request counts until its answer begins."""
 ALONE_AT_ONCE = 8
 """The same while no other user asks: a new user's request finds no more than these in front of it."""
+UNREAD_MAX = 16 * 1024 * 1024
+"""Bytes of answers to one user that the server holds because nobody reads them: then no further request is served."""
+UNSENT = "gpuyard.unsent"
+"""In the scope of a request: a call that says how many bytes its connection has yet to take."""
 _ACCOUNTS_MAX = 2_000
 
 T = TypeVar("T")
@@ -63,6 +67,7 @@ class TimeAccount:
         "share",
         "typical_s",
         "under_way",
+        "unread",
         "wrote_s",
     )
 
@@ -81,6 +86,8 @@ class TimeAccount:
         self.under_way = 0
         self.wrote_s = self.at_s
         """When they were last told that something is written; before their account was opened nobody knows."""
+        self.unread: set[Callable[[], int]] = set()
+        """Connections that had not taken all of an answer when it was complete."""
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
@@ -99,6 +106,12 @@ class TimeAccount:
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
         return self.debt_s - BURST_S
+
+    def unread_bytes(self) -> int:
+        """What they have been answered and have not read."""
+        left = {each: each() for each in self.unread}
+        self.unread = {each for each, size in left.items() if size}
+        return sum(left.values())
 
     async def rest(self, spare_s: float = 0.0) -> None:
         """Wait until they may take `spare_s` again, or no other user asks any longer."""
@@ -243,6 +256,9 @@ class Throttle:
     async def _serve(self, account: TimeAccount, app: App, scope: Any, receive: Any, send: Any) -> None:
         if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
             await self._turn(account)
+        if account.unread and account.unread_bytes() > UNREAD_MAX:
+            await _unread().response()(scope, receive, send)
+            return
         expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
         account.charge(expected_s)
         account.under_way += 1
@@ -267,9 +283,21 @@ class Throttle:
                 if writes:
                     # What was not answered may be written all the same.
                     account.wrote_s = self._now_s()
+            unsent = scope.get(UNSENT)
+            if unsent is not None and unsent():
+                account.unread.add(unsent)
             took_s = max(0.0, account.debt_s - before_s)
             account.debt_s = max(0.0, account.debt_s - expected_s)
             account.typical_s += 0.2 * (took_s - account.typical_s)
+
+
+def _unread() -> Problem:
+    return Problem(
+        429,
+        f"{UNREAD_MAX // 1024**2} MiB of answers to you are not read yet",
+        "Read them, or close their connections; then ask again.",
+        headers={"Retry-After": "1"},
+    )
 
 
 class _Meter:

@@ -18,6 +18,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuyard.api.edge.peers import PEER, peer_of
+from gpuyard.api.edge.throttle import UNSENT
 from gpuyard.api.edge.upgrades import TAKE_OVER
 
 _log = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._until_s = self.loop.time() + HEAD_S
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope[TAKE_OVER] = self._take_over
+        scope[UNSENT] = self.transport.get_write_buffer_size
         if self.guest.peer is not None:
             scope[PEER] = self.guest.peer
 
