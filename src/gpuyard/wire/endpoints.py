@@ -339,7 +339,7 @@ LOGIN_OIDC_CODE = Endpoint("POST", "/login/oidc/code", Action.ANYBODY, "NewToken
     "Trade the code that the identity provider gave a browser for a token of the yard", tag="people", status=201,
     body="OidcCode", problems=(401, 403, 404, 409, 422))
 BROWSER_CODE = Endpoint("POST", "/login/codes", Action.SELF, "BrowserCodeReply",
-    "Make a code that signs a browser in, once, within a minute", tag="people", status=201, problems=(422,))
+    "Make a code that signs a browser in, once, within a minute", tag="people", status=201, problems=(409, 422))
 LOGIN_BROWSER = Endpoint("POST", "/login/browser", Action.ANYBODY, "BrowserReply", "Trade a code for a cookie",
     tag="people", status=201, body="BrowserLogin", problems=(401, 422))
 LOGOUT = Endpoint("POST", "/logout", Action.SELF, "SignedOutReply", "Sign this browser out", tag="people")

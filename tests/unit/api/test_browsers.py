@@ -11,7 +11,8 @@ import pytest
 from gpuyard.api.edge import rates
 from gpuyard.api.edge.peers import cookie_name
 from gpuyard.api.handlers import front
-from gpuyard.control.access.browsers import CODE_MS
+from gpuyard.control.access.browsers import CODE_MS, CODES_MAX
+from gpuyard.control.access.tokens import CODE_NOTE
 from rigs.teams import Answer, Team, team
 
 HOST = "yard.example.org"
@@ -94,6 +95,28 @@ def test_a_code_ends_after_a_minute(yard: Team, monkeypatch: pytest.MonkeyPatch)
 
     assert 401 == late.status
     assert "works for 60 s" in late.json["detail"]
+
+
+def test_a_person_makes_a_few_codes_in_a_minute_and_those_that_ended_are_not_listed(
+    yard: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is a row of tokens and audit: thousands of one user would hide what others did."""
+    token = yard.tokens["vera"]
+
+    def listed() -> list[str]:
+        found = yard.call("GET", "/api/v1/tokens", token).json["tokens"]
+        return [row["id"] for row in found if row["note"] == CODE_NOTE]
+
+    statuses = [yard.call("POST", "/api/v1/login/codes", token).status for _ in range(CODES_MAX + 1)]
+
+    assert [201] * CODES_MAX + [409] == statuses
+    assert CODES_MAX == len(listed())
+    browsers = yard.yard.browsers
+    now_ms = browsers._now_ms
+    monkeypatch.setattr(browsers, "_now_ms", lambda: now_ms() + CODE_MS)
+    monkeypatch.setattr(yard.yard.people.token_service, "_now_ms", browsers._now_ms)
+    assert [] == listed()
+    assert 201 == yard.call("POST", "/api/v1/login/codes", token).status
 
 
 def test_a_code_is_no_token_and_a_token_is_no_code(yard: Team) -> None:

@@ -13,6 +13,7 @@ made of the whole text: none of them passes for another.
 import hmac
 import re
 import secrets
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -21,8 +22,8 @@ from typing import NamedTuple
 from gpuyard.control.access.people import Person, person_named
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.rights import ROLES, Right, Role
-from gpuyard.control.access.tokens import Unknown, hash_of, holds, lives, new_id, token_id_of
-from gpuyard.control.refusals import Forbidden, Unacceptable
+from gpuyard.control.access.tokens import CODE_NOTE, Unknown, hash_of, holds, lives, new_id, token_id_of
+from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.model import TokenMade, TokenRevoked
@@ -31,6 +32,9 @@ from gpuyard.store import TokenRow
 
 CODE_MS = 60 * SECOND_MS
 """How long a code works."""
+CODES_MAX = 20
+"""Codes that one person has made for themselves while a code works: each is a row of the tokens and of the audit trail,
+for good."""
 SESSION_MS = 7 * DAY_MS
 """How long a browser stays signed in, at most."""
 _CODE = re.compile(r"yardcode_([a-z0-9]{10})_[0-9a-f]{64}")
@@ -56,6 +60,8 @@ class BrowserService:
         self._committer = committer
         self._now_ms = now_ms
         self._people = people
+        self._made: dict[str, deque[int]] = {}
+        """When each person's latest codes were made. Used by the thread that writes alone."""
 
     @property
     def _kind(self) -> str:
@@ -79,13 +85,14 @@ class BrowserService:
             if person.token and not lives(self._replica.store, person.token, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
+            self._count(person, now_ms)
             row = TokenRow(
                 code_id,
                 hash_of(text),
                 person.name,
                 right.role.word,
                 right.tenant,
-                "code for a browser",
+                CODE_NOTE,
                 person.signature,
                 person.token,
                 now_ms,
@@ -95,6 +102,18 @@ class BrowserService:
             return row, text
 
         return self._committer.write(make)
+
+    def _count(self, person: Person, now_ms: int) -> None:
+        """Count a code that is made; refuse it where there are too many."""
+        if person.admin:
+            return
+        made = self._made.setdefault(person.name, deque(maxlen=CODES_MAX))
+        if len(made) == CODES_MAX and now_ms - made[0] < CODE_MS:
+            raise Impossible(
+                f"{person.name} has made {CODES_MAX} codes for browsers within {CODE_MS // SECOND_MS} s",
+                "Use one of them, or ask again in a minute.",
+            )
+        made.append(now_ms)
 
     def redeem(self, code: str) -> "Future[BrowserSession]":
         """Trade a code for a session. Raises `Unknown` for a code that is not valid, or no longer."""

@@ -42,6 +42,8 @@ LOOK_S = 0.5
 TOUCH_MS = 300_000
 """How often it is noted that a token is used."""
 KNOWN_MAX = 10_000
+CODE_NOTE = "code for a browser"
+"""The note of a row that is no token but a code."""
 ID_LENGTH = 10
 _TEXT = re.compile(r"yard_([a-z0-9]{10})_([0-9a-f]{64})")
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -299,8 +301,14 @@ class TokenService:
     # -- looking at them and taking them back --------------------------------------------------------------------
 
     def list(self, person: Person) -> list[TokenReply]:
-        """Tokens of one's own, and those of the tenants where one may make them."""
-        return [token_view(row) for row in self._replica.store.tokens() if _concerns(person, row)]
+        """Tokens of one's own, and those of the tenants where one may make them; no codes for browsers that ended."""
+        now_ms = self._now_ms()
+        return [
+            token_view(row)
+            for row in self._replica.store.tokens()
+            if _concerns(person, row)
+            and not (row.note == CODE_NOTE and (row.revoked_ms or row.expires_ms <= now_ms))
+        ]
 
     def revoke(self, person: Person, token_id: str) -> "Future[dict[str, Any]]":
         """Take a token back, and all that were made with it."""
