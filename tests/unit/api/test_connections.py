@@ -1,6 +1,7 @@
 """What connections may take: bytes of a head, time, and how many there are. A real server with nothing behind it."""
 
 import asyncio
+import logging
 import os
 import resource
 import socket
@@ -143,6 +144,45 @@ def test_a_long_body_and_many_requests_are_no_head(served: Served) -> None:
             while b"\r\n\r\n" not in said or not said.endswith(b"%d\r\n0\r\n\r\n" % length):
                 said += connection.recv(65536)
             assert said.startswith(b"HTTP/1.1 200")
+
+
+def test_requests_that_do_not_wait_for_answers_are_few(served: Served) -> None:
+    """Thousands in one read were all taken apart at once: nobody else was answered meanwhile."""
+    said, _sent = flood(served, b"", (ASK + b"\r\n") * 5_000, 1)
+    assert said.count(b"HTTP/1.1 200") <= connections.PIPELINED_MAX + 1
+    assert b"HTTP/1.1 400" in said
+    with closing(served.connect()) as connection:
+        connection.sendall((ASK + b"\r\n") * 8)
+        said = b""
+        while said.count(b"HTTP/1.1 200") < 8:
+            said += connection.recv(65536)
+
+
+def test_what_strangers_send_wrong_or_leave_writes_nothing_to_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = threading.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await nothing(scope, receive, send)
+        ended.append(scope["path"])
+
+    ended: list[str] = []
+    with running(Served(ConnectionCounts(descriptors=1024), slow)) as made:
+        with closing(made.connect()) as connection:
+            connection.sendall(b"GET / HTTP/1.1\nHost: x\n\n")
+            assert heard(connection).startswith(b"HTTP/1.1 400")
+        with closing(made.connect()) as connection:
+            connection.sendall((ASK + b"\r\n") * 3)
+            assert begun.wait(30)
+        until_s = time.monotonic() + 30
+        while not ended:
+            assert time.monotonic() < until_s, "the one that is answered is told that nobody is there"
+            time.sleep(0.01)
+    assert [] == [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize(

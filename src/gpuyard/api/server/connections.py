@@ -22,10 +22,16 @@ from gpuyard.api.edge.throttle import UNSENT
 from gpuyard.api.edge.upgrades import TAKE_OVER
 
 _log = logging.getLogger(__name__)
+_wire_log = logging.getLogger(f"{__name__}.wire")
+"""Of uvicorn, which would write a line for whatever a stranger sends that is no HTTP: only its own failures."""
+_wire_log.setLevel(logging.ERROR)
 
 HEAD_BYTES_MAX = 64 * 1024
 """Bytes of a head, besides the last read of it."""
 HEADERS_MAX = 100
+PIPELINED_MAX = 16
+"""Requests of one connection that have come before the one ahead of them is answered. A read of the socket may hold
+thousands, which are all taken apart at once; programs that ask again wait for the answer first."""
 HEAD_S = 20.0
 HANDSHAKE_S = 10
 BODY_S = 60.0
@@ -99,16 +105,27 @@ class PeerProtocol(HttpToolsProtocol):
     """When what has begun to come must have come."""
     _unread = 0
     """Bytes since the parser last produced anything."""
+    _answering: Any = None
+    """The request that is being answered; `cycle` is the last one that has come."""
 
     def connection_made(self, transport: Any) -> None:
         """The connection has been counted at the door; its time runs."""
         super().connection_made(transport)
+        self.logger = _wire_log
         self._until_s = self.loop.time() + HEAD_S
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no longer."""
+        """Count it no longer, and answer nothing more."""
         self.guest.leave()
+        self.pipeline.clear()
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Read on, unless too many bytes have led to nothing."""
@@ -132,7 +149,7 @@ class PeerProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there; the body may take longer."""
-        if len(self.headers) > HEADERS_MAX:
+        if len(self.headers) > HEADERS_MAX or len(self.pipeline) >= PIPELINED_MAX:
             # The parser makes a 400 of it.
             raise TooMuch
         self._unread = 0
