@@ -75,6 +75,33 @@ def test_folders_that_somebody_else_made_first_are_none_of_ours(
     assert not root.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives folders away")
+@pytest.mark.parametrize("released", [False, True], ids=["now", "by an earlier release"])
+def test_a_link_in_place_of_a_folder_gives_its_user_nothing_else(tmp_path: Path, released: bool) -> None:
+    """The folder was its user's, who put a link to /etc in it: the next share of a GPU made /etc theirs."""
+    user = UnixAccount(65_534, 65_534, "", "", "")
+    mps, precious = NoMps(str(tmp_path)), tmp_path / "precious"
+    precious.mkdir()
+    daemon = mps.ensure("GPU-a", user)
+    try:
+        assert [0, user.uid, user.uid] == [
+            os.lstat(path).st_uid for path in (daemon.folder, daemon.pipe, daemon.log)
+        ]
+        if released:
+            os.chown(daemon.folder, user.uid, user.gid)
+        os.rmdir(daemon.pipe)
+        os.symlink(precious, daemon.pipe)
+        os.rmdir(daemon.log)
+        os.symlink("/nowhere", daemon.log)
+        mps.ensure("GPU-a", user)
+        assert 0 == precious.stat().st_uid
+        assert [0, user.uid, user.uid] == [
+            os.lstat(path).st_uid for path in (daemon.folder, daemon.pipe, daemon.log)
+        ]
+    finally:
+        mps.stop_unused(set())
+
+
 def test_a_daemon_writes_its_log_by_the_clock_that_it_is_read_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

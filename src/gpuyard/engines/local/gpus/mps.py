@@ -73,6 +73,24 @@ def pid_of(daemon: Daemon) -> int:
         os.close(fd)
 
 
+def _give(above: int, name: str, account: UnixAccount) -> None:
+    """A folder of a user's in a folder of the server's, in the place of whatever else is there."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=above)
+    try:
+        own = os.open(name, flags, dir_fd=above)
+    except NotADirectoryError:
+        os.unlink(name, dir_fd=above)
+        os.mkdir(name, 0o700, dir_fd=above)
+        own = os.open(name, flags, dir_fd=above)
+    try:
+        if os.geteuid() == 0:
+            os.fchown(own, account.uid, account.gid)
+    finally:
+        os.close(own)
+
+
 class Mps:
     """The daemons of one yard."""
 
@@ -109,14 +127,21 @@ class Mps:
         os.makedirs(self.root, mode=0o711, exist_ok=True)
         if os.lstat(self.root).st_uid != os.geteuid():
             raise Transient(f"{self.root} belongs to somebody else")
-        for folder in (daemon.folder, daemon.pipe, daemon.log):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            if os.geteuid() == 0:
-                os.chown(folder, account.uid, account.gid)
+        os.makedirs(daemon.folder, mode=0o711, exist_ok=True)
+        whole = os.open(daemon.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            # The folder is the server's, also one that an earlier release gave to the user: whoever owns it could put
+            # a link in the place of what is in it, and would be given whatever that leads to.
+            os.fchown(whole, os.geteuid(), os.getegid())
+            os.fchmod(whole, 0o711)
+            for path in (daemon.pipe, daemon.log):
+                _give(whole, os.path.basename(path), account)
+        finally:
+            os.close(whole)
 
     def answers(self, daemon: Daemon) -> bool:
         """Whether it is there."""
-        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+        if not os.path.lexists(os.path.join(daemon.pipe, "control")):
             return False
         try:
             self._run(daemon, daemon.uid, -1, [CONTROL], "get_server_list\n")
@@ -126,7 +151,7 @@ class Mps:
 
     def stop(self, daemon: Daemon) -> None:
         """End it. A process that still computes there loses its GPU."""
-        if os.path.exists(os.path.join(daemon.pipe, "control")):
+        if os.path.lexists(os.path.join(daemon.pipe, "control")):
             with suppress(Transient):
                 self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
 
@@ -162,7 +187,7 @@ class Mps:
 
     def _clear(self, daemon: Daemon) -> None:
         """Remove what an ended daemon left; one that is about to end still has its socket, and is cleared later."""
-        if not os.path.exists(os.path.join(daemon.pipe, "control")):
+        if not os.path.lexists(os.path.join(daemon.pipe, "control")):
             shutil.rmtree(daemon.folder, ignore_errors=True)
             with suppress(OSError):
                 os.rmdir(self.root)
