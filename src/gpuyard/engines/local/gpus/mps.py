@@ -130,8 +130,8 @@ class Mps:
         os.makedirs(daemon.folder, mode=0o711, exist_ok=True)
         whole = os.open(daemon.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            # The folder is the server's, also one that an earlier release gave to the user: whoever owns it could put
-            # a link in the place of what is in it, and would be given whatever that leads to.
+            # The folder is the server's, also one that an earlier release gave to the user: its owner could put a link
+            # in the place of what is in it, and would be given what that leads to.
             os.fchown(whole, os.geteuid(), os.getegid())
             os.fchmod(whole, 0o711)
             for path in (daemon.pipe, daemon.log):
