@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from e2e.conftest import Box
+from gpuyard.cli.commands.yard.up import READY_S
 from rigs.kills import Server
 
 TAKEN_OVER_S = 5.0
@@ -115,8 +117,9 @@ def test_a_server_that_may_not_lead_answers_and_leaves_it_to_others(
 
         def told() -> str:
             status, said = answers.call("GET", "/readyz")
-            return said["error"] or "" if status == 503 else ""
+            return " ".join(said["notes"]) if status == 200 else ""
 
+        # It does its work, to answer and to accept, and a load balancer leaves it in.
         wait_for(lambda: "no server leads" in told(), 30)
         assert "follower" == answers.call("GET", "/readyz")[1]["role"]
         # What comes meanwhile is accepted, and runs once there is a server that leads again.
@@ -127,6 +130,19 @@ def test_a_server_that_may_not_lead_answers_and_leaves_it_to_others(
         for server in (leads, answers):
             if server.process is not None and server.process.poll() is None:
                 server.kill()
+
+
+def test_up_without_a_leader_comes_back_and_says_so(tmp_path: Path, postgres_url: str) -> None:
+    """It waited a minute for one, and called that a failure."""
+    box = Box(tmp_path / "yard")
+    began = time.monotonic()
+    done = box("up", "-d", "--port", "0", "--store", postgres_url, "--no-lead")
+    try:
+        assert (0, True) == (done.code, done.out.startswith("the yard is up")), done.err
+        assert "note: no server leads: nothing starts until one is started on the same store" in done.err
+        assert time.monotonic() - began < READY_S / 2
+    finally:
+        box("down")
 
 
 def test_a_leader_that_was_frozen_starts_nothing_twice_when_it_wakes(pair: Pair) -> None:

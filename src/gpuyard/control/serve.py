@@ -116,7 +116,9 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-NONE_LEADS = "no server leads: nothing starts until one that was started without --no-lead is there"
+NONE_LEADS = (
+    "no server leads: nothing starts until one is started on the same store without --no-lead; jobs wait"
+)
 _QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
 
@@ -403,10 +405,12 @@ class Yard:
             error = error or f"no space is left for {self.data.root}"
         if self.data.free_files() < FREE_FILES_MIN:
             error = error or f"no file can be made in {self.data.root}: its file system has no inode left"
-        if not (self.options.leads or holder):
-            error = error or NONE_LEADS
+        alone = not (self.options.leads or holder or error)
+        if alone and not self.replica.state.nodes.node:
+            # Jobs are judged by the nodes, and no server that leads has ever told of any.
+            error = NONE_LEADS
         stale = leads and since_s is not None and since_s > STALE_S
-        ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder))
+        ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder) or alone)
         return ready, {
             "ready": ready,
             "role": "leader" if leads else "follower",
@@ -423,7 +427,7 @@ class Yard:
             "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
             "events": self.replica.seq,
             "store": self.store.place,
-            "notes": list(self.notes),
+            "notes": [*self.notes, *([NONE_LEADS] if alone else [])],
         }
 
     def snapshot(self) -> dict[str, Any]:

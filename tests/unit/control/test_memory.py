@@ -12,7 +12,7 @@ import pytest
 
 from gpuyard.control.access.people import person
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.serve import Options, Yard
+from gpuyard.control.serve import NONE_LEADS, Options, Yard
 from gpuyard.errors import BadInput
 
 
@@ -102,3 +102,21 @@ def test_a_process_that_was_just_elected_is_ready_after_its_first_step(tmp_path:
         assert here.replica.state.nodes.node
     finally:
         here.close()
+
+
+def test_a_server_that_only_answers_is_ready_without_a_leader(tmp_path: Path) -> None:
+    """It has the nodes that a leader told of; on a store that never had one, jobs could not be judged."""
+    options = Options(tmp_path / "yard", emulate="2 x H100", port=0, leads=False)
+    for ready in (False, True):
+        here = Yard(options)
+        try:
+            here.start()
+            assert ready == here.readiness()[0]
+            how = here.readiness()[1]
+            assert (NONE_LEADS, None if ready else NONE_LEADS) == (how["notes"][-1], how["error"])
+        finally:
+            here.close()
+        if not ready:
+            # Another leads for a moment, until it has seen its nodes.
+            with yard(tmp_path / "yard"):
+                pass

@@ -133,7 +133,7 @@ def _foreground(options: "Options") -> None:
 
     def ready(yard: Yard) -> None:
         notice(_words(yard.options, yard.options.port))
-        for note in yard.notes:
+        for note in yard.readiness()[1]["notes"]:
             notice(f"note: {note}")
 
     serve(options, ready)
@@ -155,7 +155,7 @@ def _detached(options: "Options") -> None:
     found = next((each for each in data.instances() if each.running() == pid), instance)
     with Client(f"unix:{found.socket}", patience_s=READY_S) as client:
         how = _until_ready(client)
-    if not how["ready"]:
+    if not (how["ready"] or _waits_for_a_leader(how)):
         raise YardError(
             f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
         )
@@ -170,9 +170,16 @@ def _until_ready(client: "Client") -> "ReadyReply":
     until_s = time.monotonic() + READY_S
     while True:
         ready, how = client.ready()
-        if ready or time.monotonic() > until_s:
+        if ready or _waits_for_a_leader(how) or time.monotonic() > until_s:
             return how
         time.sleep(0.05)
+
+
+def _waits_for_a_leader(how: "ReadyReply") -> bool:
+    """Whether it is up and only answers, and no server decides yet: its notes say so."""
+    from gpuyard.control.serve import NONE_LEADS
+
+    return NONE_LEADS in how.get("notes", ())
 
 
 def _words(options: "Options", port: int, pid: int | None = None) -> str:
