@@ -63,27 +63,27 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     assert 0 == made("down", "--jobs").code
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--host", "0.0.0.0"], "without --auth they all could submit jobs"),
-        (["--host", "::"], "without --auth they all could submit jobs"),
-        (["--host", "0.0.0.0", "--auth"], "without TLS tokens can be read on the way"),
-        (["--host", "yard.invalid", "--auth", "--insecure-http"], "is no address of this machine"),
-        (["--host", "203.0.113.7", "--auth", "--insecure-http"], "is no address of this machine"),
-        (["--tls-cert", "x.pem"], "--tls-cert and --tls-key belong together"),
-        (["--auth", "--tls-cert", "no.pem", "--tls-key", "no.pem"], "are no certificate and its key"),
-    ],
+UNSAFE = (
+    # The first in the foreground: both ways check the same.
+    (["--host", "0.0.0.0"], "without --auth they all could submit jobs"),
+    (["-d", "--host", "::"], "without --auth they all could submit jobs"),
+    (["-d", "--host", "0.0.0.0", "--auth"], "without TLS tokens can be read on the way"),
+    (["-d", "--host", "yard.invalid", "--auth", "--insecure-http"], "is no address of this machine"),
+    (["-d", "--host", "203.0.113.7", "--auth", "--insecure-http"], "is no address of this machine"),
+    (["-d", "--tls-cert", "x.pem"], "--tls-cert and --tls-key belong together"),
+    (["-d", "--auth", "--tls-cert", "no.pem", "--tls-key", "no.pem"], "are no certificate and its key"),
 )
-def test_what_is_not_safe_is_refused_with_what_to_do(bare: Box, words: list[str], says: str) -> None:
-    # In the foreground, where the first is concerned: both ways check the same.
-    how = [] if words == ["--host", "0.0.0.0"] else ["-d"]
-    done = bare("up", *how, "--port", 0, "--emulate", "1 x H100", *words)
 
-    assert (2, "") == (done.code, done.out)
-    assert says in done.err
-    assert "Traceback" not in done.err
-    assert "no yard is running" in bare("down").err
+
+def test_what_is_not_safe_is_refused_with_what_to_do(bare: Box) -> None:
+    lines = [["up", "--port", 0, "--emulate", "1 x H100", *words] for words, _says in UNSAFE]
+    done = bare.together(*[line for each in lines for line in (each, ["down"])])
+
+    for (words, says), refused, down in zip(UNSAFE, done[::2], done[1::2], strict=True):
+        assert (2, "") == (refused.code, refused.out), words
+        assert says in refused.err
+        assert "Traceback" not in refused.err
+        assert "no yard is running" in down.err, words
 
 
 def test_the_port_speaks_tls_and_nothing_else(yard: Secured) -> None:
@@ -180,14 +180,14 @@ def test_a_login_that_others_can_read_is_not_used(yard: Secured) -> None:
 
 
 def test_what_is_asked_wrongly_is_said(yard: Secured) -> None:
-    for words, says in (
+    asked = (
         (["token", "create", "--user", "ulla", "--role", "amdin"], "did you mean 'admin'?"),
         (["token", "create", "--user", "ulla", "--days", "400"], "a token may last at most 90 d"),
         (["token", "revoke", "nothing"], "there is no token 'nothing'"),
         (["login", "ftp://x"], "is no address of a yard"),
         (["login", "--oidc", yard.url, "--ca", str(yard.cert)], "has no identity provider"),
-    ):
-        done = yard(*words)
+    )
+    for (_words, says), done in zip(asked, yard.together(*[words for words, _says in asked]), strict=True):
         assert 2 == done.code, done.err
         assert says in done.err
 
