@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuyard.cli import run as run_yard
 from gpuyard.cli.commands.yard import opencost
@@ -92,7 +93,7 @@ def ask(
 ) -> Callable[..., Any]:
     """Run the command over these books and an answer; its exit code, what it prints and says beside that."""
 
-    def run(answer: object, *words: object, sight: Sight = ALL) -> tuple[int, str, str]:
+    def run(answer: object, *words: object, sight: Sight = ALL, export: bool = False) -> tuple[int, str, str]:
         class Yard:
             def __enter__(self) -> "Yard":
                 return self
@@ -108,7 +109,8 @@ def ask(
         path = tmp_path / "answer.json"
         text = answer if isinstance(answer, str) else json.dumps(answer)
         path.write_text(text, encoding="utf-8")
-        code = run_yard(["cost", "opencost", str(path), *map(str, words)])
+        line = ["export", "kubecost"] if export else ["cost", "opencost", str(path)]
+        code = run_yard([*line, *map(str, words)])
         assert text == path.read_text(encoding="utf-8")
         return code, *capsys.readouterr()
 
@@ -426,3 +428,39 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     code, _out, err = ask(answer(), *words)
     assert (2, True) == (code, told in err)
+
+
+def test_values_for_the_charts_have_the_price_of_the_books(ask: Callable[..., Any]) -> None:
+    code, out, err = ask("", export=True)
+    assert (0, "") == (code, err)
+    assert "as it cost in the books, 2026-11-01 to 2026-11-14, UTC" in out
+    said = yaml.safe_load(out)
+    found = said["kubecostProductConfigs"]
+    assert ("main", "USD", "team") == (
+        found["clusterName"], found["currencyCode"], found["labelMappingConfigs"]["team_label"],
+    )  # fmt: skip
+    assert ("2.00", "2.00", "0") == tuple(
+        [found["defaultModelPricing"][name] for name in ("GPU", "spotGPU", "CPU")]
+    )
+    assert "main" == said["prometheus"]["server"]["global"]["external_labels"]["cluster_id"]
+    said = yaml.safe_load(ask("", "--chart", "opencost", "--cluster", "main", export=True)[1])["opencost"]
+    assert ("main", "2.00") == (
+        said["exporter"]["defaultClusterId"], said["customPricing"]["costModel"]["GPU"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--chart", "x"), "no values for the chart 'x'"),
+        (("--cluster", "gke"), "the books have no GPUs of a cluster 'gke' then"),
+        (("--team-label", "a b"), "--team-label 'a b' is no key of a label"),
+        (("--from", "2026-10-01", "--to", "2026-10-02"), "which cluster is meant?"),
+    ],
+)
+def test_values_that_cannot_be_written_are_refused(
+    ask: Callable[..., Any], words: tuple[str, ...], told: str
+) -> None:
+    code, out, err = ask("", *words, export=True)
+    assert (2, "", True) == (code, out, told in err)
+    assert 2 == ask("", export=True, sight=Sight(("org",)))[0]

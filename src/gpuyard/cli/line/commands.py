@@ -117,6 +117,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             about="Write files for programs that watch: to standard output, or into a folder.",
             below={
                 "focus": CommandEntry("commands.yard.export", "Write the charges as rows of FOCUS."),
+                "kubecost": CommandEntry(
+                    "commands.yard.opencost", "Write values for Kubecost and OpenCost: names and prices."
+                ),
                 "prometheus": CommandEntry("commands.yard.export", "Write a scrape file for Prometheus."),
                 "grafana": CommandEntry("commands.yard.export", "Write dashboards for Grafana."),
                 "fluent-bit": CommandEntry(

@@ -1,4 +1,5 @@
-"""`yard cost opencost`: what OpenCost or Kubecost gives to namespaces and labels beside the books."""
+"""OpenCost and Kubecost: what they say beside the books (`yard cost opencost`), and values for their Helm charts
+(`yard export kubecost`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,16 +111,9 @@ def _books(by: str, cluster: str, first: int, last: int) -> "list[BooksTime]":
     from gpuyard.ledger.opencost import BooksTime
     from gpuyard.ledger.units import day_text, read_day
     from gpuyard.model.units import HOUR_MS
-    from gpuyard.reports import registry
 
     dimensions = ["day", "tenant", "cluster", *([by] if by != "tenant" else [])]
-    asked = {"by": ",".join(dimensions), "from": day_text(first), "to": day_text(last)}
-    with client() as yard:
-        reply: Mapping[str, Any] = yard.report(registry.ours("cost"), **asked)
-    if reply["fleet_micro_usd"] is None:
-        raise BadInput(
-            "OpenCost sees all namespaces, and you see a part of the yard", "Ask an administrator."
-        )
+    reply = _asked(",".join(dimensions), day_text(first), day_text(last))
     clusters = {line["cluster"] for line in reply["lines"]}
     if cluster and cluster not in clusters:
         raise BadInput(
@@ -140,6 +134,21 @@ def _books(by: str, cluster: str, first: int, last: int) -> "list[BooksTime]":
             "Ask OpenCost for days on which the yard had nodes; `yard cost --from DAY --to DAY` shows them.",
         )
     return found
+
+
+def _asked(by: str, from_day: str, to_day: str) -> Mapping[str, Any]:
+    """What the books say; they have to be seen whole."""
+    from gpuyard.reports import registry
+
+    with client() as yard:
+        reply: Mapping[str, Any] = yard.report(
+            registry.ours("cost"), by=by, **{"from": from_day, "to": to_day}
+        )
+    if reply["fleet_micro_usd"] is None:
+        raise BadInput(
+            "OpenCost sees all namespaces, and you see a part of the yard", "Ask an administrator."
+        )
+    return reply
 
 
 def _notes(found: "OpencostAnswer", result: "Compared", shown: int, days: tuple[int, int]) -> list[str]:
@@ -211,3 +220,117 @@ def _columns(by: str) -> list[Any]:
         Column("ROWS", lambda row: listed(row["rows"][:3]) or "-", wide=True),
         Column("WHAT", lambda row: row["said"]),
     ]
+
+
+_VALUES = {
+    "kubecost": """\
+kubecostProductConfigs:
+  clusterName: {cluster}
+  currencyCode: "USD"
+  customPricesEnabled: true
+  defaultModelPricing:
+    enabled: true
+    # Texts: the chart leaves out a number 0.
+    CPU: "0"
+    spotCPU: "0"
+    RAM: "0"
+    spotRAM: "0"
+    GPU: "{gpu}"
+    spotGPU: "{spot}"
+  labelMappingConfigs:
+    enabled: true
+    team_label: {label}
+prometheus:
+  server:
+    global:
+      external_labels:
+        cluster_id: {cluster}
+""",
+    "opencost": """\
+opencost:
+  exporter:
+    defaultClusterId: {cluster}
+  customPricing:
+    enabled: true
+    provider: custom
+    costModel:
+      description: "prices of a yard"
+      CPU: "0"
+      spotCPU: "0"
+      RAM: "0"
+      spotRAM: "0"
+      GPU: "{gpu}"
+      spotGPU: "{spot}"
+""",
+}
+"""Values of their Helm charts, cost-analyzer and opencost."""
+
+
+def kubecost(
+    cluster: Annotated[
+        str, Option("--cluster", metavar="NAME", help="The yard's cluster. Left out: the only one.")
+    ] = "",
+    chart: Annotated[
+        str, Option("--chart", metavar="CHART", help="Whose Helm chart it is for: kubecost or opencost.")
+    ] = "kubecost",
+    label: Annotated[
+        str, Option("--team-label", metavar="KEY", help="The label of pods that names their team.")
+    ] = "team",
+    from_day: Annotated[
+        str, Option("--from", metavar="DAY", help="The first day of the price. Left out: of this month.")
+    ] = "",
+    to_day: Annotated[
+        str, Option("--to", metavar="DAY", help="The last day of the price. Left out: today.")
+    ] = "",
+) -> None:
+    """Write values for the Helm chart of Kubecost or OpenCost: the cluster's name, and what its GPUs cost in the books.
+
+    Both have one price for a GPU, whatever its model: it is what a GPU-hour of the cluster cost in these days, on spot
+    and else. Cores and memory are in it and cost 0 by themselves. It takes sight of the whole yard.
+
+    \b
+    Example:
+      yard export kubecost --cluster gke-eu > kubecost.yaml
+      helm upgrade --install kubecost kubecost/cost-analyzer -n kubecost -f kubecost.yaml
+    """
+    import json
+
+    from gpuyard.wire.job_fields import label_fault
+
+    if chart not in _VALUES:
+        raise BadInput(
+            f"there are no values for the chart {quoted(chart)}", f"There are: {', '.join(_VALUES)}."
+        )
+    if fault := label_fault(label, "value"):
+        raise BadInput(f"--team-label {quoted(label)} is no key of a label: {fault}", "Write it as team.")
+    reply = _asked("model,market,cluster", from_day, to_day)
+    lines = [line for line in reply["lines"] if line["model"]]
+    names = sorted({line["cluster"] for line in lines})
+    if cluster not in names and (cluster or len(names) != 1):
+        wrong = (
+            f"the books have no GPUs of a cluster {quoted(cluster)} then"
+            if cluster
+            else "which cluster is meant?"
+        )
+        raise BadInput(wrong, f"They have: {listed(names)}." if names else "Give days by --from and --to.")
+    own = [line for line in lines if line["cluster"] == (cluster or names[0])]
+    spot = [line for line in own if line["market"] == "spot"]
+    prices = [
+        _price(each) for each in (own if own == spot else [line for line in own if line not in spot], spot)
+    ]
+    days = f"{reply['from_day']} to {reply['to_day']}"
+    print(f"# Written by `yard export kubecost`: an hour of a GPU as it cost in the books, {days}, UTC.")
+    quoted_words = {"cluster": json.dumps(cluster or names[0]), "label": json.dumps(label)}
+    print(_VALUES[chart].format(**quoted_words, gpu=prices[0], spot=prices[1] if spot else prices[0]), end="")
+
+
+def _price(lines: list[Mapping[str, Any]]) -> str:
+    """Dollars for a GPU-hour, to the micro-dollar."""
+    from gpuyard.model.units import HOUR_MS
+    from gpuyard.money import rate_usd
+    from gpuyard.reports.cost import KINDS
+
+    gpu_ms = sum([round(line[f"{kind}_gpu_hours"] * HOUR_MS) for line in lines for kind in KINDS])
+    micro_usd = sum([line["fleet_micro_usd"] for line in lines])
+    rate = (2 * micro_usd * HOUR_MS + gpu_ms) // (2 * gpu_ms) if gpu_ms else 0
+    return rate_usd(rate).removeprefix("$").replace(",", "")
