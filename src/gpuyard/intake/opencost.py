@@ -72,8 +72,8 @@ class _Row:
         if field not in self._said and not needed:
             return Decimal(0)
         if not isinstance(value, _Figure):
-            told = "it is missing" if field not in self._said else f"{quoted(json.dumps(value))} is no number"
             # OpenCost writes null for a figure that came to no number.
+            told = f"{_shown(value)} is no number" if field in self._said else "it is missing"
             self.refuse(field, f"{told}; {_AGAIN}")
             return Decimal(0)
         found, wrong, _hint = read_number(value)
@@ -118,25 +118,33 @@ class _Row:
 
     def named(self, what: str) -> str:
         """The name by which it is compared: a namespace or the value of a label."""
-        properties = self.part("properties")
         if IDLE in self.name:
             return IDLE
-        alone = self.name if "/" not in self.name else UNALLOCATED
-        if what == NAMESPACE:
-            return str(properties.get(NAMESPACE) or alone)
-        key = what.removeprefix(LABEL)
-        # OpenCost has the keys of labels as Prometheus has them.
-        plain = "".join([sign if sign.isalnum() and sign.isascii() else "_" for sign in key])
-        for place in ("labels", "namespaceLabels"):
-            labels = properties.get(place)
-            for each in (key, plain):
-                if isinstance(labels, Mapping) and labels.get(each):
-                    return str(labels[each])
-        return alone
+        properties = self.part("properties")
+        found = [properties.get(NAMESPACE)]
+        if what != NAMESPACE:
+            # OpenCost has the keys of labels as Prometheus has them.
+            key = what.removeprefix(LABEL)
+            plain = "".join([sign if sign.isalnum() and sign.isascii() else "_" for sign in key])
+            labels = [properties.get(place) for place in ("labels", "namespaceLabels")]
+            found = [each.get(name) for each in labels if isinstance(each, Mapping) for name in (key, plain)]
+        # Of an answer that is aggregated by it, it is the whole name.
+        name = next(filter(None, found), self.name if "/" not in self.name else UNALLOCATED)
+        if not isinstance(name, str):
+            self.refuse(f"properties.{what}", f"{_shown(name)} is no name; {_AGAIN}")
+            return ""
+        return name
 
 
 def read_opencost(path: Path, what: str) -> OpencostAnswer:
     """What a file says, or standard input (`-`); `what` names an allocation: `namespace`, or `label:KEY`."""
+    try:
+        return _read(path, what)
+    except RecursionError:
+        raise BadInput(f"{path} has brackets in brackets without end", f"Save what {_ASK} answers.") from None
+
+
+def _read(path: Path, what: str) -> OpencostAnswer:
     sets = _sets(_parsed(_text(path), path), path)
     told: list[str] = []
     broken, apart = 0, Decimal(0)
@@ -206,8 +214,6 @@ def _parsed(text: str, path: Path) -> object:
             raise BadInput(wrong, f"Save the JSON of {_ASK}") from None
         where = f"line {error.lineno}, column {error.colno}"
         raise BadInput(f"{path}, {where}: it is no JSON: {error.msg}", f"Save what {_ASK} answers.") from None
-    except RecursionError:
-        raise BadInput(f"{path} has brackets in brackets without end", f"Save what {_ASK} answers.") from None
 
 
 def _sets(said: object, path: Path) -> list[object]:
@@ -271,6 +277,13 @@ def _periods(windows: Sequence[tuple[tuple[int, int], str]], path: Path) -> dict
 def _no_days(path: Path, where: str) -> BadInput:
     wrong = f"{path}, {where}: its window begins or ends within a day, and the books are kept by the UTC day"
     return BadInput(wrong, f"Ask for whole days: {_ASK}")
+
+
+def _shown(value: object) -> str:
+    """A value of JSON in a message."""
+    if isinstance(value, list | Mapping):
+        return "a list" if isinstance(value, list) else "an object"
+    return quoted(json.dumps(value))
 
 
 def _other_currency(told: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.commands.yard.reconcile import DIFFERS, SHOWN_MAX
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
-from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.errors import BadInput, counted, listed, quoted
 
 if TYPE_CHECKING:
     from gpuyard.intake.opencost import OpencostAnswer
@@ -159,7 +159,7 @@ def _notes(found: "OpencostAnswer", result: "Compared", shown: int, days: tuple[
     told = [f"{left:,} more differences are not shown; -o csv or -o json has all"] if left else []
     what = f"differences: {len(result.differ)}" if result.differ else "OpenCost and the books agree"
     told.append(
-        f"{day_text(days[0])} to {day_text(days[1])}, UTC: {len(found.rows):,} rows of OpenCost; {what}"
+        f"{day_text(days[0])} to {day_text(days[1])}, UTC: {counted(len(found.rows), 'row')} of OpenCost; {what}"
     )
     if any([not each.name or not each.of for each in result.differ]):
         told.append("where only one side has a name, --map NAME=WHAT may say what it stands for in the books")
