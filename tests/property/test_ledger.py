@@ -344,7 +344,7 @@ def check_integral(steps: list[Any]) -> None:
     assert integral.energy_mj == {who: burnt for who, burnt in energy_mj.items() if burnt}
     # What each job owes, by itself, adds up to the same.
     owed: dict[Any, Fraction] = {}
-    for job in [JobBook.of(row) for row in read(rows, "j/").values()]:
+    for job in [JobBook.of(row) for block in read(rows, "j/").values() for row in block.values()]:
         for (day, place), parts in job.costs.items():
             at = (day, places[place], owners[job.owner])
             owed[at] = owed.get(at, Fraction(0)) + Fraction(parts, PARTS)

@@ -4,7 +4,8 @@ An attempt holds its parts of GPUs from the event of its start to that of its en
 free: so the time of attempts and the free time of nodes are the capacity, whatever happens. What was booked is
 corrected by booking the difference: a difference that falls into a closed month becomes a correction in the open one.
 
-Rows, all that the books know: `head`; `n/NODE` and `j/JOB`, how nodes and jobs stand; `o/OWNER` and `p/PLACE`, what the
+Rows, all that the books know: `head`; `n/NODE`, how nodes stand; `j/NUMBER`, how eight jobs stand that were submitted
+one after the other; `o/OWNER` and `p/PLACE`, what the
 two names in an entry stand for; `l/OWNER`, how many sets of labels that owner has; `d/DAY/PLACE/OWNER`, an entry of a
 day; `c/DAY/DAY/PLACE/OWNER`, a correction, first the day on which it was learned, then the day that it is about;
 `prices`, in force; `m/MONTH`, a closed month with its prices.
@@ -20,11 +21,12 @@ from gpuyard.ledger.jobs import (
     SUSPENDED,
     TIMES,
     WAITING,
+    Fresh,
     JobBook,
     cut_out,
 )
 from gpuyard.ledger.nodes import NodeBook, pieces
-from gpuyard.ledger.rows import Names, RowsLike, Shelf
+from gpuyard.ledger.rows import NO_BLOCKS, Blocks, Names, RowsLike, Shelf
 from gpuyard.ledger.units import (
     CHARGED,
     COLUMNS,
@@ -101,10 +103,11 @@ class Books:
         self._earmarks: dict[str, tuple[int, list[int]]] = head.get("earmarks", {})
         """By job: when the earmark expires, and its nodes."""
         self._nodes, self._jobs = Shelf[int, NodeBook](), Shelf[int, JobBook]()
+        self._fresh = Shelf[int, Fresh]()
         self._queued = Shelf[int, str]()
         """Jobs that were submitted and not asked for since: the owner of each."""
-        self._over = Shelf[int, str]()
-        """Jobs that have ended, as their rows are: hardly any is asked for again."""
+        self._kept = Blocks(rows, head.get("blocks", NO_BLOCKS))
+        """All jobs as the rows have them, and those that have ended since: hardly any of these is asked for again."""
         self._entries = Shelf[_Key, list[int]]()
         self._day = self.now_ms // DAY_MS
         self._day_ms = self._day * DAY_MS
@@ -115,8 +118,6 @@ class Books:
         """The last day that has entries."""
         self._whole_day = self._last_day + 1
         """From this day on, all entries are on the shelf: none has to be looked up."""
-        self._gone: dict[int, None] = {}
-        """Jobs that ended without a start."""
         self._names = Names(rows)
 
     def flush(self) -> None:
@@ -131,22 +132,19 @@ class Books:
         self._today = {}
         for number, node in self._nodes.take().items():
             rows.put(f"n/{number}", node.row())
+        keep = self._kept.put
         for job_id, owner in self._queued.take().items():
-            rows.put(f"j/{job_id}", [owner])
-        live, over = self._jobs.keep, self._over.keep
+            keep(job_id, f'["{owner}"]')
+        for job_id, fresh in self._fresh.take().items():
+            keep(job_id, fresh.text())
+        live = self._jobs.keep
         for job_id, job in self._jobs.hand_out().items():
-            text = job.text()
-            if text is None:
-                rows.put(f"j/{job_id}", job.row())
+            keep(job_id, job.text())
+            if job.phase != WAITING:
                 live(job_id, job)
-            else:
-                rows.put_text(f"j/{job_id}", text)
-                over(job_id, text)
-        for job_id in self._gone:
-            del rows[f"j/{job_id}"]
-        self._gone = {}
+        self._kept.flush()
         self._queued.forget()
-        self._over.forget()
+        self._fresh.forget()
         self._nodes.forget()
         self._jobs.forget()
         if self._entries.forget():
@@ -160,6 +158,7 @@ class Books:
             "markets": self._markets,
             "regions": self._regions,
             "earmarks": self._earmarks,
+            "blocks": self._kept.last,
         }
 
     def fold(self, event: Event, _seq: int = 0) -> None:
@@ -237,10 +236,7 @@ class Books:
         place, since_ms = node.place, node.since_ms
         rest = node.rest()
         if rest is not None and since_ms >= self._day_ms:
-            entry, span_ms = (
-                self._today.get((place, NOBODY)) or self._of_today(place, NOBODY),
-                now_ms - since_ms,
-            )
+            entry, span_ms = self._today.get(node.unused) or self._of_today(place, NOBODY), now_ms - since_ms
             entry[rest] += node.left * span_ms
             entry[FLEET] += node.fleet * span_ms
         else:
@@ -330,13 +326,13 @@ class Books:
     def job(self, job_id: int) -> JobBook | None:
         """A job; None: it never came, or ended without a start."""
         found = self._jobs.get(job_id)
+        if found is None and (fresh := self._fresh.drop(job_id)) is not None:
+            found = self._jobs.touched[job_id] = fresh.book()
         if found is None:
             owner = self._queued.drop(job_id)
             row: Plain = [owner] if owner is not None else None
-            if row is None and (text := self._over.drop(job_id)) is not None:
+            if row is None and (text := self._kept.get(job_id)) is not None:
                 row = json.loads(text)
-            if row is None and job_id not in self._gone:
-                row = self._rows.get(f"j/{job_id}")
             if row is not None:
                 found = self._jobs.touched[job_id] = JobBook.of(row)
         return found
@@ -346,12 +342,19 @@ class Books:
         job, now_ms = self._jobs.touched.get(job_id) or self.job(job_id), self.now_ms
         if job is None or job.phase == WAITING:
             return None
+        self._start_up(job)
         if job.since_ms < now_ms:
             self._time(job, _CATEGORY[job.phase], job.since_ms, now_ms)
             if job.phase == RUNNING:
                 job.ran(job.since_ms, now_ms)
             job.since_ms = now_ms
         return job
+
+    def _start_up(self, job: JobBook) -> None:
+        """Book how long its attempt took to start, if that is left."""
+        if job.since_ms < job.begun_ms:
+            self._time(job, STARTING, job.since_ms, job.begun_ms)
+            job.since_ms = job.begun_ms
 
     def _time(self, job: JobBook, column: int, from_ms: int, until_ms: int) -> None:
         """Book time of its attempt; a span that ends before it begins takes back what was booked."""
@@ -405,12 +408,17 @@ class Books:
         job_id = event.job_id
         if self._earmarks:
             self._drop_earmark(job_id)
-        owner = self._queued.touched.pop(job_id, None)
-        if owner is not None:
-            job = self._jobs.touched[job_id] = JobBook(owner)
-        else:
-            job = self.job(job_id) or JobBook(self._names.unknown())
-            self._jobs.touched[job_id] = job
+        owner = self._queued.drop(job_id)
+        if owner is not None and len(event.grants) == 1:
+            grant = event.grants[0]
+            node = self._settled(grant.node)
+            if node is not None:
+                self._fresh.touched[job_id] = Fresh(
+                    owner, event.attempt, self.now_ms, node.take(job_id, grant)
+                )
+                return
+        job = JobBook(owner) if owner is not None else self.job(job_id) or JobBook(self._names.unknown())
+        self._jobs.touched[job_id] = job
         job.start(event.attempt, self.now_ms)
         for grant in event.grants:
             node = self._settled(grant.node)
@@ -418,9 +426,18 @@ class Books:
                 job.parts.append(node.take(job_id, grant))
 
     def _confirmed(self, event: AttemptConfirmed) -> None:
-        job = self._live(event.job_id)
-        if job is None:
+        fresh = self._fresh.get(event.job_id)
+        if fresh is not None and not fresh.begun_ms and not event.started_ms:
+            fresh.begun_ms = self.now_ms
             return
+        job = self._jobs.get(event.job_id) or self.job(event.job_id)
+        if job is None or job.phase == WAITING:
+            return
+        if job.phase == STARTING_UP:
+            # All that it is charged for comes with its end, as a rule: until then there is nothing to write.
+            job.begun_ms = self.now_ms
+        else:
+            self._live(event.job_id)
         if job.phase != SUSPENDED:
             job.phase = RUNNING
         if event.started_ms:
@@ -437,57 +454,45 @@ class Books:
             job.phase = phase
 
     def _ended(self, event: AttemptEnded) -> None:
-        job, now_ms = self._jobs.touched.get(event.job_id) or self.job(event.job_id), self.now_ms
-        if job is None or job.phase == WAITING:
-            return
+        job_id, now_ms = event.job_id, self.now_ms
         ended_ms = event.ended_ms or now_ms
         if ended_ms > now_ms:
             ended_ms = now_ms
-        if job.phase == RUNNING and job.since_ms < ended_ms:
-            self._run_out(job, ended_ms)
-        else:
-            self._live(event.job_id)
-            for from_ms, until_ms in cut_out(job.runs, ended_ms, now_ms):
-                self._time(job, UNMEASURED, until_ms, from_ms)
-                self._time(job, STARTING, from_ms, until_ms)
-            self._pay(job, max(ended_ms, job.start_ms))
+        fresh = self._fresh.drop(job_id)
+        if fresh is not None:
+            if 0 < fresh.begun_ms < ended_ms and fresh.since_ms >= self._day_ms and fresh.part.charged:
+                self._end_fresh(job_id, fresh, ended_ms)
+                return
+            self._jobs.touched[job_id] = fresh.book()
+        job = self.job(job_id)
+        if job is None or job.phase == WAITING:
+            return
+        self._live(job_id)
+        for from_ms, until_ms in cut_out(job.runs, ended_ms, now_ms):
+            self._time(job, UNMEASURED, until_ms, from_ms)
+            self._time(job, STARTING, from_ms, until_ms)
+        self._pay(job, max(ended_ms, job.start_ms))
         for part in job.parts:
             node = self._settled(part.node)
             if node is not None:
-                node.give(event.job_id, part)
+                node.give(job_id, part)
         job.end()
 
-    def _run_out(self, job: JobBook, ended_ms: int) -> None:
-        """Book an attempt that ran until it ended, and charge it. From then on its GPUs waited to be given back."""
-        since_ms, paid_ms, now_ms = job.since_ms, job.paid_ms, self.now_ms
-        job.ran(since_ms, ended_ms)
-        job.since_ms = now_ms
-        part = job.parts[0] if len(job.parts) == 1 else None
-        if (
-            part is None
-            or len(part.places) > 1
-            or not part.parts
-            or since_ms < self._day_ms
-            or not self._day_ms <= paid_ms < ended_ms
-            or job.start_ms > ended_ms
-        ):
-            self._time(job, UNMEASURED, since_ms, ended_ms)
-            self._time(job, STARTING, ended_ms, now_ms)
-            self._pay(job, max(ended_ms, job.start_ms))
-            return
-        # Most jobs: on one node, within a day. The same, all at once.
-        place, owner, times = part.places[0][1], job.owner, job.times
-        entry = self._today.get((place, owner)) or self._of_today(place, owner)
-        ran, waited = part.parts * (ended_ms - since_ms), part.parts * (now_ms - ended_ms)
-        owed = part.charged * (ended_ms - paid_ms)
+    def _end_fresh(self, job_id: int, job: Fresh, ended_ms: int) -> None:
+        """The same for a job that ran for the first time, on one node within a day: all of it is booked at once."""
+        part, since_ms, begun_ms = job.part, job.since_ms, job.begun_ms
+        node = self._settled(part.node)
+        if node is not None:
+            node.give(job_id, part)
+        at, held = (part.places[0][1], job.owner), part.parts
+        entry = self._today.get(at) or self._of_today(*at)
+        ran = held * (ended_ms - begun_ms)
+        waited = held * (self.now_ms - since_ms) - ran
+        owed = part.charged * (ended_ms - since_ms)
         entry[UNMEASURED] += ran
         entry[STARTING] += waited
         entry[CHARGED] += owed
-        times[_OF_JOB[UNMEASURED]] += ran
-        times[_OF_JOB[STARTING]] += waited
-        at = (self._day, place)
-        job.costs[at] = job.costs.get(at, 0) + owed
-        job.paid_ms = ended_ms
+        self._kept.put(job_id, job.over(ended_ms, ran, waited, self._day, owed))
 
     def _cancelled(self, job_id: int) -> None:
         """A waiting job has ended. One that never had an attempt leaves nothing."""
@@ -497,7 +502,7 @@ class Books:
         self._drop_earmark(job_id)
         if not job.attempt:
             self._jobs.drop(job_id)
-            self._gone[job_id] = None
+            self._kept.drop(job_id)
 
     def _requested(self, event: Requested) -> None:
         job = self.job(event.job_id)

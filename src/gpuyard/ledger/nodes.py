@@ -1,7 +1,10 @@
 """One node in the time book: what attempts hold of it, and what the rest of it is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple, Self
+
+from pydantic_core import to_json
 
 from gpuyard.core.fleet.bits import positions
 from gpuyard.ledger.units import (
@@ -24,6 +27,8 @@ MEMORY_LEAST = GIB_MIB
 """A GPU beside which there is less than one core or one GiB is stranded."""
 PARTS_MAX = 256
 """How many parts of grants a node remembers."""
+PARTS_KNOWN = 16_384
+"""How many parts are remembered as they are kept, of all nodes together."""
 
 Places = tuple[tuple[int, str], ...]
 """The place of a node, and from when on it has been that: a pool may get another market meanwhile."""
@@ -49,13 +54,19 @@ class Part(NamedTuple):
     """Parts that it is charged for."""
     gpus: int
     """As a bit mask."""
-    each: Sequence[int]
+    each: tuple[int, ...]
     """The parts of each of these GPUs, in order."""
-    slots: Sequence[int]
+    slots: tuple[int, ...]
     """And its memory slots of MIG; none, if it has no slices."""
     cpu_milli: int
     memory_mib: int
     places: Places
+
+
+@lru_cache(maxsize=PARTS_KNOWN)
+def part_text(part: Part) -> str:
+    """As it is kept, as JSON: the same parts come again and again."""
+    return to_json(part).decode()
 
 
 def parts_of(model: str, gpus: int, grant: Grant) -> int:
@@ -82,7 +93,7 @@ class NodeBook:
     __slots__ = (
         "_parts", "_places", "broken", "cordoned", "cpu_milli", "cpus_left", "down", "fleet", "gpus", "jobs", "kept",
         "left", "memory_left", "memory_mib", "model", "names", "place", "recut", "since_ms", "sliced", "slots", "taken",
-        "used",
+        "unused", "used",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: str, at_ms: int) -> None:
@@ -129,6 +140,8 @@ class NodeBook:
     def stand(self, place: str) -> None:
         """It is at this place, and of this size, from now on."""
         self.place, self._places = place, ((0, place),)
+        self.unused = (place, NOBODY)
+        """The entry that has what nobody uses of it."""
         self._parts: dict[Grant, Part] = {}
         """What grants of whole GPUs and of shares came to here: the same ones come again and again."""
 
@@ -160,13 +173,15 @@ class NodeBook:
         """What a grant comes to, with what others hold now."""
         mask, used = grant.gpus & ((1 << self.gpus) - 1), self.used
         wanted = [_wanted(self.model, grant, gpu) for gpu in positions[mask]]
-        each = [min(want[0], PARTS - used[gpu]) for gpu, want in zip(positions[mask], wanted, strict=True)]
-        slots = [slot for _want, slot, _worth in wanted] if grant.slices else []
+        each = tuple(
+            [min(want[0], PARTS - used[gpu]) for gpu, want in zip(positions[mask], wanted, strict=True)]
+        )
+        slots = tuple([slot for _want, slot, _worth in wanted]) if grant.slices else ()
         charged = self._charged(sum([min(worth, PARTS) for _want, _slot, worth in wanted]), grant)
         part = Part(
             grant.node, sum(each), charged, mask, each, slots, grant.cpu_milli, grant.memory_mib, self._places
         )
-        if not grant.slices and each == [want for want, _slot, _worth in wanted]:
+        if not grant.slices and each == tuple([want for want, _slot, _worth in wanted]):
             if len(self._parts) >= PARTS_MAX:
                 self._parts = {}
             self._parts[grant] = part
@@ -201,7 +216,7 @@ class NodeBook:
             return UNAVAILABLE
         if self.sliced or self.kept or self.taken or self.broken or self.recut:
             return None
-        return self._bare()
+        return IDLE if self.cpus_left >= CORES_LEAST and self.memory_left >= MEMORY_LEAST else self._bare()
 
     def _bare(self) -> int:
         """Whether there is a core and some memory left beside a GPU."""

@@ -3,12 +3,14 @@ batches.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpuyard.model import JobSpec
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain
 
 PROJECT = "project"
@@ -19,6 +21,12 @@ OWNERS_MAX = 50_000
 """How many owners are remembered with their names."""
 SHELF_MAX = 50_000
 """How many values of a kind are remembered, with their rows on disk."""
+BLOCK_BITS = 3
+"""Jobs whose ids differ in these last bits alone are one row: a database takes as long for it as for a row of one."""
+NO_BLOCKS = (-1, -1)
+"""The last rows of jobs where there is none."""
+_SEPARATOR = ",\n"
+"""Between two jobs in a row: nowhere else in it, for the JSON of a job has no space."""
 
 _Facts = tuple[object, ...]
 K = TypeVar("K")
@@ -30,6 +38,10 @@ class RowsLike(Protocol):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key."""
+        ...
+
+    def text(self, key: str) -> str | None:
+        """The value under a key as JSON; None: there is none."""
         ...
 
     def __setitem__(self, key: str, value: Plain) -> None: ...
@@ -48,12 +60,14 @@ class RowsLike(Protocol):
 class Shelf(Generic[K, V]):
     """Values made of rows: those that may have changed since the rows were written, and others."""
 
-    __slots__ = ("_same", "touched")
+    __slots__ = ("_most", "_same", "touched")
 
-    def __init__(self) -> None:
+    def __init__(self, each: int = 1) -> None:
+        """`each`: how many values one of them counts as."""
         self.touched: dict[K, V] = {}
         """Those that may have changed."""
         self._same: dict[K, V] = {}
+        self._most = SHELF_MAX // each
 
     def get(self, key: K) -> V | None:
         """A value, to be changed."""
@@ -63,6 +77,11 @@ class Shelf(Generic[K, V]):
             if found is not None:
                 self.touched[key] = found
         return found
+
+    def peek(self, key: K) -> V | None:
+        """A value, to be looked at."""
+        found = self.touched.get(key)
+        return found if found is not None else self._same.get(key)
 
     def drop(self, key: K) -> V | None:
         """Forget a value; what it was."""
@@ -86,10 +105,94 @@ class Shelf(Generic[K, V]):
 
     def forget(self) -> bool:
         """Forget the older half if there are too many; whether there were."""
-        full = len(self._same) > SHELF_MAX
+        full = len(self._same) > self._most
         if full:
             self._same = dict(islice(self._same.items(), len(self._same) // 2, None))
         return full
+
+
+def block_key(job_id: int) -> str:
+    """The key of the row that a job is in."""
+    return f"j/{job_id >> BLOCK_BITS}"
+
+
+def joined(jobs: Mapping[int, str]) -> str:
+    """A row of jobs, of the JSON of each of them by id."""
+    return "{" + _SEPARATOR.join([f'"{job_id}":{jobs[job_id]}' for job_id in sorted(jobs)]) + "}"
+
+
+def parted(text: str) -> dict[int, str]:
+    """The jobs that were joined."""
+    pairs = [each.split(":", 1) for each in text[1:-1].split(_SEPARATOR)]
+    return {int(job_id[1:-1]): job for job_id, job in pairs}
+
+
+class Blocks:
+    """Jobs as they are kept: the JSON of each by its id, a few of them in one row.
+
+    Ids are given one after the other, so jobs of one row come together, and often go together.
+    """
+
+    def __init__(self, rows: RowsLike, last: Sequence[int]) -> None:
+        self._rows = rows
+        self._touched: dict[int, dict[int, str]] = {}
+        """By number of the row: the jobs of those that may have changed since the rows were written."""
+        self._same = Shelf[int, str](1 << BLOCK_BITS)
+        """Others, as they are."""
+        self.last = [*last]
+        """The last rows that ever were, of jobs of the yard and of those that it observes: later ones are new."""
+
+    def get(self, job_id: int) -> str | None:
+        """A job; None: there is none."""
+        number = job_id >> BLOCK_BITS
+        block = self._touched.get(number)
+        if block is None:
+            if number > self.last[job_id >= FIRST_EXTERNAL_ID]:
+                return None
+            text = self._same.peek(number) or self._rows.text(f"j/{number}")
+            if text is None:
+                return None
+            self._same.keep(number, text)
+            block = parted(text)
+        return block.get(job_id)
+
+    def put(self, job_id: int, text: str) -> None:
+        """Keep a job."""
+        number = job_id >> BLOCK_BITS
+        block = self._touched.get(number)
+        if block is None:
+            block = self._to_change(number, job_id)
+        block[job_id] = text
+
+    def drop(self, job_id: int) -> None:
+        """Keep nothing of a job."""
+        number = job_id >> BLOCK_BITS
+        block = self._touched.get(number)
+        if block is None:
+            block = self._to_change(number, job_id)
+        block.pop(job_id, None)
+
+    def flush(self) -> None:
+        """Write what has changed into the rows."""
+        rows, same = self._rows, self._same.keep
+        for number, block in self._touched.items():
+            if block:
+                text = joined(block)
+                rows.put_text(f"j/{number}", text)
+                same(number, text)
+            else:
+                del rows[f"j/{number}"]
+        self._touched = {}
+        self._same.forget()
+
+    def _to_change(self, number: int, job_id: int) -> dict[int, str]:
+        external, text = job_id >= FIRST_EXTERNAL_ID, None
+        if number > self.last[external]:
+            self.last[external] = number
+        else:
+            text = self._same.drop(number) or self._rows.text(f"j/{number}")
+        block = self._touched[number] = parted(text) if text is not None else {}
+        return block
 
 
 @lru_cache(maxsize=4096)

@@ -3,7 +3,6 @@
 Nothing here has a clock: state, past, seed and budget come in, and equal input gives equal output.
 """
 
-import gc
 import io
 import pickle
 from collections.abc import Callable, Collection, Sequence
@@ -11,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from gpuyard.core import Policy, State
+from gpuyard.garbage import uncollected
 from gpuyard.model import Ask, JobClass, JobSpec, Node, Settings, Whole
 from gpuyard.model.units import DAY_MS
 from gpuyard.sim.forward import Forward
@@ -136,14 +136,8 @@ def freeze(state: State) -> Image:
 
 def thaw(image: Image) -> State:
     """A new state, equal to the one that was frozen."""
-    collecting = gc.isenabled()
-    # Thousands of small objects without garbage: the collector would only slow this down.
-    gc.disable()
-    try:
+    with uncollected():
         unpickler = _Unpickler(io.BytesIO(image.state))
         unpickler.values = image.values
         state: State = unpickler.load()
-    finally:
-        if collecting:
-            gc.enable()
     return state

@@ -4,7 +4,6 @@ Time jumps from event to event. Nothing here knows how decisions are made, and n
 is simulated.
 """
 
-import gc
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Set
 from operator import attrgetter
@@ -14,6 +13,7 @@ from gpuyard.core import Policy, State, apply, decide
 from gpuyard.core.explain.admission import never
 from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.core.state.fold import complete, end, start, submit
+from gpuyard.garbage import uncollected
 from gpuyard.model import (
     AttemptStopping,
     Capability,
@@ -116,10 +116,8 @@ class Simulation:
     def run(self, progress: Progress | None = None) -> Result:
         """Run to the end of the trace, or to Ctrl-C; the result has what was measured either way."""
         started = process_time()
-        # The loop makes no reference cycles, so the collector would only scan the live jobs again and again.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        # The loop makes no reference cycles.
+        with uncollected():
             try:
                 self._loop(progress)
             except KeyboardInterrupt:
@@ -127,9 +125,6 @@ class Simulation:
             for record in self.state.running.values():
                 self._stopped(record, self.state.now_ms - record.started_ms)
             self._meter.finish(self._ran)
-        finally:
-            if collecting:
-                gc.enable()
         self.result.cpu_s = process_time() - started
         self.result.finished = self.ended - self.result.timeouts
         self.result.unfinished = self.result.jobs - self.ended - self.result.rejected

@@ -7,10 +7,12 @@ import pytest
 from pydantic_core import to_json
 
 from gpuyard.control.projections.fleet import Fleet
+from gpuyard.control.projections.following import Rows
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep import filling
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.ledger.jobs import JobBook
+from gpuyard.ledger.rows import NO_BLOCKS, Blocks, parted
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
@@ -24,6 +26,7 @@ from gpuyard.model import (
     Outcome,
     Ticked,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Store, open_store
 from gpuyard.testing.values import node
@@ -75,11 +78,12 @@ def test_jobs_are_written_as_their_rows_are_and_in_pieces_alike(
     store.append([NodeAdded(NOVEMBER_MS, node("a")), NodeAdded(NOVEMBER_MS, node("b"))])
     write_jobs(store, NOVEMBER_MS + 5, seed=3)
     filled = fill(store, epoch, batch=1000)
-    jobs = [JobBook.of(json.loads(text)) for key, text in filled.items() if key.startswith("j/")]
-    texts = [text for job in jobs if (text := job.text()) is not None]
+    texts = [text for key, block in filled.items() if key.startswith("j/") for text in parted(block).values()]
+    jobs = [JobBook.of(json.loads(text)) for text in texts]
 
-    assert [to_json(job.row()).decode() for job in jobs if job.text() is not None] == texts
-    assert 0 < len(texts) < len(jobs), "some ran over midnight"
+    assert [to_json(job.row()).decode() for job in jobs] == texts
+    days = {len(job.costs) for job in jobs}
+    assert {1} < days, "some ran over midnight"
 
     monkeypatch.setattr(filling, "PIECE_EVENTS", 5)
     other = Filler(store, [Fleet(), Ledger()], lambda: NOW_MS, batch=23)
@@ -120,6 +124,37 @@ def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: s
     assert json.loads(live["m/2026-11"])["until_day"] * DAY_MS <= CLOSED_MS
 
 
+def test_eight_jobs_are_one_row_and_rows_of_new_jobs_are_not_looked_up() -> None:
+    asked, kept = list[str](), dict[str, str | None]()
+
+    def look_up(key: str) -> str | None:
+        asked.append(key)
+        return kept.get(key)
+
+    blocks = Blocks(rows := Rows(look_up), NO_BLOCKS)
+    for job_id in (9, 8, 16, FIRST_EXTERNAL_ID, 17):
+        blocks.put(job_id, f"[{job_id}]")
+    blocks.drop(17)
+    blocks.flush()
+    kept |= rows.changed
+    assert {
+        "j/1": {"8": [8], "9": [9]},
+        "j/2": {"16": [16]},
+        f"j/{FIRST_EXTERNAL_ID // 8}": {str(FIRST_EXTERNAL_ID): [FIRST_EXTERNAL_ID]},
+    } == {key: json.loads(text or "") for key, text in kept.items()}
+    assert [] == asked
+
+    # Another process knows what the rows say, and looks up what it changes.
+    other = Blocks(rows := Rows(look_up), blocks.last)
+    assert ("[9]", None, None) == (other.get(9), other.get(17), other.get(24))
+    other.drop(16)
+    other.put(10, "[10]")
+    other.put(24, "[24]")
+    other.flush()
+    assert {"j/1": '{"8":[8],\n"9":[9],\n"10":[10]}', "j/2": None, "j/3": '{"24":[24]}'} == rows.changed
+    assert ["j/1", "j/2"] == sorted(set(asked))
+
+
 def test_a_checkpoint_of_the_version_before_is_lifted() -> None:
     part = [3, 7000, 7000, 1, [7000], [0], 1000, 1024, [[5, "p"]]]
     costs, times = [[20_758, "p", 63_000, 0]], [0, 0, 63_000, 0]
@@ -127,13 +162,13 @@ def test_a_checkpoint_of_the_version_before_is_lifted() -> None:
         "head": "{}",
         "j/1": ["o"],
         "j/2": ["o", 1, "", 9, 5, 9, [], [], [[1, [part], [[5, 9]]]], times, costs],
-        "j/3": ["o", 2, "R", 9, 5, 9, [part], [[6, 9]], [], times, costs],
+        "j/30": ["o", 2, "R", 9, 5, 9, [part], [[6, 9]], [], times, costs],
     }
     after = {
-        "j/1": ["o"],
-        "j/2": ["o", 1, [[1, [[7000, [[5, "p"]]]], [[5, 9]]]], times, costs],
-        "j/3": [
-            "o", 2, [], times, costs, "R", 9, 5, 9, [[*part[:5], [], *part[6:]]], [[6, 9]],
+        1: ["o"],
+        2: ["o", 1, [[1, [[7000, [[5, "p"]]]], [[5, 9]]]], times, costs],
+        30: [
+            "o", 2, [], times, costs, "R", 9, 5, 9, [[*part[:5], [], *part[6:]]], [[6, 9]], 0,
         ],
     }  # fmt: skip
     old = {
@@ -142,9 +177,18 @@ def test_a_checkpoint_of_the_version_before_is_lifted() -> None:
 
     lifted = Ledger().upgrade(3, old)
     assert lifted is not None
-    assert {"head": {}, **after} == {key: json.loads(text) for key, text in lifted.items()}
-    for key, row in after.items():
-        assert row == json.loads(json.dumps(JobBook.of(row).row())), key
+    assert {"head", "j/0", "j/3"} == set(lifted)
+    assert {"blocks": [3, -1]} == json.loads(lifted["head"])
+    jobs = {**parted(lifted["j/0"]), **parted(lifted["j/3"])}
+    assert after == {job_id: json.loads(text) for job_id, text in jobs.items()}
+    assert jobs == {job_id: JobBook.of(row).text() for job_id, row in after.items()}
+    assert lifted == Ledger().upgrade(
+        5,
+        {
+            "head": old["head"],
+            **{f"j/{job_id}": json.dumps(row[:11], separators=(",", ":")) for job_id, row in after.items()},
+        },
+    )
     assert None is Ledger().upgrade(2, old)
 
 

@@ -161,7 +161,7 @@ def test_the_books_of_one_leader_are_those_of_many_and_forget_what_they_need_not
     while one.step(epoch):
         pass
     live = rows(store, Ledger.name)
-    assert {"head", "j/1"} <= live.keys()
+    assert {"head", "j/0"} <= live.keys()
     one.rebuild(Ledger.name)
     while Filler(store, [Ledger()], lambda: NOW_MS, batch=11).step(epoch):
         pass

@@ -46,11 +46,15 @@ class Rows:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key. A change to it counts only once it is put back."""
+        text = self.text(key)
+        return default if text is None else json.loads(text)
+
+    def text(self, key: str) -> str | None:
+        """The value under a key as JSON; None: there is none."""
         key = kept_text(key)
         if key not in self.known:
             self.known[key] = self._look_up(key)
-        text = self.known[key]
-        return default if text is None else json.loads(text)
+        return self.known[key]
 
     def __getitem__(self, key: str) -> Any:
         found = self.get(key, self)

@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping
 
 from gpuyard.control.projections.following import Projection, Rows
 from gpuyard.ledger.books import Books
+from gpuyard.ledger.rows import NO_BLOCKS, Blocks
 from gpuyard.model import Event, MonthClosed
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Store
+
+_OVER_FIELDS = 5
+"""Of a job that has no attempt now."""
 
 
 class Ledger(Projection):
     """The time book and the charges. A month that is closed leaves a checkpoint, from which they are filled again."""
 
     name = "ledger"
-    version = 5
+    version = 6
     closed_by = MonthClosed
     """The books of a closed month stand: filling them again may begin there."""
 
@@ -37,25 +41,35 @@ class Ledger(Projection):
             rows.known.clear()
 
     def upgrade(self, version: int, rows: Mapping[str, str]) -> Mapping[str, str] | None:
-        """Before version 4, jobs were kept in another order, with all that their past attempts had."""
-        if version not in (3, 4):
+        """Before version 6, each job had a row of its own; before 4, with all that its past attempts had."""
+        if version not in (3, 4, 5):
             return None
-        if version == 4:
-            return rows
-        return {key: _lifted(text) if key.startswith("j/") else text for key, text in rows.items()}
+        lifted = Rows()
+        blocks = Blocks(lifted, NO_BLOCKS)
+        for key, text in rows.items():
+            if key.startswith("j/"):
+                blocks.put(int(key[2:]), _lifted(text, version))
+        blocks.flush()
+        lifted["head"] = {**json.loads(rows.get("head", "{}")), "blocks": blocks.last}
+        others = {key: text for key, text in rows.items() if not key.startswith("j/")}
+        return {**others, **{key: text for key, text in lifted.changed.items() if text is not None}}
 
 
-def _lifted(text: str) -> str:
+def _lifted(text: str, version: int) -> str:
     row = json.loads(text)
     if len(row) == 1:
         return text
-    owner, attempt, phase, since_ms, start_ms, paid_ms, parts, runs, past, times, costs = row
-    held = [[each, [[part[1], part[8]] for part in before], spans] for each, before, spans in past]
-    lifted = [owner, attempt, held, times, costs]
-    if phase:
-        parts = [[*part[:5], part[5] if any(part[5]) else [], *part[6:]] for part in parts]
-        lifted += [phase, since_ms, start_ms, paid_ms, parts, runs]
-    return json.dumps(lifted, separators=(",", ":"))
+    if version == 3:
+        owner, attempt, phase, since_ms, start_ms, paid_ms, parts, runs, past, times, costs = row
+        held = [[each, [[part[1], part[8]] for part in before], spans] for each, before, spans in past]
+        row = [owner, attempt, held, times, costs]
+        if phase:
+            parts = [[*part[:5], part[5] if any(part[5]) else [], *part[6:]] for part in parts]
+            row += [phase, since_ms, start_ms, paid_ms, parts, runs]
+    if len(row) > _OVER_FIELDS:
+        # All that its attempt took to start was booked by then.
+        row.append(0)
+    return json.dumps(row, separators=(",", ":"))
 
 
 def closed_day(store: Store) -> int:

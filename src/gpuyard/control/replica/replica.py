@@ -9,7 +9,6 @@ transaction, because every writer would wait for it.
 """
 
 import ctypes
-import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.tally import Tally
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
+from gpuyard.garbage import uncollected
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
 from gpuyard.store import HISTORY_ROWS, BoundTable, Commit, Store, TokenRow, packed
@@ -92,14 +92,11 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 @contextmanager
 def _reading_much() -> Iterator[None]:
-    """What is read makes hundreds of thousands of objects and no garbage; what it was read from is as large again."""
-    collecting = gc.isenabled()
-    gc.disable()
+    """What is read makes hundreds of thousands of objects; what it was read from is as large again."""
     try:
-        yield
+        with uncollected():
+            yield
     finally:
-        if collecting:
-            gc.enable()
         if _trim is not None:
             _trim(0)
 

@@ -4,11 +4,9 @@ What a batch changes is worked out without any lock and written at the end, toge
 transaction. A projection that fails at an event stands still there and says so, and the others go on.
 """
 
-import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuyard.control.clock import Rounds
@@ -16,6 +14,7 @@ from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
 from gpuyard.errors import YardError
+from gpuyard.garbage import uncollected
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
@@ -30,7 +29,7 @@ AHEAD_EVENTS = 100_000
 """So many events behind, and a process of its own reads them ahead: it takes a second to start."""
 BATCH_FACTS = 25_000
 """How many events, tasks of arrays counted each, end a batch too."""
-LIVE_FACTS = 1_000
+LIVE_FACTS = 4_000
 """The same where a projection is not far behind: submissions of people wait for as long as a batch is written."""
 REMOVED_ROWS = 2_000
 """Rows that are removed, or brought back from a checkpoint, in one transaction."""
@@ -136,12 +135,15 @@ class Filler:
             rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
         far = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
         self._far |= far
-        with _uncollected():
+        with uncollected():
             most = BATCH_FACTS if far else LIVE_FACTS
             seq, closes, more = self._folded(projection, rows, piece, shared, most)
+            # What is gone by then the collector need not look at.
+            del piece
             projection.flush(rows)
-        moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
-        if not store.put_projected(epoch, cursor, moved, rows.changed):
+            moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
+            written = store.put_projected(epoch, cursor, moved, rows.changed)
+        if not written:
             return True
         self._seqs[name] = seq
         rows.changed.clear()
@@ -330,15 +332,3 @@ class Filler:
             _log.warning("projections were not filled: %s", error)
             pause_s = RETRY_S
         return max(pause_s, IDLE_S) if self.errors else pause_s
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """While a batch is folded the collector rests: it would look at thousands of new values, again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

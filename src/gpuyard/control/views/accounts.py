@@ -14,6 +14,7 @@ from gpuyard.ledger.accounts import Entry, Line, Owner, Prices, micro_usd, read_
 from gpuyard.ledger.books import Books
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.nodes import NodeBook
+from gpuyard.ledger.rows import block_key
 from gpuyard.ledger.units import KWH_PARTS
 from gpuyard.model import ConfigSet, Event, JobSubmitted, NodeAdded
 from gpuyard.model.prices import BookPlace, PriceBook
@@ -127,7 +128,7 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
         events, late = _lacking(store, cursor)
         if late or cursor is None:
             break
-        keys = [f"j/{job_id}" for job_id in ids]
+        keys = sorted({block_key(job_id) for job_id in ids})
         known = {**dict.fromkeys(keys), **store.projected_at(name, keys)}
         places = dict(store.projected_between(name, "p/", "p/~"))
         months = dict(store.projected_between(name, "m/", "m/~"))
@@ -174,9 +175,9 @@ def _settled(
         return None if is_known(key) else store.projected_at(Ledger.name, [key]).get(key)
 
     nodes = [text for key, text in some.items() if key[:2] == "n/"]
-    jobs = {f"j/{job_id}" for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
+    jobs = {block_key(job_id) for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
     late = [fact for _seq, event in events for fact in facts(event)]
-    told = {f"j/{_about(fact)}" for fact in late}
+    told = {block_key(job_id) for fact in late if (job_id := _about(fact)) is not None}
     known: dict[str, str | None] = {**dict.fromkeys(told), **some}
     known |= store.projected_at(Ledger.name, sorted(jobs | told))
     rows = Rows(look_up, known)
