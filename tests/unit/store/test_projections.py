@@ -65,7 +65,7 @@ def dies(call):
 
 if sys.argv[2] == "within":
     # The rows of the batch are written, its cursor is not, and nothing is committed.
-    following.update = dies(following.update)
+    following.Following._stands = dies(following.Following._stands)
 else:
     following.Following.put_projected = dies(following.Following.put_projected)
 store = open_store(sys.argv[1], lease_s=1)

@@ -72,6 +72,12 @@ _CURSORS = select(
     PROJECTIONS.c.began_seq,
     PROJECTIONS.c.seq,
     PROJECTIONS.c.moved_ms,
+).order_by(PROJECTIONS.c.name)
+_CURSOR = _CURSORS.where(PROJECTIONS.c.name == bindparam("of"))
+_MOVE = (
+    update(PROJECTIONS)
+    .where(PROJECTIONS.c.name == bindparam("of"))
+    .values({name: bindparam(name) for name in ("version", "began_seq", "seq", "moved_ms")})
 )
 
 
@@ -86,7 +92,7 @@ class Following:
     def cursors(self) -> dict[str, Cursor]:
         """How far each projection that was ever filled here has come, by name."""
         with self._backend.reading() as conn:
-            return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS.order_by(PROJECTIONS.c.name))}
+            return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS)}
 
     def projected(
         self, name: str, prefix: str = "", after: str = "", limit: int = PAGE_MAX
@@ -167,8 +173,7 @@ class Following:
             if not self._stands(conn, epoch, cursor):
                 conn.rollback()
                 return False
-            values = {key: value for key, value in moved._asdict().items() if key != "name"}
-            conn.execute(update(PROJECTIONS).where(PROJECTIONS.c.name == name).values(**values))
+            conn.execute(_MOVE, {"of": name, **moved._asdict()})
         return True
 
     def _stands(self, conn: Connection, epoch: int, cursor: Cursor) -> bool:
@@ -176,7 +181,7 @@ class Following:
         found = self._backend.lock_counters(conn).epoch
         if found != epoch:
             raise Fenced(f"epoch {epoch} is over, {found} has begun: another process leads now")
-        row = conn.execute(_CURSORS.where(PROJECTIONS.c.name == cursor.name)).first()
+        row = conn.execute(_CURSOR, {"of": cursor.name}).first()
         return row is not None and Cursor(*row)[:4] == cursor[:4]
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ class Following:
         packed.append(pack.compress(b"}" if comma == "," else b"{}"))
         body = b"".join([*packed, pack.flush()])
         with self._backend.writing() as conn:
-            found = conn.execute(_CURSORS.where(PROJECTIONS.c.name == cursor.name)).first()
+            found = conn.execute(_CURSOR, {"of": cursor.name}).first()
             if found is None or Cursor(*found)[:4] != cursor[:4]:
                 return False
             conn.execute(delete(CHECKPOINTS).where(*_at(cursor)))
