@@ -102,6 +102,21 @@ def test_a_link_in_place_of_a_folder_gives_its_user_nothing_else(tmp_path: Path,
         mps.stop_unused(set())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can clear it away")
+def test_a_user_who_makes_the_folder_first_keeps_nobody_from_shares(tmp_path: Path) -> None:
+    mps = NoMps(str(tmp_path))
+    for make in (os.mkdir, lambda path: os.symlink("/nowhere", path), lambda path: Path(path).touch()):
+        make(mps.root)
+        os.chown(mps.root, 65_534, 65_534, follow_symlinks=False)
+        daemon = mps.ensure("GPU-a", ME)
+        assert os.path.isdir(daemon.pipe)
+        assert 0 == os.lstat(mps.root).st_uid
+        mps.stop_unused(set())
+        aside = list(Path("/tmp").glob(f"{Path(mps.root).name}.*"))
+        assert 1 == len(aside)
+        aside[0].rmdir() if aside[0].is_dir() else aside[0].unlink()
+
+
 def test_a_daemon_writes_its_log_by_the_clock_that_it_is_read_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

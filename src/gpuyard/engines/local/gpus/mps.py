@@ -9,6 +9,7 @@ allocate, and the part of the multiprocessors that it computes on, but not bandw
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import time
@@ -25,6 +26,7 @@ THROUGH = "YARD_SHARED_THROUGH"
 _ASK_S_MAX = 10.0
 _READY_S_MAX = 10.0
 _PAUSE_S = 0.05
+_TRIES = 20
 _FOLDER = re.compile(r"[0-9a-f]{8}-([0-9]{1,10})")
 
 
@@ -123,10 +125,22 @@ class Mps:
             time.sleep(_PAUSE_S)
         return daemon
 
+    def _make_root(self) -> None:
+        """Make the folder of all daemons. Any user may have made it first, so that no share starts; root clears it
+        out of the way."""
+        for _ in range(_TRIES):
+            with suppress(FileExistsError):
+                os.mkdir(self.root, 0o711)
+            if os.lstat(self.root).st_uid == os.geteuid():
+                return
+            if os.geteuid() != 0:
+                break
+            with suppress(FileNotFoundError):
+                os.rename(self.root, f"{self.root}.{secrets.token_hex(4)}")
+        raise Transient(f"{self.root} belongs to somebody else")
+
     def _make_folders(self, daemon: Daemon, account: UnixAccount) -> None:
-        os.makedirs(self.root, mode=0o711, exist_ok=True)
-        if os.lstat(self.root).st_uid != os.geteuid():
-            raise Transient(f"{self.root} belongs to somebody else")
+        self._make_root()
         os.makedirs(daemon.folder, mode=0o711, exist_ok=True)
         whole = os.open(daemon.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
