@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.machine import files
-from gpuyard.engines.node import copying, terminal
+from gpuyard.engines.node import copying, terminal, visitors
 
 WAIT_S = 10.0
 
@@ -295,3 +295,16 @@ def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> Non
         client.greeted = True
         assert [(terminal.DATA, b"typed")] == client.frames()
         assert client.frames() is None
+
+
+def test_a_port_is_reached_without_more_of_python_than_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is the job's user by then, who need not be able to read the Python of the server."""
+
+    def unreadable(*_: object) -> None:
+        raise LookupError("unknown encoding: idna")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreadable)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        visitors._connected(listener.getsockname()[1]).close()

@@ -67,10 +67,15 @@ def _frames(link: socket.socket) -> Iterator[Tuple[bytes, bytes]]:
 
 def _connected(port: int) -> socket.socket:
     last = OSError()
-    for host in ("127.0.0.1", "::1"):
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        # Without a look at names: for that more of Python would be loaded, which the user may not be able to read.
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.settimeout(_CONNECT_S)
         try:
-            return socket.create_connection((host, port), _CONNECT_S)
+            made.connect((host, port))
+            return made
         except OSError as error:
+            made.close()
             last = error if host != "::1" or not last.errno else last
     if isinstance(last, ConnectionRefusedError):
         raise copying.Trouble("nothing listens at port {} there".format(port))
