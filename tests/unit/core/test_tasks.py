@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from gpuyard.core import InvalidEvent, apply
+from gpuyard.core.jobs.queue import ids_in_order
 from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import (
     After,
@@ -20,6 +21,7 @@ from gpuyard.model import (
     TasksSubmitted,
     Whole,
 )
+from gpuyard.policies.registry import PRESETS
 from gpuyard.testing import nodes
 from harness.yard import Yard
 
@@ -79,6 +81,28 @@ def test_tasks_together_come_to_what_they_do_singly(
 
     assert states[1] == states[0]
     assert ["10_4", "10_6", "10_8", "10_11"] == [job.label for job in tasks.jobs()]
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS))
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_they_do_in_every_order_and_leave_as_much_to_decide(policy: str, before: int) -> None:
+    """`before`: jobs that keep the GPUs busy and the queue from being empty."""
+    tasks = TasksSubmitted(0, Job(12, ALONE, 0, array_id=10), tuple(range(20)))
+    found = []
+    for events in ([tasks], singly(tasks)):
+        here = Yard(policy, nodes(1))
+        for _ in range(before):
+            here.submit(8)
+        here.step()
+        change_seq = here.state.change_seq
+        for event in events:
+            here.apply(event)
+        changed = here.state.change_seq - change_seq
+        here.step()
+        order = list(ids_in_order(here.state.queue))
+        found.append((changed, order, canonical(here.state), derived(here.state)))
+
+    assert found[1] == found[0]
 
 
 def test_no_task_has_an_id_that_was_given_out_before() -> None:

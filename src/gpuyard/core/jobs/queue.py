@@ -74,6 +74,35 @@ class WaitQueue:
         self.settle()
         self._sort_in(record)
 
+    def add_alike(self, first: JobRecord, records: Sequence[JobRecord]) -> None:
+        """Jobs that differ from one just added in nothing but their ids, which are consecutive and above its own."""
+        self.settle()
+        self.count += len(records)
+        if self.order.before:
+            for record in records:
+                self._sort_in(record)
+            return
+        after, submitted_ms = self.order.after, first.job.submitted_ms
+        estimate_ms, group, stream = first.estimate_ms, first.group, first.stream
+        rows: list[Row] = []
+        for record in records:
+            row: Row = (submitted_ms, record.id, estimate_ms, record)
+            if after:
+                row = (*[c.key(record) for c in after], *row)
+            record.entry, record.group, record.stream = row, group, stream
+            rows.append(row)
+        found, at = self.groups[group], ROOT
+        if self._fair:
+            at = first.leaf
+            for number in self.tenants.chain[at]:
+                found.counts[number] += len(rows)
+        there = found.streams[at][stream]
+        last = there[-1]
+        there += rows
+        if after or rows[0] < last:
+            # Two runs in order, as a rule: that takes little.
+            there.sort()
+
     def settle(self) -> None:
         """Sort in a job that was alone."""
         if self.alone is not None:

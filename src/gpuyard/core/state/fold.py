@@ -8,7 +8,7 @@ event. `apply` calls them to fold an event. The simulator, which keeps no log, c
 would cost as much as folding it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 from gpuyard.core.fleet.mig_book import mark_idle, mark_used
@@ -156,7 +156,11 @@ def submit_tasks(
 ) -> None:
     """`TasksSubmitted`: the same as `submit` for each task."""
     alike: Intake | None = None
-    for task in TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs():
+    tasks = TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs()
+    if not (own or beside or at_once or held or job.spec.after or state.namesakes or job.begin_ms > at_ms):
+        _submit_alike(state, at_ms, tasks)
+        return
+    for task in tasks:
         spec = task.spec
         if alike is None:
             first = submit(state, at_ms, task, held)
@@ -167,6 +171,32 @@ def submit_tasks(
             # It differs from the first task only in what it waits for.
             _spec, shape, klass, leaf, party, _waits, count = alike
             submit(state, at_ms, task, held, (spec, shape, klass, leaf, party, bool(spec.after), count))
+
+
+def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job]) -> None:
+    """Tasks that differ in nothing but their ids and may start at once: a thousand of them in a quarter of the time."""
+    change_seq = state.change_seq
+    first = submit(state, at_ms, next(tasks))
+    shape, klass, leaf, party, count = first.shape, first.klass, first.leaf, first.party, first.count
+    records = [JobRecord(task, shape, klass, leaf, party, count) for task in tasks]
+    if not records:
+        return
+    jobs = state.jobs
+    for record in records:
+        jobs[record.id] = record
+    more = len(records)
+    count.jobs += more
+    count.of_user.jobs += more
+    if first.id < FIRST_EXTERNAL_ID:
+        state.last_job_id = records[-1].id
+        state.arrived[shape] += more
+        state.arrivals += more
+    else:
+        state.last_external_id = records[-1].id
+    state.queue.add_alike(first, records)
+    if state.change_seq != change_seq:
+        # Else nothing is to be decided about the first, and the others are behind it.
+        state.change_seq += more
 
 
 def hold(state: State, record: JobRecord) -> None:
