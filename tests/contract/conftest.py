@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.rigs import SEVERAL_NODES, LocalRig, Rig, SimRig
+from contract.rigs import SEVERAL_NODES, ApartRig, LocalRig, Rig, SimRig
 from contract.slurm_rig import SlurmRig
 from gpuyard.model import Capability
 from rigs.slurm.cluster import SlurmCluster
@@ -21,15 +21,19 @@ def _made(kind: str, request: pytest.FixtureRequest, folder: Path) -> Rig:
         return SimRig(able=frozenset({Capability.INDICES}))
     if kind == "local":
         return LocalRig(folder)
+    if kind == "apart":
+        return ApartRig(folder)
     if kind == "nodes":
         return LocalRig(folder, nodes=SEVERAL_NODES)
     return SlurmRig(folder, request.getfixturevalue("slurm_of_eight"))
 
 
-@pytest.fixture(params=["sim", "least", "local", "nodes", pytest.param("slurm", marks=pytest.mark.slurm)])
+@pytest.fixture(
+    params=["sim", "least", "local", "apart", "nodes", pytest.param("slurm", marks=pytest.mark.slurm)]
+)
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """Every engine, one after the other; the simulated one also without what an engine may lack, the local one
-    as one node and as several."""
+    as one node, in a process of its own, and as several."""
     made = _made(request.param, request, tmp_path)
     yield made
     made.close()

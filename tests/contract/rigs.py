@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from gpuyard.engines.apart import EngineApart, Making, spare
 from gpuyard.engines.contract import AttemptReport, Engine, Launch, Part, Phase, Recipe
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
+from gpuyard.engines.local.kind import LocalCluster
+from gpuyard.engines.registry import Context
 from gpuyard.model import Capability, Node
 from gpuyard.testing import Faults, Life, SimEngine
 
@@ -287,6 +290,22 @@ class LocalRig:
         assert {} == {key: pids for key, pids in left.items() if pids}
         groups = {engine._groups.base for engine in self.engines} - {""}
         assert [] == [group for group in groups if os.path.exists(group)]
+
+
+class ApartRig(LocalRig):
+    """The same in a process of its own."""
+
+    name = "apart"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, nodes=ONE_NODE)
+        context = Context("", self.data, self.data)
+        making = Making("local", LocalCluster(ONE_NODE), context)
+        self.engine: Engine = EngineApart(self.engine, making, spare())
+
+    def close(self) -> None:
+        self.engine.close()
+        super().close()
 
 
 def recipe_of(effects: Path, key: str, program: Program) -> Recipe:

@@ -8,6 +8,7 @@ from gpuyard.config import Cluster, Config
 from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
+from gpuyard.engines.apart import Making
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
@@ -52,10 +53,17 @@ class LiveCluster:
 
     def engine(self, data: DataDir, settings: Settings) -> Engine:
         """The engine, with its own folder below the yard's data."""
+        return self.kind.build(self.keys, self._context(data, settings))
+
+    def making(self, adopted: tuple[str, ...], data: DataDir, settings: Settings) -> Making:
+        """How the same engine is made in a process of its own. `adopted`: attempts that no log knows."""
+        return Making(self.kind.name, self.keys, self._context(data, settings), adopted)
+
+    def _context(self, data: DataDir, settings: Settings) -> Context:
         folder = data.engine if self.here else data.engine_of(self.name)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         memory = {model.name: model.memory_mib for model in settings.gpu_models}
-        return self.kind.build(self.keys, Context(self.name, folder, data.root, self.described, memory))
+        return Context(self.name, folder, data.root, self.described, memory)
 
 
 @dataclass(frozen=True, slots=True)

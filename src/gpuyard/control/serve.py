@@ -50,6 +50,8 @@ from gpuyard.control.views.curves import curves_view, kernel_lines_view
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
+from gpuyard.engines import apart
+from gpuyard.engines.apart import Line
 from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, Phase, Usage
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EMULATED
@@ -159,6 +161,7 @@ class Yard:
             # The file in the data folder is found by itself; one that is taken away is not to come back.
             self.data.forget()
         self.token = self.data.token()
+        spare = self._spare()
         self.store = open_store(place := str(self.options.store or self.data.database))
         self._undo += [self.store.close, self.reserve.close]
         self.reserve.start(self.store)
@@ -203,7 +206,7 @@ class Yard:
         following = frozenset(self.projections.projections)
         self.leader = Leader(
             self.replica,
-            self.engines,
+            {**self.engines, **self._apart(spare, witnesses)},
             self._file,
             owner.name,
             self._holder,
@@ -273,6 +276,25 @@ class Yard:
         self.engine = cast(Engine, SeveralEngines(driven)) if others else first
         """What is known of attempts, whichever cluster they ran in."""
         self.observed = ObservedClusters(looks, only=not driven)
+
+    def _spare(self) -> Line | None:
+        """A process for the engine of this machine, made before anything is open that it must not have."""
+        if not self.options.leads or not any([cluster.here for cluster in self.fleet.clusters]):
+            return None
+        spare = apart.spare()
+        self._undo.append(lambda: apart.end(spare))
+        return spare
+
+    def _apart(self, spare: Line | None, witnesses: Mapping[str, Witness]) -> dict[str, apart.EngineApart]:
+        """The engines of this machine as the leader has them: in processes of their own, which no request delays."""
+        made = {}
+        for cluster in self.fleet.clusters if spare is not None else ():
+            if cluster.here:
+                making = cluster.making(witnesses[cluster.name].adopted, self.data, self.fleet.settings)
+                made[cluster.name] = apart.EngineApart(self.engines[cluster.name], making, spare)
+                spare = None
+        self._undo += [each.close for each in made.values()]
+        return made
 
     def _compare_log(self) -> dict[str, Witness]:
         """Whether the log knows at least what the local engine's folder has seen."""

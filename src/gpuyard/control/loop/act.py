@@ -39,14 +39,14 @@ MAX_RETRY_MS = 30_000
 PUT_OFF_MS = 5_000
 """The wait before a call that the engine put off is repeated."""
 AT_ONCE_MIN, AT_ONCE_MAX = 2, 32
-"""Attempts that an engine is asked to start, to stop or to forget in one call: as many as take little time."""
+"""Attempts that an engine is asked to start or to stop in one call: as many as take little time."""
+FORGET_MAX = 100
+"""Attempts that an engine is told to forget in one step."""
 ACT_NS = 15_000_000
 """How long such a call may take, about, and how long a step acts, at least: what came in meanwhile is then decided on
 before the rest is done."""
 ALONE_NS = 16 * ACT_NS
 """The same while only one user's attempts start: no other user waits, and each step has a cost."""
-NEWS_PART = 4
-"""A step that has looked at many attempts for long acts for this part of that time, at least, though there is news."""
 OTHERS_MS = 10_000
 """How long after a start a user counts as one whose attempts start."""
 

@@ -8,6 +8,7 @@ a driver has to know of that it reads from the replica, so nothing is lost if it
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from gpuyard.control.loop.act import (
@@ -15,7 +16,7 @@ from gpuyard.control.loop.act import (
     ALONE_NS,
     AT_ONCE_MAX,
     AT_ONCE_MIN,
-    NEWS_PART,
+    FORGET_MAX,
     OTHERS_MS,
     LayoutKeeper,
     RetryPace,
@@ -170,6 +171,11 @@ class Driver:
             # Earlier leaders may have asked for these.
             self._unasked.clear()
 
+    @property
+    def serves_several(self) -> bool:
+        """Whether attempts of several users start: then nobody may wait for long for the others'."""
+        return len(self._starters) > 1
+
     # -- what the log has ----------------------------------------------------------------------------------------
 
     def _has(self, node: Node) -> bool:
@@ -302,7 +308,9 @@ class Driver:
         self._freeze(wanted, now_ms, deeds)
         self._keep_layouts(now_ms, deeds)
         self._by_pieces("start", wanted.starts, lambda records: self._start(records, now_ms, deeds), deeds)
-        self._by_pieces("forget", list(self._over), lambda keys: self._forget(keys, deeds), deeds)
+        if self._over:
+            # Told at once: an engine that takes long for it does it in its own time.
+            self._forget(list(islice(self._over, FORGET_MAX)), deeds)
         self._recount(deeds, now_ms)
         deeds.more = deeds.more or bool(self._over)
         return deeds
@@ -317,18 +325,20 @@ class Driver:
         deeds.events += self.replica.commit(self.epoch, make)
 
     def _set_time(self, wanted: Todo, now_ms: int, began_ns: int) -> None:
-        """How long this step acts: not long while attempts of several users start, and yet as long as it looked.
+        """How long this step acts: not long while attempts of several users start, and else as long as it looked.
 
         Once there is news it ends sooner: a job that came meanwhile waits for no attempts of others.
         """
         self._starters |= dict.fromkeys([record.job.spec.user for record in wanted.starts], now_ms)
         self._starters = {user: ms for user, ms in self._starters.items() if abs(now_ms - ms) < OTHERS_MS}
-        several = len(self._starters) > 1
+        several = self.serves_several
         self._at_least = AT_ONCE_MIN if several else AT_ONCE_MAX
         acts_ns = self._stopwatch_ns()
         looked_ns = acts_ns - began_ns
-        self._until_ns = acts_ns + max(ACT_NS if several else ALONE_NS, looked_ns)
-        self._until_news_ns = acts_ns + max(ACT_NS, looked_ns // NEWS_PART) if several else self._until_ns
+        self._until_ns = acts_ns + (
+            min(max(ACT_NS, looked_ns), 2 * ACT_NS) if several else max(ALONE_NS, looked_ns)
+        )
+        self._until_news_ns = acts_ns + ACT_NS if several else self._until_ns
 
     def _by_pieces(self, what: str, items: list[T], act: Callable[[list[T]], bool], deeds: ActResult) -> None:
         """Act on some at a time, as many as there seems to be time for, until the time of this step is over or the

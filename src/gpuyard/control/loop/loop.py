@@ -47,6 +47,8 @@ __all__ = ["LISTING_EVERY_MS", "LOST_MS", "NODES_EVERY_MS", "Controller", "Sight
 
 DOOMED_MAX = 100
 """Jobs that can never start, ended in one step: cancelling an array may doom 20,000, and others' starts would wait."""
+DOOMED_MAX_OF_SEVERAL = 25
+"""The same while attempts of several users start."""
 SILENT_MS = 30_000
 """A cluster whose engine has not answered for so long takes no new jobs, if there are other clusters to take them."""
 
@@ -268,7 +270,9 @@ class Controller:
 
         Whether there are more of these, for the next step.
         """
-        for record in list(islice(draft.state.doomed.values(), DOOMED_MAX)):
+        several = any([driver.serves_several for driver in self.drivers.values()])
+        most = DOOMED_MAX_OF_SEVERAL if several else DOOMED_MAX
+        for record in list(islice(draft.state.doomed.values(), most)):
             draft.add(JobCancelled(now_ms, record.id))
         for record in list(draft.state.running.values()):
             if record.wanted in _CAUSES and record.phase is not AttemptState.STOPPING:

@@ -75,6 +75,8 @@ BESIDE_FROM = 2_000
 
 PIECE = 2_000
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
+UNCOLLECTED_FROM = 100
+"""Jobs of one event from which on the garbage collector rests while it is folded."""
 READ_ROWS = 100
 """Events that are read at one go, with the lock held."""
 PAUSE_S = 0.0005
@@ -239,9 +241,14 @@ class Replica:
                 folded = 0
             if seq > self.seq:
                 # Not folded by another thread in a pause.
-                apply(self.state, event)
+                jobs = _jobs(event)
+                if jobs < UNCOLLECTED_FROM:
+                    apply(self.state, event)
+                else:
+                    with uncollected():
+                        apply(self.state, event)
                 self.seq = seq
-                folded += _jobs(event)
+                folded += jobs
                 self._remember((event,))
         return True
 

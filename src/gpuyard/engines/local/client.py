@@ -15,6 +15,7 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.epochs import OneLeader
+from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.peeking import Inside
 
 _ANSWER_BYTES_MAX = 8192
@@ -180,6 +181,15 @@ class Data(OneLeader):
         """The folder that all attempts of a job share."""
         return os.path.join(self.root, files.JOBS, str(job_id))
 
+    def make_folders(self, job_id: int, key: str, owner: UnixAccount | None) -> None:
+        """A job's folder, which all its attempts share, belongs to its user; that of one attempt is the engine's."""
+        of_job, of_attempt = self.job(job_id), self.attempt(key)
+        _make_folder(of_job, 0o700)
+        if owner is not None:
+            os.chown(of_job, owner.uid, owner.gid)
+        _make_folder(of_attempt, 0o711)
+        os.chmod(of_attempt, 0o711)
+
     def wait(self, timeout_s: float) -> bool:
         """Wait until a supervisor has knocked; whether one has."""
         readable, _, _ = select.select([self.wake_fd], [], [], timeout_s)
@@ -194,3 +204,13 @@ class Data(OneLeader):
             os.close(self.wake_fd)
             self.wake_fd = -1
             self.inside.close()
+
+
+def _make_folder(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        # The folder above was removed.
+        os.makedirs(path, mode, exist_ok=True)

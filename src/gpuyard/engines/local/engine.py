@@ -77,6 +77,8 @@ _USELESS = frozenset(
 _FELL = "a file in the engine's folder `down` has its name"
 _SYNCS_AT_ONCE = 8
 """Files that are made durable at the same time."""
+_FRESH_S = 15.0
+"""How long nodes are taken to be as they were found: a little longer than the pause between two looks of the loop."""
 _CLIENTS_S = 0.1
 """How often MPS daemons are asked for new clients: a short-lived process must not come and go unseen."""
 
@@ -126,6 +128,8 @@ class LocalEngine:
             told = "; ".join([f"{each.kind}: {each.by}" for each in lacking])
             raise Permanent(f"yard.yaml says `fence: strict`, and this machine cannot enforce it ({told})")
         self._found: dict[str, Host] | None = None
+        self._fresh_s = 0.0
+        """Until when what was found need not be looked at again."""
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
         self._monitor = AttemptMonitor(self._data, self._boot, self._groups.base, now_ms, self._faults.judged)
@@ -165,9 +169,7 @@ class LocalEngine:
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """The nodes, their GPUs, and other processes on them."""
-        found = {host.node.name: host for host in self._source.read()}
-        with self._mutex:
-            self._found = found
+        found = self._read()
         for trouble in self._sharing.tidy(self._geometry_of(found)):
             _log.warning("%s", trouble)
         for key in self._data.attempts():
@@ -286,10 +288,15 @@ class LocalEngine:
         return self._tracker.look()
 
     def _hosts(self) -> dict[str, Host]:
-        if self._found is None:
-            self.nodes()
-        assert self._found is not None, "reading the nodes fills them in"
-        return self._found
+        """The nodes as they were a moment ago: another engine over the same data may be the one that looks at them."""
+        found = self._found
+        return found if found is not None and time.monotonic() < self._fresh_s else self._read()
+
+    def _read(self) -> dict[str, Host]:
+        found = {host.node.name: host for host in self._source.read()}
+        with self._mutex:
+            self._found, self._fresh_s = found, time.monotonic() + _FRESH_S
+        return found
 
     @staticmethod
     def _geometry_of(hosts: Mapping[str, Host]) -> Callable[[str], MigGeometry | None]:
@@ -408,7 +415,7 @@ class LocalEngine:
             return Reply(Answer.REFUSED, "something else was put in the place of its folder")
         try:
             plan = self._plan(launch, account, hosts, ready)
-            _make_folders(self._data.job(launch.job_id), folder, account if plan["drop"] else None)
+            self._data.make_folders(launch.job_id, launch.key, account if plan["drop"] else None)
             _put(folder, plan)
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
@@ -677,22 +684,3 @@ def _keep(path: str, value: dict[str, Any]) -> None:
     """Write a file, unless it is there and whole: a crash of the machine may have left a broken one."""
     if not files.create(path, value, durable=False) and files.read(path) is None:
         files.replace(path, value)
-
-
-def _make_folders(of_job: str, of_attempt: str, owner: UnixAccount | None) -> None:
-    """The folder that all attempts of a job share belongs to its user; the folder of one attempt is the engine's."""
-    _make_folder(of_job, 0o700)
-    if owner is not None:
-        os.chown(of_job, owner.uid, owner.gid)
-    _make_folder(of_attempt, 0o711)
-    os.chmod(of_attempt, 0o711)
-
-
-def _make_folder(path: str, mode: int) -> None:
-    try:
-        os.mkdir(path, mode)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        # The folder above was removed.
-        os.makedirs(path, mode, exist_ok=True)

@@ -1,0 +1,155 @@
+"""The local engine in a process of its own: what only the process can do, such as die."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.rigs import EPOCH, ApartRig, Program, ended, launch, look, until_alive
+from gpuyard.engines import apart
+from gpuyard.engines.apart import EngineApart
+from gpuyard.engines.contract import Answer, Phase, Stale, StopRequest, Transient
+from gpuyard.model import Outcome
+
+LONG = Program(run_ms=60_000)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[ApartRig]:
+    made = ApartRig(tmp_path)
+    yield made
+    made.close()
+
+
+def engine_of(rig: ApartRig) -> EngineApart:
+    assert isinstance(rig.engine, EngineApart)
+    return rig.engine
+
+
+def pid_of(rig: ApartRig) -> int:
+    pid = engine_of(rig).pid
+    assert pid is not None
+    return pid
+
+
+def soon(holds: Callable[[], bool], s: float = 30.0) -> None:
+    until_s = time.monotonic() + s
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def stopped(rig: ApartRig, key: str) -> None:
+    rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 0)])
+    ended(rig, key)
+
+
+def test_what_runs_outlives_the_process_and_is_known_to_the_next_one(rig: ApartRig) -> None:
+    one = launch(rig, "y-1-1", LONG)
+    assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [one])]
+    until_alive(rig, "y-1-1")
+    first, line = pid_of(rig), engine_of(rig)._line
+    assert line is not None
+    os.kill(first, signal.SIGKILL)
+    soon(lambda: line.process.poll() is not None)
+
+    assert Phase.RUNNING is look(rig, "y-1-1").phase
+    assert first != pid_of(rig)
+    assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [one])]
+    stopped(rig, "y-1-1")
+    assert 1 == rig.starts("y-1-1")
+
+
+def test_a_call_in_which_the_process_dies_has_no_answer(rig: ApartRig) -> None:
+    rig.engine.nodes()
+    pid = pid_of(rig)
+    os.kill(pid, signal.SIGSTOP)
+    killer = threading.Timer(0.1, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(Transient, match="has ended while it was asked to nodes"):
+        rig.engine.nodes()
+    assert rig.engine.nodes()
+
+
+def test_an_end_is_heard_of(rig: ApartRig) -> None:
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", Program(run_ms=50))])
+    soon(lambda: rig.engine.wait(1.0) and look(rig, "y-1-1").phase is Phase.ENDED)
+
+
+def test_it_has_none_of_the_servers_files(tmp_path: Path) -> None:
+    with (tmp_path / "secret").open("w") as file:
+        line = apart.spare()
+        try:
+            # It closes them first of all, and has to come to that.
+            soon(lambda: 5 == len(os.listdir(f"/proc/{line.process.pid}/fd")))
+            names = [os.readlink(each) for each in Path(f"/proc/{line.process.pid}/fd").iterdir()]
+        finally:
+            apart.end(line)
+        assert file.name not in names
+        assert 2 == len([name for name in names if name.startswith("socket:")])
+
+
+SERVER = """
+import os, sys, time
+from gpuyard.engines import apart
+print(apart.spare().process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_ends_with_its_server() -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        pid = int(server.stdout.readline())
+        for ignored in (signal.SIGINT, signal.SIGTERM):
+            # The keyboard and a service manager mean the server, which has a last step to finish.
+            soon(lambda: "yard-engine" in Path(f"/proc/{pid}/comm").read_text())
+            time.sleep(0.05)
+            os.kill(pid, ignored)
+        time.sleep(0.1)
+        assert Path(f"/proc/{pid}").exists()
+        server.kill()
+    soon(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_server_ends_though_a_call_hangs(rig: ApartRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.engine.nodes()
+    monkeypatch.setattr(apart, "_END_S_MAX", 0.2)
+    os.kill(pid_of(rig), signal.SIGSTOP)
+    told: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(Transient) as found:
+            rig.engine.nodes()
+        told.append(str(found.value))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    time.sleep(0.1)
+    rig.engine.close()
+    asking.join(30)
+    assert [] != told
+    with pytest.raises(Transient, match="stopping"):
+        rig.engine.nodes()
+
+
+def test_what_is_over_is_forgotten_in_its_own_time(rig: ApartRig) -> None:
+    keys = [f"y-{number}-1" for number in range(1, 8)]
+    rig.engine.start(EPOCH, [launch(rig, key, job_id=number) for number, key in enumerate(keys, 1)])
+    for key in keys:
+        ended(rig, key)
+    rig.engine.forget(EPOCH, keys)
+
+    assert [] == rig.engine.listing()
+    assert [Phase.UNKNOWN] * 2 == [report.phase for report in rig.engine.status(keys[-2:])]
+    soon(lambda: [] == os.listdir(rig.data / "attempts"))
+    assert b"" == rig.engine.log(keys[0], "stdout", 0, 10)
+    rig.engine.start(EPOCH + 1, [])
+    with pytest.raises(Stale):
+        rig.engine.forget(EPOCH, keys)
