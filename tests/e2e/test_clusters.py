@@ -186,7 +186,13 @@ def test_an_observed_cluster_beside_driven_ones(yard: SlurmYard, old: SlurmClust
     # The yard's own jobs have the ids that they would have without it.
     own = box.submit("-g", 1, "--tenant", "interns", "--", "true")
     box.wait(own, "COMPLETED")
-    why = box("why", f"old:{waits}").out
+
+    def reason() -> bool:
+        why = box("why", f"old:{waits}").out
+        return "Slurm says: Resources" in why or "Slurm says: Priority" in why
+
+    # Slurm has no reason for a job until it has tried to start it, and it is looked at every few seconds.
+    until(reason, 60)
     queue = box("queue", "--cluster", "old").out
     nodes = box("nodes", "--cluster", "old", "-o", "json").out
     cancelled = box("cancel", f"old:{runs}")
@@ -197,7 +203,6 @@ def test_an_observed_cluster_beside_driven_ones(yard: SlurmYard, old: SlurmClust
     eta = box("eta", f"old:{waits}").out
 
     assert 1 == own
-    assert "Slurm says: Resources" in why or "Slurm says: Priority" in why
     assert f"old:{runs}" in queue
     assert str(own) not in queue.split()
     assert '"cluster": "old"' in nodes
