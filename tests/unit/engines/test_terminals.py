@@ -308,3 +308,9 @@ def test_a_port_is_reached_without_more_of_python_than_is_loaded(monkeypatch: py
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         visitors._connected(listener.getsockname()[1]).close()
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 1 << 70])
+def test_a_number_that_is_no_port_is_told_so(port: int) -> None:
+    with pytest.raises(copying.Trouble, match=f"{port} is no port"):
+        visitors._connected(port)

@@ -66,6 +66,8 @@ def _frames(link: socket.socket) -> Iterator[Tuple[bytes, bytes]]:
 
 
 def _connected(port: int) -> socket.socket:
+    if not 0 < port < 65536:
+        raise copying.Trouble("{} is no port".format(port))
     last = OSError()
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         # Without a look at names: for that more of Python would be loaded, which the user may not be able to read.
