@@ -33,7 +33,7 @@ TICK_S = 1.0
 """The longest pause between two steps."""
 FIRST_TICK_S = 0.05
 """The pause after a step that did something: its effects will show soon."""
-REST_S = 0.005
+REST_S = 0.01
 """The shortest pause between two steps: requests have to get their turn, and what comes in meanwhile goes together."""
 RETRY_S_MAX = 10.0
 LEASE_CHECK_S = 1.0
