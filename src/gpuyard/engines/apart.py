@@ -30,6 +30,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
 from gpuyard.engines.contract import (
+    Adopts,
     AttemptReport,
     Engine,
     EngineError,
@@ -66,7 +67,7 @@ class Making(NamedTuple):
     keys: Any
     context: Context
     adopted: tuple[str, ...] = ()
-    """Attempts that no log knows any more (`LocalEngine.adopt`)."""
+    """Attempts that no log knows any more (`Adopts`)."""
 
 
 class Process(Protocol):
@@ -345,8 +346,8 @@ def main(calls: int, knocks: int) -> None:
         kind = runnable(making.kind)
         assert kind is not None, making.kind
         engine = kind.build(making.keys, making.context)
-        if making.adopted:
-            engine.adopt(making.adopted)  # type: ignore[attr-defined]
+        if isinstance(engine, Adopts):
+            engine.adopt(making.adopted)
         threading.Thread(target=_hear, args=(engine, knocking), name="yard-hears", daemon=True).start()
         _serve(_Unhurried(engine), line)
     os._exit(0)

@@ -334,6 +334,15 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class Adopts(Protocol):
+    """An engine that keeps the GPUs of attempts which no log knows any more."""
+
+    def adopt(self, keys: Sequence[str]) -> None:
+        """Their GPUs are not free until they have ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class OwnScheduler:
     """The scheduler of a cluster that is observed, in its own words."""

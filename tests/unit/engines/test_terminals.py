@@ -307,7 +307,10 @@ def test_a_port_is_reached_without_more_of_python_than_is_loaded(monkeypatch: py
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        visitors._connected(listener.getsockname()[1]).close()
+        with visitors._connected(listener.getsockname()[1]) as reached:
+            there, address = listener.accept()
+            with there:
+                assert address == reached.getsockname()
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 1 << 70])
