@@ -171,13 +171,12 @@ class TasksSubmitted(NamedTuple):
     def jobs(self) -> Iterator[Job]:
         """Each task as a job."""
         first_id, spec, array_id = self.job.id, self.job.spec, self.job.array_id
+        # As `Job(…)` does, in half the time.
+        new = tuple.__new__
         if not (self.own or self.beside or self.at_once):
             _id, _spec, at_ms, limit_ms, deadline_ms, begin_ms, _array_id, _index = self.job
             for job_id, index in enumerate(self.indices, first_id):
-                # As `Job(…)` does, in half the time.
-                yield tuple.__new__(
-                    Job, (job_id, spec, at_ms, limit_ms, deadline_ms, begin_ms, array_id, index)
-                )
+                yield new(Job, (job_id, spec, at_ms, limit_ms, deadline_ms, begin_ms, array_id, index))
             return
         times, values = self.job[2:6], _VALUES(spec)
         make: Callable[..., JobSpec] = JobSpec
@@ -188,14 +187,14 @@ class TasksSubmitted(NamedTuple):
             after = self.own[place] if self.own else ()
             if beside:
                 after = tuple(
-                    [After(kind, other_id + place, delay_ms) for kind, other_id, delay_ms in beside]
+                    [new(After, (kind, other_id + place, delay_ms, 0)) for kind, other_id, delay_ms in beside]
                 )
             if 0 < self.at_once < job_id - array_id:
                 # As many chains as tasks may run at a time; each task waits for the one before it in its chain.
                 after += (After(AfterKind.ENDED, job_id - self.at_once),)
             # Like `replace`, in half the time.
             one = make(*before, spec.after + after, *behind) if after else spec
-            yield Job(job_id, one, *times, array_id, index)
+            yield new(Job, (job_id, one, *times, array_id, index))
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,7 @@ class AfterKind(Enum):
     """All earlier jobs of the same name and user have ended; names no other job."""
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(NamedTuple):
     """A job waits for another, or for all tasks of an array, which are one dependency and not one for each task."""
 
     kind: AfterKind

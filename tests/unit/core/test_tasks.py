@@ -105,6 +105,33 @@ def test_they_do_in_every_order_and_leave_as_much_to_decide(policy: str, before:
     assert found[1] == found[0]
 
 
+@pytest.mark.parametrize("kind", [AfterKind.STARTED, AfterKind.ENDED, AfterKind.COMPLETED, AfterKind.FAILED])
+@pytest.mark.parametrize("gone", [(), (1,), (20,)])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("begin_ms", [0, 1, 90_000])
+def test_they_do_where_each_waits_for_a_task_of_another_array(
+    kind: AfterKind, gone: tuple[int, ...], held: bool, begin_ms: int
+) -> None:
+    """`gone`: of those that they wait for, the ones that ended before; later all of them end."""
+    others = TasksSubmitted(1, Job(1, ALONE, 1, array_id=0), tuple(range(20)), held=True)
+    job = Job(41, ALONE, 2, 60_000, 0, begin_ms, array_id=40)
+    tasks = TasksSubmitted(2, job, tuple(range(20)), beside=(After(kind, 1),), held=held)
+    states = []
+    for events in ([tasks], singly(tasks)):
+        here = Yard("default", nodes(1))
+        for event in (others, *[JobCancelled(1, job_id) for job_id in gone]):
+            here.apply(event)
+        change_seq = here.state.change_seq
+        for event in events:
+            here.apply(event)
+        states.append([here.state.change_seq - change_seq if not held else 0])
+        for job_id in sorted(set(range(1, 21)).difference(gone)):
+            here.apply(JobCancelled(3, job_id))
+            states[-1] += [canonical(here.state), derived(here.state)]
+
+    assert states[1] == states[0]
+
+
 def test_no_task_has_an_id_that_was_given_out_before() -> None:
     here = Yard("fifo", nodes(1))
     here.submit(1)

@@ -10,9 +10,9 @@ user. What is left of an array is counted once for all jobs that wait for it (`T
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.records import JobExtras, JobRecord
 from gpuyard.core.jobs.waiters import Namesakes, Tally
 from gpuyard.core.state.state import State
 from gpuyard.model import After, AfterKind, JobState
@@ -50,6 +50,30 @@ def enter(state: State, record: JobRecord) -> None:
         key = (spec.user, spec.name)
         if key in state.namesakes and not state.namesakes[key].waiting:
             del state.namesakes[key]
+
+
+def all_wait(state: State, beside: Sequence[After], tasks: int) -> bool:
+    """Whether each of so many tasks has one job to wait for, the first the one named and every other the next, and all
+    of those have yet to end.
+    """
+    if len(beside) != 1 or beside[0].kind is _STARTED or beside[0].kind is _ALONE or beside[0].tasks:
+        return False
+    first_id, jobs = beside[0].job_id, state.jobs
+    return all([job_id in jobs for job_id in range(first_id, first_id + tasks)])
+
+
+def enter_alike(state: State, records: Iterable[JobRecord]) -> None:
+    """Take in new jobs of which `all_wait` holds."""
+    dependents = state.dependents
+    for record in records:
+        (after,) = record.job.spec.after
+        record.extras = extras = JobExtras()
+        extras.pending = {after: None}
+        waiting = dependents.get(after.job_id)
+        if waiting is None:
+            dependents[after.job_id] = {record.id: [after]}
+        else:
+            waiting[record.id] = [after]
 
 
 def reindex(state: State) -> None:

@@ -157,8 +157,11 @@ def submit_tasks(
     """`TasksSubmitted`: the same as `submit` for each task."""
     alike: Intake | None = None
     tasks = TasksSubmitted(at_ms, job, indices, own, beside, at_once).jobs()
-    if not (own or beside or at_once or held or job.spec.after or state.namesakes or job.begin_ms > at_ms):
-        _submit_alike(state, at_ms, tasks)
+    plain = not (own or at_once or job.spec.after or state.namesakes or job.begin_ms > at_ms)
+    if plain and (
+        not beside or (not (held or job.begin_ms) and dependencies.all_wait(state, beside, len(indices)))
+    ):
+        _submit_alike(state, at_ms, tasks, held)
         return
     for task in tasks:
         spec = task.spec
@@ -173,17 +176,18 @@ def submit_tasks(
             submit(state, at_ms, task, held, (spec, shape, klass, leaf, party, bool(spec.after), count))
 
 
-def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job]) -> None:
-    """Tasks that differ in nothing but their ids and may start at once: a thousand of them in a quarter of the time."""
+def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job], held: bool) -> None:
+    """Tasks that differ in nothing but their ids and the one task that each waits for, if they wait: a thousand of
+    them in a part of the time.
+    """
     change_seq = state.change_seq
-    first = submit(state, at_ms, next(tasks))
+    first = submit(state, at_ms, next(tasks), held)
     shape, klass, leaf, party, count = first.shape, first.klass, first.leaf, first.party, first.count
     records = [JobRecord(task, shape, klass, leaf, party, count) for task in tasks]
     if not records:
         return
-    jobs = state.jobs
-    for record in records:
-        jobs[record.id] = record
+    by_id = {record.id: record for record in records}
+    state.jobs.update(by_id)
     more = len(records)
     count.jobs += more
     count.of_user.jobs += more
@@ -193,7 +197,15 @@ def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job]) -> None:
         state.arrivals += more
     else:
         state.last_external_id = records[-1].id
-    state.queue.add_alike(first, records)
+    if first.id in state.deferred:
+        state.deferred.update(by_id)
+        if held:
+            for record in records:
+                record.held = True
+        else:
+            dependencies.enter_alike(state, records)
+    else:
+        state.queue.add_alike(first, records)
     if state.change_seq != change_seq:
         # Else nothing is to be decided about the first, and the others are behind it.
         state.change_seq += more
