@@ -8,7 +8,7 @@ import pytest
 from gpuyard.control.commands.newjobs import NewJob, events_of
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
 from gpuyard.control.replica.replica import Replica
-from gpuyard.model import Ask, JobSpec, Whole
+from gpuyard.model import Ask, JobCancelled, JobSpec, Whole
 from gpuyard.store import Submission
 from gpuyard.testing import MemoryStore
 
@@ -41,8 +41,8 @@ class Reader:
         self.submit(TASKS)
         self.clock.step_s = PATIENCE_S / 3
 
-    def submit(self, tasks: int) -> None:
-        spec, job = JobSpec("a", Ask(Whole(1))), NewJob(array=tuple(range(tasks)))
+    def submit(self, tasks: int, user: str = "") -> None:
+        spec, job = JobSpec("a", Ask(Whole(1)), user=user), NewJob(array=tuple(range(tasks)))
         self.store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
 
     def listed(self) -> int:
@@ -80,6 +80,43 @@ def test_the_next_lists_go_on_with_the_work(reader: Reader) -> None:
 def test_a_list_shows_what_its_user_has_written(reader: Reader) -> None:
     with wrote_at(100.2):
         assert TASKS + 1 == reader.listed()
+
+
+def test_a_list_of_ones_own_jobs_shows_them_without_another_users_array(reader: Reader) -> None:
+    publisher = reader.publisher
+    reader.submit(2, "me")
+    with wrote_at(100.6):
+        mine = publisher.latest(listing=True, user="me")
+        ids = publisher.own("me", 10)
+        assert ids is not None
+        assert 2 == len(ids) == len([*mine.own(ids)]) == len([i for _, i in mine.ids() if i in ids])
+        assert 1 + 2 == mine.jobs.count
+
+        reader.replica.commit(None, lambda draft: draft.add(JobCancelled(6, ids[0])))
+        for _ in range(2):
+            again = publisher.latest(listing=True, user="me")
+            assert ids[1:] == publisher.own("me", 10)
+            assert ids[1:] == [row.id for _, row in again.line() if row.id in ids]
+        assert 1 + 1 == again.jobs.count
+
+        reader.clock.step_s = 0.0
+        whole = publisher.latest()
+    assert TASKS + 1 + 1 == whole.jobs.count
+    assert ids[1:] == publisher.own("me", 10)
+
+
+def test_followers_are_told_of_jobs_that_a_list_showed_before(reader: Reader) -> None:
+    publisher, window = reader.publisher, reader.publisher.window
+    version, _model, _ = window.start("")
+    reader.submit(2, "me")
+    with wrote_at(100.6):
+        publisher.latest(listing=True, user="me")
+        assert version == window.start("")[0]
+        reader.clock.step_s = 0.0
+        whole = publisher.latest()
+
+    assert whole.version == window.start("")[0] == version + 1
+    assert TASKS + 2 == sum([len(ids) for _version, _seq, ids in window._entries])
 
 
 def test_a_list_of_an_unknown_reader_shows_everything(reader: Reader) -> None:

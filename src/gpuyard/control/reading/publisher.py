@@ -5,8 +5,9 @@ the next reader, and drops them when they are too many; then the next reader has
 piece by piece, and others have the replica in between.
 
 For a list a reader works only for a moment on what others have touched, such as a large array: then it has what was
-published last, as long as that is not older than a second, nor than what the reader's user has written. The next reader
-goes on with the work.
+published last, as long as that is not older than a second, nor than what the reader's user has written. If it is older
+than that, and the list is of one user, it has that user's jobs as they are now amid those of the others as they were
+published last. The next reader goes on with the work.
 
 Nodes are published apart: only those that have changed since the last reader are made anew.
 """
@@ -14,7 +15,7 @@ Nodes are published apart: only those that have changed since the last reader ar
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock, RLock
 from typing import Generic, TypeVar, cast
 
@@ -101,6 +102,8 @@ class _Index:
         """The live jobs of each user."""
         self.edge: dict[int, str] = {}
         """Jobs that may be late, and what was said of them."""
+        self.early: dict[int, str] = {}
+        """The user of each job that a list has shown and no model yet."""
 
     def update(self, changed: Mapping[int, Row | None], before: Rows) -> None:
         owned, edge = self.owned, self.edge
@@ -118,11 +121,12 @@ class _Index:
                     edge.pop(job_id, None)
                 continue
             edge.pop(job_id, None)
-            if old is not None:
-                own = owned.get(old.job.spec.user, {})
+            user = self.early.get(job_id) if old is None else old.job.spec.user
+            if user is not None:
+                own = owned.get(user, {})
                 own.pop(job_id, None)
                 if not own:
-                    owned.pop(old.job.spec.user, None)
+                    owned.pop(user, None)
 
 
 class Publisher:
@@ -160,19 +164,20 @@ class Publisher:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def latest(self, *, spoken: bool = False, listing: bool = False) -> Model:
+    def latest(self, *, spoken: bool = False, listing: bool = False, user: str = "") -> Model:
         """The yard as it is now; where the replica is busy for long, as it was published last.
 
         `spoken`: followers are told as well what engines say by now. `listing`: for a list, which may lack what other
-        users have done within the last second.
+        users have done within the last second; with `user` it has jobs of that user alone.
         """
         self._read_s = asked_s = self._now_s()
         replica, model = self._replica, self._model
         if not spoken and model is not None and self._stands(model) and replica.store.head() == model.seq:
             self._as_of_s = asked_s
             return model
-        patient = not listing or self._as_of_s < max(own_write_s.get(), asked_s - STALE_S)
-        wait_s = -1 if model is None else WAIT_S if patient else PATIENCE_S
+        behind = self._as_of_s < own_write_s.get()
+        patient = not listing or self._as_of_s < asked_s - STALE_S or (behind and not user)
+        wait_s = -1 if model is None else WAIT_S if patient or behind else PATIENCE_S
         if not self._lock.acquire(timeout=wait_s):
             return self._model or self.latest()
         try:
@@ -186,8 +191,10 @@ class Publisher:
             try:
                 # Whatever is written after this moment is not waited for.
                 head = replica.store.head()
-                behind = replica.catch_up(lambda: replica.seq >= head or enough()) < 0 and replica.seq < head
-                found = None if behind else self._publish(enough)
+                replica.catch_up(lambda: replica.seq >= head or (enough() and not behind))
+                found = self._publish(enough) if replica.seq >= head else None
+                if found is None and behind:
+                    return self._amid(user)
             except BaseException:
                 # What was touched may be half published: the next model is made anew.
                 self._state = None
@@ -282,7 +289,22 @@ class Publisher:
         assert self._model is not None
         self._made = {}
         self._index.update(made, self._model.jobs)
+        self._index.early.clear()
         return self._put(self._model.jobs.with_changes(made.items()) if made else self._model.jobs, set(made))
+
+    def _amid(self, user: str) -> Model:
+        """For one reader, who has had enough: the jobs of a user as they are now, and all others as published last."""
+        model, jobs, made, index = self._model, self._replica.state.jobs, self._made, self._index
+        assert model is not None
+
+        def mine(job_id: int) -> bool:
+            known = jobs.get(job_id) or model.jobs.get(job_id)
+            return user == (index.early.get(job_id) if known is None else known.job.spec.user)
+
+        now = {job_id: made[job_id] for job_id in filter(mine, made)} | self._rows(filter(mine, self._due))
+        index.early |= dict.fromkeys(now, user)
+        index.update(now, model.jobs)
+        return replace(model, jobs=model.jobs.with_changes(now.items()), moved=model.moved.union(now))
 
     def _take_in(self) -> set[int] | None:
         """Note what was touched of late, and return it; None: nobody knows."""

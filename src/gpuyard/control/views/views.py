@@ -307,7 +307,7 @@ class Views:
 
         Wide: with the columns that only Slurm's commands show.
         """
-        model = self.reading.latest(listing=True)
+        model = self.reading.latest(listing=True, user=wanted.user)
         if wanted.cluster:
             check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
         own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
