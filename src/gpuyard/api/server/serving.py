@@ -175,7 +175,7 @@ def tidy() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(1_000, 10, 2_000)
+    gc.set_threshold(1_000, 1, 10_000)
 
 
 class _Server(uvicorn.Server):
