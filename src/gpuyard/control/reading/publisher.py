@@ -293,7 +293,7 @@ class Publisher:
         return self._put(self._model.jobs.with_changes(made.items()) if made else self._model.jobs, set(made))
 
     def _amid(self, user: str) -> Model:
-        """For one reader, who has had enough: the jobs of a user as they are now, and all others as published last."""
+        """For one reader that has had enough: the jobs of a user as they are now, and all others as published last."""
         model, jobs, made, index = self._model, self._replica.state.jobs, self._made, self._index
         assert model is not None
 
