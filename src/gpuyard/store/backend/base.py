@@ -142,19 +142,27 @@ class Backend(ABC):
 
         At most one per process at a time; the database keeps several processes apart.
         """
+        with self.turn():
+            try:
+                with explained(self.place), self.writer.begin() as conn:
+                    yield conn
+            except StoreError as error:
+                ours = not isinstance(error.__cause__, SQLAlchemyError)
+                if not ours and not isinstance(error, StoreBusy | StoreFull):
+                    # A connection that failed in another way is not trusted again.
+                    self.writer.dispose()
+                raise
+        self.written()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """No other thread of this process writes meanwhile."""
         if not self._fair_lock.take(self.busy_s):
             raise StoreBusy(
                 f"another thread holds {self.place} for more than {self.busy_s:g} s", "Try again."
             )
         try:
-            with explained(self.place), self.writer.begin() as conn:
-                yield conn
-        except StoreError as error:
-            ours = not isinstance(error.__cause__, SQLAlchemyError)
-            if not ours and not isinstance(error, StoreBusy | StoreFull):
-                # A connection that failed in another way is not trusted again.
-                self.writer.dispose()
-            raise
+            yield
         finally:
             self._fair_lock.give()
 
@@ -199,6 +207,10 @@ class Backend(ABC):
         self.notifier.close()
         self.writer.dispose()
         self.reader.dispose()
+
+    @abstractmethod
+    def written(self) -> None:
+        """A transaction was committed, and others may write now: do what is to be done now and then."""
 
     @abstractmethod
     def keep_room(self) -> None:

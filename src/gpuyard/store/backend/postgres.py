@@ -112,6 +112,9 @@ class PostgresBackend(Backend):
         except self.writer.dialect.loaded_dbapi.Error as error:
             raise DBAPIError(None, None, error) from error
 
+    def written(self) -> None:
+        """The server looks after its log itself."""
+
     def keep_room(self) -> None:
         """The disk of a database server is looked after there."""
 

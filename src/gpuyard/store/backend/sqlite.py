@@ -2,6 +2,7 @@
 
 What is acknowledged is on the disk: the write-ahead log is synchronised at every commit (`synchronous=FULL`).
 Every write begins with `BEGIN IMMEDIATE`, so it waits for its turn at the start and never fails half-way for a lock.
+What the log holds is moved into the database file beside the writers (`LogMover`).
 """
 
 import ctypes
@@ -20,6 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from gpuyard.store.backend.base import COUNTER_ROW, Backend, Counters
 from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, file_holder
+from gpuyard.store.backend.mover import LogMover
 from gpuyard.store.errors import StoreError, StoreReadOnly, explained
 from gpuyard.store.schema import COUNTERS
 
@@ -71,10 +73,16 @@ class SqliteBackend(Backend):
     def __init__(self, path: Path, busy_s: float, durable: bool) -> None:
         self.path = path
         _make_file(path)
-        synchronous = "FULL" if durable else "OFF"
-        writer = _engine(path, busy_s, 1, "IMMEDIATE", (f"synchronous={synchronous}", "cache_size=-32768"))
-        reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON",))
+        synchronous = f"synchronous={'FULL' if durable else 'OFF'}"
+        alone = ("wal_autocheckpoint=0", "cache_size=-32768", synchronous)
+        writer = _engine(path, busy_s, 1, "IMMEDIATE", alone)
+        reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON", synchronous))
         super().__init__(str(path), writer, reader, busy_s)
+        self._mover = LogMover(path, reader, self.turn)
+
+    def written(self) -> None:
+        """Look whether the write-ahead log is long."""
+        self._mover.look()
 
     def keep_room(self) -> None:
         """Blocks for the write-ahead log. No lock is on that file: to open and close it takes none away."""
@@ -130,11 +138,17 @@ class SqliteBackend(Backend):
             lease.release()
             raise
         lease.epoch = epoch
+        self._mover.beside = True
         return lease
 
     def who_leads(self) -> LeaseHolder | None:
         """From the note in the locked file."""
         return file_holder(self._lease_path)
+
+    def close(self) -> None:
+        """End the mover first: it uses a connection."""
+        self._mover.close()
+        super().close()
 
 
 def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str, ...]) -> Engine:
