@@ -157,10 +157,10 @@ class Worker:
         self._seconds = seconds
         self._found: dict[str, Any] = {"sent": {}, "refused": [], "waits": {}}
         self._lock = threading.Lock()
-        rates = {"submit": per_s, "list": per_s}
+        self._rates = {"submit": (per_s, 0.0), "list": (per_s, 0.0)}
         if questions:
-            rates |= {"queue": 0.2, "why": 0.2, "eta": 0.2}
-        self._rates = rates
+            # A user's questions are answered one by one: they are not asked at the same moment.
+            self._rates |= {verb: (0.2, turn * 5 / 3) for turn, verb in enumerate(("queue", "why", "eta"))}
         self._news, out = os.pipe()
         self._child = os.fork()
         if not self._child:
@@ -184,8 +184,8 @@ class Worker:
     def _work(self, out: int) -> None:
         began_s = time.time() + 0.05
         threads = [
-            threading.Thread(target=self._steadily, args=(verb, per_s, began_s))
-            for verb, per_s in self._rates.items()
+            threading.Thread(target=self._steadily, args=(verb, per_s, began_s + after_s))
+            for verb, (per_s, after_s) in self._rates.items()
         ]
         for thread in threads:
             thread.start()

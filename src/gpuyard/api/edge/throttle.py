@@ -27,6 +27,8 @@ STRANGERS_SHARE = 0.1
 """Seconds of a core in a second."""
 BURST_S = 0.15
 """How much more a user may take at once, after a while without a request."""
+LONG_BURST_S = 0.6
+"""The same of long lists, which have an account of their own: the whole queue now and then, also of 200,000 jobs."""
 DEBT_S_MAX = 2.0
 """The largest debt: what was taken beyond it while no other user asked is forgotten."""
 OTHERS_S = 2.0
@@ -56,6 +58,7 @@ class TimeAccount:
 
     __slots__ = (
         "at_s",
+        "burst_s",
         "debt_s",
         "freed",
         "heeds",
@@ -72,10 +75,16 @@ class TimeAccount:
     )
 
     def __init__(
-        self, name: str, share: float, now_s: Callable[[], float], heeds: Callable[[], bool]
+        self,
+        name: str,
+        share: float,
+        now_s: Callable[[], float],
+        heeds: Callable[[], bool],
+        burst_s: float = BURST_S,
     ) -> None:
         self.name = name
         self.share = share
+        self.burst_s = burst_s
         self.now_s = now_s
         self.heeds = heeds
         """Whether they have to wait for others now."""
@@ -105,7 +114,7 @@ class TimeAccount:
         now_s = self.now_s()
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
-        return self.debt_s - BURST_S
+        return self.debt_s - self.burst_s
 
     def unread_bytes(self) -> int:
         """What they have been answered and have not read."""
@@ -161,7 +170,9 @@ async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     account = _mine.get()
     if account is not None:
         if account.long is None:
-            account.long = TimeAccount(account.name, account.share, account.now_s, account.heeds)
+            account.long = TimeAccount(
+                account.name, account.share, account.now_s, account.heeds, LONG_BURST_S
+            )
             account.long.one_thread = account.one_thread
         account = account.long
         await account.rest()

@@ -270,6 +270,10 @@ class Order:
         """How many are ahead of each that is in line."""
         return {job_id: place for place, job_id in enumerate(self.waiting)}
 
+    def forget_places(self) -> None:
+        """There is a newer order: lists that go on with this one need not keep what is ten times as large."""
+        self.__dict__.pop("places", None)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -345,7 +349,7 @@ class Model:
             rows = [row for job_id in sorted(moved) if (row := jobs.get(job_id)) is not None]
             runs = [row.id for row in rows if row.phase is not None]
             waits = {row.id: None for row in rows if row.phase is None and not row.aside}
-            old = order.places
+            old = set(filter(waits.__contains__, waiting))
             running = self._by_start([job_id for job_id in running if job_id not in moved] + runs)
             waiting = [job_id for job_id in waiting if job_id not in moved or job_id in waits]
             waiting += [job_id for job_id in waits if job_id not in old]

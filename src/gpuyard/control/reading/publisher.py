@@ -370,6 +370,7 @@ class Publisher:
         if ordered.seq != replica.seq or changed is None:
             if self._order.renew(lambda: _order(state, replica), changed is None):
                 self._moved = set()
+                ordered.forget_places()
             elif changed:
                 self._moved |= changed
         self._judged = judged
