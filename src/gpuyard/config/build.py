@@ -194,6 +194,8 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
     given: dict[str, Any] = {}
     if file.classes is not None:
         given["classes"] = tuple(_class(file, name) for name in file.classes)
+    if file.recipes_per_user is not None:
+        given["recipes_mib_per_user"] = file.recipes_per_user
     if file.earmark is not None:
         given["earmark_ms"] = file.earmark
     if fleet.is_one_machine(file):

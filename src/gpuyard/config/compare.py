@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.config.quantities import decimal, kept_text
+from gpuyard.config.quantities import decimal, kept_text, memory_text
 from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.durations import duration_text
 from gpuyard.ledger.prices import told
@@ -265,6 +265,9 @@ def _rest(settings: Settings) -> dict[str, str]:
         "attempts_per_user": str(settings.attempts_per_user or _NO_LIMIT),
         "attempts_per_node": str(settings.attempts_per_node or _NO_LIMIT),
         "waiting_per_user": str(settings.waiting_per_user or _NO_LIMIT),
+        "recipes_per_user": memory_text(settings.recipes_mib_per_user)
+        if settings.recipes_mib_per_user
+        else _NO_LIMIT,
         "mps_users": settings.mps_users,
         **{f"count_quotas {name}": _yes(counts) for name, counts in settings.observed.items()},
         **{

@@ -172,6 +172,16 @@ def memory_mib(text: str) -> int:
     return int(value)
 
 
+def stored_mib(text: str) -> int:
+    """An amount of the store in MiB, as of memory; 0: any amount."""
+    return 0 if text == "0" else memory_mib(text)
+
+
+def memory_text(mib: int) -> str:
+    """The inverse of `memory_mib`."""
+    return f"{mib // GIB_MIB}G" if mib % GIB_MIB == 0 else f"{mib}M"
+
+
 def gpus_of_node(text: str) -> tuple[int, str]:
     """GPUs of a node as `8 x H100`, or `0` for none: their number and model."""
     if text == "0":

@@ -74,6 +74,11 @@ NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
 MemoryMib = Annotated[int, Plain(_text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
+StoredMib = Annotated[
+    int,
+    Plain(_text(q.stored_mib)),
+    Shown({"anyOf": [{"type": "string", "pattern": q.MEMORY_PATTERN}, {"const": 0}]}),
+]
 MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
 ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
 GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
@@ -423,6 +428,12 @@ class YardFile(YamlMapping):
     waiting_per_user: WaitingCount | None = _key(
         "Jobs of one user that may wait, tasks of arrays among them; 0 for any number.",
         default=_SETTINGS.waiting_per_user,
+    )
+    recipes_per_user: StoredMib | None = _key(
+        "Scripts and environments that one user's jobs may keep in the store until they end, equal ones once: M, G or "
+        "T, powers of 1024; 0 for any amount.",
+        default="1G",
+        example="200M",
     )
     mps_users: SharersName | None = _key(
         "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",

@@ -186,6 +186,8 @@ class JobSpec:
     other clusters too; empty: it was submitted here."""
     labels: tuple[tuple[str, str], ...] = ()
     """Free labels for reports, by key; the project is one of them."""
+    recipe_bytes: int = 0
+    """The size of the recipe; 0: unknown, as in logs of earlier releases."""
 
     @property
     def elsewhere(self) -> bool:

@@ -224,6 +224,8 @@ class Settings:
     """How many attempts one user may have at a time, over all nodes; 0: any number."""
     waiting_per_user: int = 100_000
     """How many jobs of one user may wait, tasks of arrays among them; 0: any number."""
+    recipes_mib_per_user: int = 1024
+    """How much the recipes of one user's live jobs may be in the store, equal ones once; 0: any amount."""
     attempts_per_node: int = 0
     """How many attempts one node may have at a time; 0: any number."""
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -149,7 +149,7 @@ def _row(
     # What ran before the record begins is left out.
     run_ms = max(1, ended_ms - max(started_ms, from_ms))
     limit_ms = 0 if limit_ms >= NO_LIMIT_MS else limit_ms
-    plain = replace(spec, recipe="", name="", after=(), after_one=False)
+    plain = replace(spec, recipe="", recipe_bytes=0, name="", after=(), after_one=False)
     submit_ms = max(0, ready_ms - from_ms)
     return _Row(
         submit_ms, job_id, plain, run_ms, limit_ms, tenant, counted, waited_ms if counted else UNKNOWN

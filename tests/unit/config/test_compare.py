@@ -109,6 +109,7 @@ SETTINGS: dict[str, Any] = {
     "gpu_models": (GpuModel("X1", 1, False, False, 1),), "share_weights": {"H100": 1}, "prices": {"H100": 1},
     "half_life_ms": HOUR_MS, "period_ms": HOUR_MS, "earmark_ms": HOUR_MS, "whole_gpus": 3, "mps_users": "many",
     "retention": Retention(logs_ms=0), "attempts_per_user": 2, "attempts_per_node": 3, "waiting_per_user": 4,
+    "recipes_mib_per_user": 5,
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
     "observed": {"old": True}, "price_book": (Price(1, "H100"),), "budgets": (NamedBudget("b", 1),),
     "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"},

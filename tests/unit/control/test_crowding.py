@@ -9,14 +9,15 @@ import pytest
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.commands.requests import Crowding
+from gpuyard.control.commands.requests import Crowd, Crowding
 from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible
+from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Outcome, Settings, Tenant, Verb
 from gpuyard.policies.registry import PRESETS
-from gpuyard.store import Idempotency
+from gpuyard.store import Idempotency, open_store
 from rigs.request_service import ANA, ROOT, granted, rig
 
 BOB = Person(1002, 1002, "bob", False)
@@ -60,21 +61,99 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
         assert 10 == service.replica.state.counts.of_user("ana")
 
 
+def crowd(jobs: int, last_id: int, recipe: str = "r", recipe_bytes: int = 1) -> Crowd:
+    return Crowd(jobs, last_id - jobs + 1, last_id, recipe, recipe_bytes)
+
+
 def test_jobs_that_the_books_have_not_read_count_too() -> None:
     state = State()
     state.settings = replace(state.settings, waiting_per_user=10)
     crowding = Crowding()
-    crowding.check(ANA, 6, 7, state)
-    crowding.check(BOB, 9, 17, state)
+    crowding.check(ANA, crowd(6, 7), state)
+    crowding.check(BOB, crowd(9, 17), state)
     with pytest.raises(Impossible, match="6 jobs of ana wait already, and these would be 5 more"):
-        crowding.check(ANA, 5, 23, state)
+        crowding.check(ANA, crowd(5, 23), state)
     state.last_job_id = 5
     with pytest.raises(Impossible, match="2 jobs of ana"):
-        crowding.check(ANA, 9, 27, state)
+        crowding.check(ANA, crowd(9, 27), state)
     state.last_job_id = 7
-    crowding.check(ANA, 10, 27, state)
+    crowding.check(ANA, crowd(10, 27), state)
     with pytest.raises(Impossible, match="9 jobs of bob wait already, and these would be 2 more"):
-        crowding.check(BOB, 2, 29, state)
+        crowding.check(BOB, crowd(2, 29), state)
+
+
+KIB = 1024
+PART = 400 * KIB
+
+
+def script(letter: str) -> str:
+    return f"#!/bin/sh\n# {letter * PART}\n"
+
+
+def test_so_much_of_one_users_jobs_may_be_kept_until_they_end(tmp_path: Path) -> None:
+    settings = Settings(recipes_mib_per_user=1, policy=PRESETS["default"])
+    with rig(tmp_path, settings) as service:
+        first = service.submit(ANA, script=script("a"), hold=True)
+        second = service.submit(ANA, script=script("b"))
+        with pytest.raises(Impossible) as refusal:
+            service.submit(ANA, script=script("c"))
+        assert "of ana's jobs that have not ended take 819," in refusal.value.message
+        assert "a user may have 1,048,576" in refusal.value.message
+        assert "`recipes_per_user` in yard.yaml" in refusal.value.hint
+        for _ in range(3):
+            service.submit(ANA, script=script("b"))  # The store keeps it once.
+        service.submit(BOB, script=script("c"))
+        for letter in "abcd":
+            service.submit(ROOT, script=script(letter))
+        service.replica.catch_up()
+        state = service.replica.state
+        kept = state.counts.recipe_bytes("ana")
+        assert 2 * PART < kept < 2 * PART + 4 * KIB
+
+        # A server that starts, another one beside this one, and a dump know it too.
+        with open_store(tmp_path / "yard.db", durable=False) as store:
+            other = Replica(store)
+            other.catch_up()
+            assert kept == other.state.counts.recipe_bytes("ana")
+        assert kept == load(dump(state)).counts.recipe_bytes("ana")
+        state.configure(settings)
+        assert kept == state.counts.recipe_bytes("ana")
+
+        granted(service.requests, service.requests.wish(ANA, Verb.CANCEL, [str(first)]))
+        array = service.submit(ANA, script=script("c"), array=tuple(range(600)))
+        with pytest.raises(Impossible):
+            service.submit(ANA, script=script("d"))
+        granted(service.requests, service.requests.wish(ANA, Verb.CANCEL, [str(array)]))
+        service.start(second)
+        service.replica.catch_up()
+        assert kept // 2 + KIB > state.counts.recipe_bytes("ana") > PART, "a job that runs needs it"
+        service.end(second)
+        for job_id in (second + 1, second + 2, second + 3):
+            service.start(job_id)
+            service.end(job_id, Outcome.FAILED, 1)
+        assert 0 == state.counts.recipe_bytes("ana")
+        assert not state.counts.has_recipe("ana", "")
+
+
+def test_recipes_that_the_books_have_not_read_count_too() -> None:
+    state = State()
+    state.settings = replace(state.settings, recipes_mib_per_user=1)
+    crowding, most = Crowding(), KIB * KIB
+    crowding.check(ANA, crowd(600, 600, "a", most - 10), state)
+    crowding.check(BOB, crowd(1, 601, "b", most), state)
+    crowding.check(ANA, crowd(1, 602, "a", most - 10), state)
+    with pytest.raises(Impossible, match="take 1,048,566 bytes of the store, and this one takes 11 more"):
+        crowding.check(ANA, crowd(1, 603, "c", 11), state)
+    crowding.check(ANA, crowd(1, 603, "d", 10), state)
+    with pytest.raises(Impossible):
+        crowding.check(BOB, crowd(1, 604, "e", 1), state)
+    state.last_job_id = 100
+    with pytest.raises(Impossible, match=f"take {10:,} bytes"):
+        crowding.check(ANA, crowd(1, 604, "e", most), state)
+    state.last_job_id = 603
+    crowding.check(ANA, crowd(1, 604, "e", most), state)
+    state.settings = replace(state.settings, recipes_mib_per_user=0)
+    crowding.check(ANA, crowd(1, 605, "f", 10 * most), state)
 
 
 def walked(state: State) -> tuple[Counter[str], Counter[str], Counter[str]]:

@@ -278,6 +278,8 @@ def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
         notes.leave("attempts_per_user: Slurm limits users by QOS (MaxJobsPerUser)")
     if config.settings.waiting_per_user != Settings().waiting_per_user:
         notes.leave("waiting_per_user: Slurm limits users by QOS (MaxSubmitJobsPerUser)")
+    if config.settings.recipes_mib_per_user != Settings().recipes_mib_per_user:
+        notes.leave("recipes_per_user: Slurm limits the size of one script (max_script_size)")
     if config.settings.attempts_per_node:
         notes.leave("attempts_per_node: Slurm has no such limit")
     if config.settings.whole_gpus:

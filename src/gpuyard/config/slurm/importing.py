@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.quantities import CPUS_PER_NODE_MAX
+from gpuyard.config.quantities import CPUS_PER_NODE_MAX, memory_text
 from gpuyard.config.slurm.importing_policy import fairness, policy
 from gpuyard.config.slurm.importing_tenants import paths, people, tenants
 from gpuyard.config.slurm.names import allowed, mended, named, tell
@@ -21,7 +21,7 @@ from gpuyard.engines.slurm.words.forms import limit_ms
 from gpuyard.errors import BadInput, quoted
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import linked, mig_profile
-from gpuyard.model.units import DAY_MS, GIB_MIB, NO_LIMIT_MS
+from gpuyard.model.units import DAY_MS, NO_LIMIT_MS
 
 GPUS_PER_NODE_MAX = 64
 MONTH_MS = 30 * DAY_MS
@@ -122,7 +122,7 @@ def pools(site: SlurmSite, types: GpuTypes, notes: Notes) -> Document:
             "nodes": len(nodes),
             "gpus": f"{gpus} x {model}" if gpus else 0,
             "cpus": min(max(1, first.cpus), CPUS_PER_NODE_MAX),
-            "memory": _memory(first.memory_mib),
+            "memory": memory_text(max(1, first.memory_mib)),
         }
         if not group and model in CATALOGUE and CATALOGUE[model].nvlink:
             found[name]["nvlink_group"] = 0
@@ -160,11 +160,6 @@ def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, i
         count = GPUS_PER_NODE_MAX
     model = types.model(most.type, notes)
     return count, model, count if linked(most.type, model) else 0
-
-
-def _memory(mib: int) -> str:
-    mib = max(1, mib)
-    return f"{mib // GIB_MIB}G" if mib % GIB_MIB == 0 else f"{mib}M"
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -224,7 +224,9 @@ def hash_of(blob: bytes) -> str:
     return hashlib.sha256(blob).hexdigest()
 
 
-def spec_of(new: NewJob, person: Person, tenant: str, recipe: str, after: tuple[After, ...] = ()) -> JobSpec:
+def spec_of(
+    new: NewJob, person: Person, tenant: str, recipe: str, recipe_bytes: int, after: tuple[After, ...] = ()
+) -> JobSpec:
     """What the scheduler needs to know of it."""
     return JobSpec(
         tenant=tenant,
@@ -240,6 +242,7 @@ def spec_of(new: NewJob, person: Person, tenant: str, recipe: str, after: tuple[
         after_one=new.dependencies_any,
         partition=new.partition,
         labels=new.labels,
+        recipe_bytes=recipe_bytes,
     )
 
 
@@ -506,7 +509,7 @@ def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal |
             f"asks for {span(new.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
             f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
         )
-    spec = spec_of(new, person, tenant, "")
+    spec = spec_of(new, person, tenant, "", 0)
     reason = never(state, spec) or never_paid(state, spec, new.limit_ms or klass.limit_ms)
     if reason is None:
         return None

@@ -7,7 +7,7 @@ cannot be is refused with a reason and changes nothing.
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuyard.control.access.people import Person, run_as
 from gpuyard.control.clock import time_text
@@ -116,12 +116,14 @@ class RequestService:
             whole = concrete(ours, state)
             if isinstance(whole, Refusal):
                 raise whole
-            spec = spec_of(whole, person, tenant, name, waits.after)
+            spec = spec_of(whole, person, tenant, name, len(recipe), waits.after)
             spec = owned(spec, account, state.settings)
 
             def events(first_id: int) -> Sequence[Event]:
                 jobs = 1 if new.array is None else len(new.array)
-                self._crowding.check(person, jobs, first_id + new.ids - 1, state)
+                self._crowding.check(
+                    person, Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe)), state
+                )
                 return events_of(new, spec, first_id, now_ms, waits.own or {})
 
             return Submission(
@@ -150,7 +152,8 @@ class RequestService:
             raise found
         tenant, whole = found
         waits = self._dependencies(new, person)
-        spec = owned(spec_of(whole, person, tenant, hash_of(recipe), waits.after), account, state.settings)
+        spec = spec_of(whole, person, tenant, hash_of(recipe), len(recipe), waits.after)
+        spec = owned(spec, account, state.settings)
         now_ms = max(self._now_ms(), state.now_ms)
         return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
 
@@ -332,48 +335,94 @@ def _not_for(person: Person, tenant: str) -> Forbidden | None:
     )
 
 
-class Crowding:
-    """How many jobs of one user may wait: each takes memory of the server, and makes every list of all jobs longer.
+class Crowd(NamedTuple):
+    """The jobs of one submission."""
 
-    Submissions are judged in the order in which they are written, in the thread that writes them. Jobs that were
-    accepted and that the replica has not read yet count, too, so that many submissions at one moment get no further.
+    jobs: int
+    first_id: int
+    last_id: int
+    recipe: str
+    recipe_bytes: int
+
+
+class Crowding:
+    """How many jobs of one user may wait, and how much the store may keep for those that have not ended.
+
+    Each takes memory of the server, and makes every list of all jobs longer; its recipe takes disk. Submissions are
+    judged in the order in which they are written, in the thread that writes them. Jobs that were accepted and that the
+    replica has not read yet count, too, so that many submissions at one moment get no further. What other servers have
+    accepted counts when the replica has read it, within a second or so.
     """
 
     def __init__(self) -> None:
         self._unread: deque[tuple[int, str, int]] = deque()
         """Submissions that are newer than the replica: the last id of each, its user and how many jobs it is."""
-        self._sums: dict[str, int] = {}
+        self._recipes: deque[tuple[int, str, str, int]] = deque()
+        """Recipes that are newer than the replica: the id that brings each, its user, its hash and its size."""
+        self._users: dict[str, _Unread] = {}
 
-    def check(self, person: Person, jobs: int, last_id: int, state: State) -> None:
-        """Refuse a submission with which too many jobs of a user would wait; otherwise count it."""
-        most = state.settings.waiting_per_user
-        if not most or person.may(Action.MANAGE_CONFIG, ""):
+    def check(self, person: Person, new: Crowd, state: State) -> None:
+        """Refuse a submission with which too many jobs of a user would wait, or too much be kept; else count it."""
+        settings, counts = state.settings, state.counts
+        most, most_bytes = settings.waiting_per_user, settings.recipes_mib_per_user << 20
+        if not (most or most_bytes) or person.may(Action.MANAGE_CONFIG, ""):
             return
-        name = person.name
+        name, jobs = person.name, new.jobs
         # In this order: the replica may read on meanwhile, and a job is then missed for a moment, not counted twice.
-        waiting = state.counts.of_user(name)
-        waiting += self._newer(name, state.last_job_id)
-        if waiting + jobs > most:
+        waiting, kept = counts.of_user(name), counts.recipe_bytes(name)
+        self._forget(state.last_job_id)
+        unread = self._users.get(name) or _Unread()
+        waiting += unread.jobs - self._half_read(name, state.last_job_id)
+        kept += unread.recipe_bytes
+        if most and waiting + jobs > most:
             more = f", and these would be {jobs:,} more" if jobs > 1 else ""
             raise Impossible(
                 f"{waiting:,} jobs of {name} wait already{more}; a user may have {most:,}",
                 "Submit the rest when some of them have started, or cancel some. "
                 "An administrator sets the limit: `waiting_per_user` in yard.yaml.",
             )
-        self._unread.append((last_id, name, jobs))
-        self._sums[name] = self._sums.get(name, 0) + jobs
+        if new.recipe not in unread.recipes and not counts.has_recipe(name, new.recipe):
+            if most_bytes and kept + new.recipe_bytes > most_bytes:
+                raise Impossible(
+                    f"scripts and environments of {name}'s jobs that have not ended take {kept:,} bytes of the store, "
+                    f"and this one takes {new.recipe_bytes:,} more; a user may have {most_bytes:,}",
+                    "Submit the rest when some of them have ended, or cancel some. An array is kept once, and so are "
+                    "jobs that differ in nothing; what a script reads from files is not kept. "
+                    "An administrator sets the limit: `recipes_per_user` in yard.yaml.",
+                )
+            self._recipes.append((new.first_id, name, new.recipe, new.recipe_bytes))
+            unread.recipes.add(new.recipe)
+            unread.recipe_bytes += new.recipe_bytes
+        self._unread.append((new.last_id, name, jobs))
+        unread.jobs += jobs
+        self._users[name] = unread
 
-    def _newer(self, name: str, read_id: int) -> int:
-        """How many jobs of a user are newer than the last one that the replica has read."""
-        unread, sums = self._unread, self._sums
-        while unread and unread[0][0] <= read_id:
-            _last_id, user, jobs = unread.popleft()
-            sums[user] -= jobs
-            if not sums[user]:
-                del sums[user]
-        count = sums.get(name, 0)
-        if count and unread[0][1] == name:
-            # An array is read some tasks at a time.
-            last_id, _user, jobs = unread[0]
-            count -= max(0, jobs - (last_id - read_id))
-        return count
+    def _forget(self, read_id: int) -> None:
+        """The replica has read up to this id, and counts itself what is older."""
+        users = self._users
+        while self._recipes and self._recipes[0][0] <= read_id:
+            _first_id, user, recipe, size = self._recipes.popleft()
+            users[user].recipes.discard(recipe)
+            users[user].recipe_bytes -= size
+        while self._unread and self._unread[0][0] <= read_id:
+            _last_id, user, jobs = self._unread.popleft()
+            users[user].jobs -= jobs
+            if not users[user].jobs:
+                del users[user]
+
+    def _half_read(self, name: str, read_id: int) -> int:
+        """How many tasks of the oldest array that is not read whole are read, if it is this user's."""
+        if not self._unread or self._unread[0][1] != name:
+            return 0
+        last_id, _user, jobs = self._unread[0]
+        return max(0, jobs - (last_id - read_id))
+
+
+class _Unread:
+    """What the replica has not read of one user's submissions."""
+
+    __slots__ = ("jobs", "recipe_bytes", "recipes")
+
+    def __init__(self) -> None:
+        self.jobs = self.recipe_bytes = 0
+        self.recipes: set[str] = set()

@@ -70,7 +70,7 @@ class PastReader:
 
 def _past(row: HistoryRow, specs: dict[JobSpec, JobSpec]) -> PastJob:
     # How it is run makes no difference to when others start, and without it many are equal.
-    spec = replace(from_plain(JobSpec, row.detail["spec"]), work=None, recipe="", after=())
+    spec = replace(from_plain(JobSpec, row.detail["spec"]), work=None, recipe="", recipe_bytes=0, after=())
     spec = specs.setdefault(spec, spec)
     run_ms = max(0, row.ended_ms - row.started_ms) if row.started_ms else -1
     limit_ms = min(row.detail.get("limit_ms", NO_LIMIT_MS), NO_LIMIT_MS)

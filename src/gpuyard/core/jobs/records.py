@@ -2,7 +2,8 @@
 
 Ended jobs leave the state; the log and the tables made from it keep them. How many jobs wait, by user and by tenant, is
 counted when a job comes, starts or goes, so that nobody has to walk through all jobs to know: derived, never dumped. A
-job waits there while it has no attempt, also if it is held or set aside.
+job waits there while it has no attempt, also if it is held or set aside. How much the store keeps of a user's live jobs
+is counted like that too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,17 +11,46 @@ from typing import Any
 
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.quota.tenants import UsageDelta
-from gpuyard.model import After, AttemptState, Earmark, Grant, Job, JobClass, JobState, StopCause, Verb
+from gpuyard.model import (
+    After,
+    AttemptState,
+    Earmark,
+    Grant,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    StopCause,
+    Verb,
+)
 from gpuyard.model.units import NO_LIMIT_MS
 
 
 class OfUser:
-    """The waiting jobs of one user."""
+    """The waiting jobs of one user, and the recipes of all live ones."""
 
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "recipe_bytes", "recipes")
 
     def __init__(self) -> None:
-        self.jobs = 0
+        self.jobs = self.recipe_bytes = 0
+        self.recipes: dict[str, int] = {}
+        """How many live jobs have each recipe whose size is known: the store keeps it once, and here it counts once."""
+
+    def keep(self, spec: JobSpec, jobs: int) -> None:
+        """Count the recipe of so many jobs that came."""
+        known = self.recipes.get(spec.recipe, 0)
+        if not known:
+            self.recipe_bytes += spec.recipe_bytes
+        self.recipes[spec.recipe] = known + jobs
+
+    def drop(self, spec: JobSpec) -> None:
+        """A job with this recipe has ended."""
+        left = self.recipes[spec.recipe] - 1
+        if left:
+            self.recipes[spec.recipe] = left
+        else:
+            del self.recipes[spec.recipe]
+            self.recipe_bytes -= spec.recipe_bytes
 
 
 class Count:
@@ -56,6 +86,20 @@ class Counts:
         """How many jobs of a user wait."""
         found = self._users.get(user)
         return found.jobs if found is not None else 0
+
+    def recipe_bytes(self, user: str) -> int:
+        """How many bytes the recipes of a user's live jobs are, equal ones once."""
+        found = self._users.get(user)
+        return found.recipe_bytes if found is not None else 0
+
+    def has_recipe(self, user: str, recipe: str) -> bool:
+        """Whether a live job of a user has a recipe."""
+        found = self._users.get(user)
+        return found is not None and recipe in found.recipes
+
+    def recipes(self) -> dict[str, int]:
+        """The bytes of all users that have any."""
+        return {user: found.recipe_bytes for user, found in sorted(self._users.items()) if found.recipes}
 
     def waiting(self) -> Iterable[Count]:
         """Those that are not empty."""

@@ -359,6 +359,7 @@ def derived(state: State) -> dict[str, Any]:
             for (leaf, user, milli), count in sorted(state.counts.known.items())
             if count.jobs
         },
+        "recipe_bytes": state.counts.recipes(),
         "jobs": {
             job_id: [record.estimate_ms, record.klass.name, record.shape.gpu_milli, len(record.shape.ways)]
             for job_id, record in sorted(state.jobs.items())

@@ -112,6 +112,8 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
     count.jobs += 1
     count.of_user.jobs += 1
+    if spec.recipe_bytes:
+        count.of_user.keep(spec, 1)
     if not external:
         arrived = state.arrived
         arrived[shape] = arrived.get(shape, 0) + 1
@@ -191,6 +193,8 @@ def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job], held: bool) ->
     more = len(records)
     count.jobs += more
     count.of_user.jobs += more
+    if first.job.spec.recipe_bytes:
+        count.of_user.keep(first.job.spec, more)
     if first.id < FIRST_EXTERNAL_ID:
         state.last_job_id = records[-1].id
         state.arrived[shape] += more
@@ -348,9 +352,12 @@ def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> 
         finish_job(state, record, at_ms)
     else:
         del state.jobs[job_id]
+        job = record.job
+        if job[1].recipe_bytes:
+            record.count.of_user.drop(job[1])
         ends[job_id] = _DONE
-        if record.job[6]:
-            state.ended_tasks[job_id] = record.job.label
+        if job[6]:
+            state.ended_tasks[job_id] = job.label
 
 
 def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
@@ -367,6 +374,9 @@ def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
 def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
     """A job has ended for good: remove it, and requeue the jobs that waited for it."""
     del state.jobs[record.id]
+    spec = record.job.spec
+    if spec.recipe_bytes:
+        record.count.of_user.drop(spec)
     if state.doomed:
         state.doomed.pop(record.id, None)
     for waiting in dependencies.ended(state, record):

@@ -92,7 +92,7 @@ class State:
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
         self.counts = Counts()
-        """How many jobs wait, by user and tenant. Derived."""
+        """How many jobs wait, by user and tenant, and how much is kept of users' live jobs. Derived."""
         self.intake: dict[int, Intake] = {}
         """Cache: what a spec means here, by `id()` of the spec (the value holds the spec, so its id stays unique)."""
         self.no_room: dict[int, int] = {}
@@ -293,6 +293,8 @@ class State:
         if record.phase is None:
             record.count.jobs += 1
             record.count.of_user.jobs += 1
+        if record.job.spec.recipe_bytes:
+            record.count.of_user.keep(record.job.spec, 1)
 
     def take_in(self, spec: JobSpec) -> Intake:
         """What a spec means under the settings in force: shape, class, tenant, and whether it has dependencies."""
