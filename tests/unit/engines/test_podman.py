@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,35 @@ def test_a_gpu_of_slurm_comes_with_the_drivers_libraries(
     assert any([word.endswith(":/usr/lib64/libcuda.so.1:ro") for word in words])
 
 
-def test_a_folder_that_another_user_made_on_a_node_holds_no_images(
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_from_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
+    monkeypatch.setattr(podman, "missing", lambda _names: [])
+    theirs = tmp_path / f"box-{os.getuid()}"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    for path in (theirs, Path(f"{theirs}-a")):
+        path.mkdir(0o700)
+        os.chown(path, 12345, 12345)
+    Path(f"{theirs}-b").symlink_to(elsewhere)
+    Path(f"{theirs}-c").touch()
+    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    boxes.make(found)
+    own = Path(found["store"]).parent
+    assert own.name.startswith(f"{theirs.name}-")
+    assert (0, 0o700) == (own.lstat().st_uid, own.lstat().st_mode & 0o7777)
+    assert [] == [*elsewhere.iterdir(), *theirs.iterdir(), *Path(f"{theirs}-a").iterdir()]
+    again = boxes.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    assert found["store"] == again["store"], "images are pulled once"
+
+    shutil.rmtree(theirs)
+    theirs.symlink_to(elsewhere)
+    assert str(own) == boxes.own_folder()
+
+
+def test_a_folder_that_is_open_to_other_users_holds_no_images(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
@@ -209,8 +238,10 @@ def test_a_folder_that_another_user_made_on_a_node_holds_no_images(
     boxes.clear(found)
     assert ["images"] == os.listdir(tmp_path / f"box-{os.getuid()}")
     (tmp_path / f"box-{os.getuid()}").chmod(0o755)
-    with pytest.raises(runtimes.Failed, match="is not a folder of this user alone"):
-        boxes.make(found)
+    with pytest.raises(
+        runtimes.Failed, match=r"is open to other users; close it \(chmod 700\), or remove it"
+    ):
+        boxes.own_folder()
     monkeypatch.setattr(podman, "missing", lambda _names: ["podman"])
     with pytest.raises(runtimes.Failed, match="podman is not installed on node"):
         boxes.make(found)

@@ -9,13 +9,14 @@ Runs on the nodes as the job's user: only the standard library, nothing newer th
 import os
 import stat
 import subprocess
+import tempfile
 from typing import Any, Dict
 
 from . import devices as gpus
 from . import podman, runtimes
 
 FOLDER = "/var/tmp/gpuyard-{}"
-"""A user's folder on a node."""
+"""A user's folder on a node; where another user has made it first, one whose name goes on with a dash."""
 _STORE = "images"
 _USERS_OWN = ".local/share/containers/storage"
 
@@ -23,7 +24,7 @@ _USERS_OWN = ".local/share/containers/storage"
 def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     """What a plan says of images, with what this node adds to it."""
     found = dict(plan["image"])
-    above = FOLDER.format(os.getuid())
+    above = own_folder()
     # Several nodes of a cluster may share one disk.
     folder = "{}/{}.{}".format(above, plan["key"], node)
     own = "{}/{}".format(found["home"], _USERS_OWN)
@@ -39,6 +40,36 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     return found
 
 
+def own_folder() -> str:
+    """The user's folder on this node, made if there is none yet; `runtimes.Failed` says why it cannot be had.
+
+    All users may write beside it, and so could have made something of its name first: that is left alone, links among
+    it, and the folder is looked for under names that go on.
+    """
+    first = FOLDER.format(os.getuid())
+    try:
+        os.mkdir(first, 0o700)
+        return first
+    except FileExistsError:
+        pass
+    above, name = os.path.split(first)
+    for path in [first] + [
+        "{}/{}".format(above, each) for each in sorted(os.listdir(above)) if each.startswith(name + "-")
+    ]:
+        try:
+            seen = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
+            continue
+        if seen.st_mode & 0o077:
+            raise runtimes.Failed(
+                "{} is open to other users; close it (chmod 700), or remove it".format(path)
+            )
+        return path
+    return tempfile.mkdtemp(prefix=name + "-", dir=above)
+
+
 def make(found: Dict[str, Any]) -> None:
     """Make the folders on this node, for this user alone; `runtimes.Failed` says why they cannot be had."""
     lacking = runtimes.missing(found)
@@ -48,14 +79,6 @@ def make(found: Dict[str, Any]) -> None:
                 " and ".join(lacking), os.uname().nodename
             )
         )
-    above = os.path.dirname(found["store"])
-    try:
-        os.mkdir(above, 0o700)
-    except FileExistsError:
-        # All users may write beside it, and so could have made it first.
-        seen = os.lstat(above)
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
-            raise runtimes.Failed("{} is not a folder of this user alone".format(above)) from None
     for path in (found["store"], found["folder"]):
         os.makedirs(path, mode=0o700, exist_ok=True)
 

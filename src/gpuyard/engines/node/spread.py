@@ -240,8 +240,8 @@ def make_boxes(plan: Dict[str, Any], node: str) -> Optional[Failure]:
         return None
     from . import boxes, image, runtimes  # most jobs run in none
 
-    plan["image"] = boxes.of(plan, node)
     try:
+        plan["image"] = boxes.of(plan, node)
         boxes.make(plan["image"])
     except runtimes.Failed as failed:
         return Failure(image.NOT_RUN, str(failed))
