@@ -201,6 +201,7 @@ def _named_budget(budget: NamedBudget) -> dict[str, str]:
         "tenant": budget.tenant or "none",
         "class": budget.klass or "none",
         "labels": ", ".join([f"{key}={value}" for key, value in budget.labels]) or "none",
+        "users": ", ".join(budget.users) or _EVERYBODY,
         "action": budget.action.value,
         "warn_at": ", ".join([f"{part} %" for part in budget.warn_at]) or "none",
     }

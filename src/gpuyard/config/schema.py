@@ -248,6 +248,10 @@ class NamedBudgetEntry(YamlMapping):
     labels: Annotated[dict[str, Word], _OrNothing()] | None = _key(
         "Labels of the jobs that count (--label). Left out: those of all.", example={"team": "vision"}
     )
+    users: Annotated[list[Person], _OneOrMore()] | None = _key(
+        "People whose jobs count: a project or label is what a user says. Left out: everybody's.",
+        example=["ana", "bob"],
+    )
     window: BudgetWindow | None = _key(
         "week, month or quarter, in UTC; or a number of days such as 30d, which roll day by day.",
         default="month",

@@ -228,7 +228,10 @@ def check_budgets(file: YardFile, paths: list[str], classes: Set[str], findings:
             known = remedy(entry.klass, sorted(classes), "classes")
             findings.at((*path, "class"), f"unknown class {quoted(entry.klass)} of {owner}; {known}")
         rule = _named(name, entry)
-        what = (rule.tenant, rule.klass, rule.labels, rule.micro_usd > 0, rule.window, rule.days)
+        if entry.users == []:
+            text = f"'users' of {owner} is empty; name at least one, or remove the key"
+            findings.at((*path, "users"), text)
+        what = (rule.tenant, rule.klass, rule.labels, rule.users, rule.micro_usd > 0, rule.window, rule.days)
         if what in seen:
             text = f"{owner} counts the same jobs over the same window as {quoted(seen[what])}; remove one of them"
             findings.at_key(path, text)
@@ -246,6 +249,8 @@ def _named(name: str, entry: NamedBudgetEntry) -> NamedBudget:
         given["window"], given["days"] = entry.window
     if entry.action is not None:
         given["action"] = BudgetAction(entry.action)
+    if entry.users is not None:
+        given["users"] = tuple(sorted(set(entry.users)))
     if entry.warn_at is not None:
         given["warn_at"] = tuple(sorted(set(entry.warn_at)))
     return NamedBudget(

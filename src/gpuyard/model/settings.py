@@ -82,6 +82,8 @@ class NamedBudget:
     action: BudgetAction = BudgetAction.HARD
     warn_at: tuple[int, ...] = (50, 80, 100)
     """The parts of it, in percent, of which people are told when they are spent."""
+    users: tuple[str, ...] = ()
+    """The users whose jobs count; empty: those of all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class BudgetLine(TypedDict):
     tenant: str
     job_class: str
     labels: dict[str, str]
+    of_users: list[str]
+    """The users whose jobs count; empty: those of all."""
     window: str
     window_start_ms: int
     renews_ms: int
@@ -127,6 +129,7 @@ def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLi
         "tenant": rule.tenant,
         "job_class": rule.klass,
         "labels": dict(rule.labels),
+        "of_users": list(rule.users),
         "window": f"{rule.days}d" if rule.days else rule.window.value,
         "window_start_ms": use.window_start_ms,
         "renews_ms": use.window_end_ms,
@@ -171,7 +174,7 @@ def spent_of(rule: "NamedBudget", entry: "Entry", books: "Accounts") -> int:
     from gpuyard.model.units import MILLI  # noqa: PLC0415
 
     owner = books.owners.get(entry.owner)
-    if owner is None or not is_about(rule, owner.tenant, owner.klass, owner.labels.items()):
+    if owner is None or not is_about(rule, owner.tenant, owner.klass, owner.user, owner.labels.items()):
         return 0
     if rule.micro_usd:
         spent = entry.columns[CHARGED] * books.prices.price(books.places[entry.place], entry.day)
@@ -202,7 +205,8 @@ def amount_texts(unit: str, amounts: Sequence[float | None], hours: str) -> list
 
 def _of(row: Row) -> str:
     labels = [f"{key}={value}" for key, value in row["labels"].items()]
-    return ", ".join([each for each in (row["tenant"], row["job_class"], *labels) if each]) or "all"
+    kinds = (row["tenant"], row["job_class"], *labels, *row["of_users"])
+    return ", ".join([each for each in kinds if each]) or "all"
 
 
 def _empty(row: Row) -> str:

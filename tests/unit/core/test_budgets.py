@@ -83,6 +83,20 @@ def test_a_budget_of_a_class_counts_no_other_class() -> None:
     assert (ReasonCode.BUDGET, [other]) == (here.code(plan, low), here.started(plan))
 
 
+def test_nobody_else_spends_the_budget_of_a_project_by_naming_it() -> None:
+    llama = (("project", "llama"),)
+    here = budgeted(NamedBudget("llama", 50 * S, labels=llama, users=("ana",)), prices={"H100": 1})
+    hostile = here.submit(6, limit_ms=1000 * S, labels=llama, user="eve")
+    ours = here.submit(2, limit_ms=10 * S, labels=llama, user="ana")
+    assert [hostile, ours] == [start.job_id for start in here.decide().starts]
+    here.commit(here.decide())
+    assert 20 * S * MILLI == spend(here, "llama").committed
+    more = here.submit(1, limit_ms=31 * S, labels=llama, user="ana")
+    state = here.state
+    assert never_paid(state, state.jobs[more].job.spec, 51 * S) is not None
+    assert never_paid(state, state.jobs[hostile].job.spec, 51 * S) is None
+
+
 def test_a_budget_of_labels_counts_jobs_that_have_all_of_them() -> None:
     here = budgeted(NamedBudget("llama", 50 * S, labels=(("project", "llama"), ("team", "x"))))
     lone, both = (("project", "llama"),), (("project", "llama"), ("team", "x"), ("note", "y"))

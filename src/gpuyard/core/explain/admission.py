@@ -122,7 +122,7 @@ def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
     named = [
         tenants.budget_row[rule.name]
         for rule in state.settings.budgets
-        if is_about(rule, spec.tenant, klass, spec.labels)
+        if is_about(rule, spec.tenant, klass, spec.user, spec.labels)
     ]
     for number in (*named, *tenants.chain[tenants.nearest(spec.tenant)]):
         spend = tenants.spend[number]

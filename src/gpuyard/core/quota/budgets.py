@@ -145,10 +145,11 @@ def spend_of(rule: NamedBudget) -> Spend:
 Labels = Collection[tuple[str, str]]
 
 
-def is_about(rule: NamedBudget, tenant: str, klass: str, labels: Labels) -> bool:
-    """Whether a budget counts the jobs of a tenant and a class that have these labels."""
+def is_about(rule: NamedBudget, tenant: str, klass: str, user: str, labels: Labels) -> bool:
+    """Whether a budget counts the jobs of a tenant, a class and a user that have these labels."""
     return (
         (not rule.tenant or tenant == rule.tenant or tenant.startswith(f"{rule.tenant}/"))
         and rule.klass in ("", klass)
+        and (not rule.users or user in rule.users)
         and (not rule.labels or all([each in labels for each in rule.labels]))
     )

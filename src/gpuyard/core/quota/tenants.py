@@ -238,7 +238,9 @@ class Tenants:
         budgets: tuple[int, ...] = ()
         if self.budget_row:
             path, rules = self.path[leaf], self.settings.budgets
-            budgets = tuple([self.budget_row[r.name] for r in rules if is_about(r, path, klass, labels)])
+            budgets = tuple(
+                [self.budget_row[r.name] for r in rules if is_about(r, path, klass, user, labels)]
+            )
         if not self.per_user and not budgets:
             return leaf
         user = user if self.per_user else ""
