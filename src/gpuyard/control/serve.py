@@ -407,35 +407,38 @@ class Yard:
         since_s = time.monotonic() - standing.step_at_s if standing.step_at_s else None
         holder = ""
         error = standing.error
+        reason = "fault" if error else ""
         leads = standing.leads
         if leads:
             try:
                 # A process that was frozen finds out at its next step; the store knows already.
                 leads = self.store.counters().epoch == standing.epoch
             except YardError as trouble:
-                error = error or trouble.message
+                error, reason = error or trouble.message, reason or "store"
         if not leads:
             try:
                 found = self.store.who_leads()
                 # A process that was elected a moment ago has not looked at its nodes yet.
                 holder = str(found) if found and found.pid and found.name != self._holder else ""
             except YardError as trouble:
-                error = error or trouble.message
+                error, reason = error or trouble.message, reason or "store"
         self.reserve.look()
         if self.reserve.low:
             # Perhaps nothing was written since it filled up: the next write would fail.
-            error = error or f"no space is left for {self.data.root}"
+            error, reason = error or f"no space is left for {self.data.root}", "space"
         if self.data.free_files() < FREE_FILES_MIN:
-            error = error or f"no file can be made in {self.data.root}: its file system has no inode left"
+            text = f"no file can be made in {self.data.root}: its file system has no inode left"
+            error, reason = error or text, "space"
         alone = not (self.options.leads or holder or error)
         if alone and not self.replica.state.nodes.node:
             # Jobs are judged by the nodes, and no server that leads has ever told of any.
-            error = NONE_LEADS
+            error, reason = NONE_LEADS, "no leader"
         stale = leads and since_s is not None and since_s > STALE_S
         ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder) or alone)
         return ready, {
             "ready": ready,
             "role": "leader" if leads else "follower",
+            "reason": None if ready else reason or ("stands still" if stale else "starting"),
             "leader": holder or None,
             "epoch": standing.epoch or None,
             "error": error or ("the loop stands still" if stale else None),

@@ -1,14 +1,23 @@
 """Those who may not read a job learn why it ended, and no names of files."""
 
+import asyncio
 import contextlib
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from starlette.requests import Request
 
+from gpuyard.api.edge.peers import PERSON
 from gpuyard.api.handlers.jobs import without_paths
+from gpuyard.api.server.app import _health
+from gpuyard.control.access.people import Person
+from gpuyard.wire import endpoints
 from rigs.teams import Team, team
 
 SECRET = "/nowhere/merger with ACME/plan"
@@ -70,6 +79,9 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
                 return yard.call("GET", "/readyz").status == 503
 
             yard.until(full)
+            for who in ("", yard.tokens["ulla"]):
+                said = yard.call("GET", "/readyz", who).json
+                assert {"ready": False, "role": "leader", "reason": "space"} == said
             answer = yard.call("GET", "/readyz", yard.tokens["adam"])
             assert (503, f"no space is left for {small / 'data'}") == (answer.status, answer.json["error"])
             (small / "filler").unlink()
@@ -90,3 +102,24 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+@pytest.mark.parametrize("has_tokens", [True, False])
+def test_strangers_and_ordinary_users_see_no_path_of_a_yard_that_is_not_ready(has_tokens: bool) -> None:
+    how = {
+        "ready": False, "role": "follower", "reason": "store", "store": "/srv/merger/yard.db",
+        "error": "/srv/merger/yard.db is gone", "troubles": ["/srv/merger"], "notes": ["/srv/merger"], "leader": "host",
+    }  # fmt: skip
+    yard: Any = MagicMock(token_service=object() if has_tokens else None, readiness=lambda: (False, how))
+    ready = _health(yard)[endpoints.READY]
+
+    def seen(person: Person | None) -> dict[str, Any]:
+        scope = {"type": "http", "method": "GET", "path": "/readyz", "headers": [], PERSON: person}
+        answer = asyncio.run(ready(Request(scope)))
+        assert 503 == answer.status_code
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+    for who in (None, Person(1001, 1001, "ana", False)):
+        assert {"ready": False, "role": "follower", "reason": "store"} == seen(who)
+    assert how == seen(Person(0, 0, "root", True))

@@ -144,9 +144,9 @@ def _health(yard: Yard) -> Handlers:
         """It can do its work; if not, why."""
         ready, how = await in_thread(yard.readiness)
         person = asker_if_known(request.scope)
-        if yard.token_service is not None and (person is None or not person.may(Action.SEE_ALL, "")):
+        if person is None or not person.may(Action.SEE_ALL, ""):
             # Where the store is and what troubles it is not for every client that can reach the port.
-            how = {name: how[name] for name in ("ready", "role")}
+            how = {name: how[name] for name in ("ready", "role", "reason")}
         return answer(how, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:

@@ -151,10 +151,14 @@ class HealthReply(TypedDict):
 
 
 class ReadyReply(TypedDict):
-    """Whether the server can do its work; all but the first two are for people with the right to see everything."""
+    """Whether the server can do its work; all but the first three are for people with the right to see everything."""
 
     ready: bool
     role: str
+    reason: Annotated[
+        str | None,
+        "What keeps it from work: starting, space, store, no leader, stands still, fault. Null: nothing.",
+    ]
     leader: NotRequired[Annotated[str | None, "Of a follower: who leads."]]
     epoch: NotRequired[int | None]
     error: NotRequired[str | None]
