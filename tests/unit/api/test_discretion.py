@@ -78,10 +78,10 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
                 subprocess.run(fill, capture_output=True, check=False)
                 return yard.call("GET", "/readyz").status == 503
 
+            few = {"ready": False, "role": "leader", "reason": "space"}
+            for token in ("", yard.tokens["ulla"]):
+                yard.until(lambda token=token: full() and few == yard.call("GET", "/readyz", token).json)
             yard.until(full)
-            for who in ("", yard.tokens["ulla"]):
-                said = yard.call("GET", "/readyz", who).json
-                assert {"ready": False, "role": "leader", "reason": "space"} == said
             answer = yard.call("GET", "/readyz", yard.tokens["adam"])
             assert (503, f"no space is left for {small / 'data'}") == (answer.status, answer.json["error"])
             (small / "filler").unlink()
