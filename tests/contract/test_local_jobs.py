@@ -195,6 +195,45 @@ def test_priority_and_limits_are_those_of_the_machine_not_of_the_shell(rig: Loca
     assert ["0", of_machine] == output(rig).splitlines()
 
 
+def test_a_users_jobs_may_have_half_of_the_numbers_that_the_machine_has_for_processes(rig: LocalRig) -> None:
+    run(rig, Recipe(argv=("sh", "-c", "grep 'Max processes' /proc/self/limits")))
+    soft, hard = output(rig).split()[2:4]
+
+    most = int(Path("/proc/sys/kernel/pid_max").read_text()) // 2
+    assert (True, True) == (0 < int(soft) <= most, 0 < int(hard) <= most)
+
+
+BOMB = """
+import os, signal, sys
+from gpuyard.engines.machine import processes
+processes.learn_limits(numbers=sys.argv[1])
+processes.be_usual()
+os.setgroups([])
+os.setgid(54_399)
+os.setuid(54_399)
+made = []
+try:
+    while len(made) < 60:
+        made.append(os.fork())
+        if not made[-1]:
+            signal.pause()
+except BlockingIOError:
+    print(len(made))
+finally:
+    for pid in made:
+        os.kill(pid, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+def test_a_user_who_forks_without_end_leaves_numbers_to_others(tmp_path: Path) -> None:
+    (tmp_path / "pid_max").write_text("40\n")
+    words = [sys.executable, "-c", BOMB, str(tmp_path / "pid_max")]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+
+    assert "19" == done.stdout.strip(), "and the first process itself"
+
+
 def test_a_job_is_the_head_of_its_own_session(rig: LocalRig) -> None:
     run(rig, Recipe(argv=("sh", "-c", "echo $$; cut -d' ' -f5,6 /proc/$$/stat")))
     pid, ids = output(rig).splitlines()
