@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def test_what_runs_outlives_the_process_and_is_known_to_the_next_one(rig: ApartR
 
     assert Phase.RUNNING is look(rig, "y-1-1").phase
     assert first != pid_of(rig)
+    assert "yard-engine\n" == Path(f"/proc/{pid_of(rig)}/comm").read_text()
     assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [one])]
     stopped(rig, "y-1-1")
     assert 1 == rig.starts("y-1-1")
@@ -75,6 +77,48 @@ def test_a_call_in_which_the_process_dies_has_no_answer(rig: ApartRig) -> None:
     with pytest.raises(Transient, match="has ended while it was asked to nodes"):
         rig.engine.nodes()
     assert rig.engine.nodes()
+
+
+def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_once(
+    rig: ApartRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.engine.nodes()
+    keys = [f"y-{number}-1" for number in range(1, 9)]
+    launches = [launch(rig, key, Program(run_ms=50), job_id=number) for number, key in enumerate(keys, 1)]
+    assert not rig.engine.wait(0.01)
+    monkeypatch.setattr(apart, "CALL_S_MAX", 0.3)
+    first = pid_of(rig)
+
+    def halt() -> None:
+        with suppress(ProcessLookupError):
+            os.kill(first, signal.SIGSTOP)
+
+    stop = threading.Timer(0.02, halt)
+    told: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            rig.engine.start(EPOCH, launches[:1])
+            # By now it is stopped, if it was not before.
+            stop.join()
+            rig.engine.start(EPOCH, launches)
+        except Transient as error:
+            told.append(error)
+
+    asking = threading.Thread(target=start)
+    stop.start()
+    asking.start()
+    until_s = time.monotonic() + 60
+    while asking.is_alive() and time.monotonic() < until_s:
+        rig.engine.wait(0.05)
+    assert ["has ended while it was asked to start"] == [str(each).partition("process ")[2] for each in told]
+
+    monkeypatch.setattr(apart, "CALL_S_MAX", 300.0)
+    rig.engine.start(EPOCH, launches)
+    assert first != pid_of(rig)
+    for key in keys:
+        ended(rig, key)
+    assert [1] * 8 == [rig.starts(key) for key in keys]
 
 
 def test_an_end_is_heard_of(rig: ApartRig) -> None:

@@ -50,6 +50,8 @@ _log = logging.getLogger(__name__)
 
 FORGOTTEN_AT_ONCE = 2
 """Attempts that are forgotten before a call that has come meanwhile is answered."""
+CALL_S_MAX = 300.0
+"""A call that takes longer has no answer: its process is ended. To cut GPUs or to wake them takes tens of seconds."""
 _END_S_MAX = 5.0
 _PAUSE_S = 0.005
 _HEAR_S = 0.5
@@ -113,6 +115,8 @@ class EngineApart:
         self._line = spare
         self._told = False
         """Whether the process knows what to be."""
+        self._asked_s = 0.0
+        """When the call under way began; 0: there is none."""
         self._closed = False
 
     @property
@@ -168,9 +172,14 @@ class EngineApart:
         self._ask("forget", epoch, list(keys))
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until some attempt may have ended; whether one has."""
-        with self._lock:
+        """Wait until some attempt may have ended; whether one has. A call that never ends is noticed here."""
+        if not self._lock.acquire(timeout=timeout_s):
+            self._end_stuck()
+            return False
+        try:
             knocks = self._running().knocks
+        finally:
+            self._lock.release()
         waiter = select.poll()
         waiter.register(knocks, select.POLLIN)
         if not waiter.poll(timeout_s * 1000):
@@ -205,12 +214,15 @@ class EngineApart:
     def _ask(self, name: str, *arguments: Any) -> Any:
         with self._lock:
             calls = self._running().calls
+            self._asked_s = time.monotonic()
             try:
                 calls.send((name, arguments))
                 done, found = calls.recv()
             except (OSError, EOFError) as error:
                 self._end()
                 raise Transient(f"the engine's process has ended while it was asked to {name}") from error
+            finally:
+                self._asked_s = 0.0
         if not done:
             raise found
         return found
@@ -227,6 +239,13 @@ class EngineApart:
                 line.calls.send(self._making)
             self._told = True
         return line
+
+    def _end_stuck(self) -> None:
+        """End the process if its call takes too long: it was stopped, or hangs. The next call starts another."""
+        asked_s, line = self._asked_s, self._line
+        if asked_s and line is not None and time.monotonic() - asked_s > CALL_S_MAX:
+            _log.warning("the engine's process has not answered for %d s, and is ended", CALL_S_MAX)
+            line.process.kill()
 
     def _end(self) -> None:
         line, self._line, self._told = self._line, None, False
@@ -321,7 +340,6 @@ def _as_fork(calls: int, knocks: int) -> None:
         low, high = sorted((calls, knocks))
         for first, last in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
             os.closerange(first, last)
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
         logging.getLogger().handlers.clear()
         os.chdir("/")
         main(calls, knocks)
@@ -331,6 +349,7 @@ def _as_fork(calls: int, knocks: int) -> None:
 
 def main(calls: int, knocks: int) -> None:
     """Keep the contract for as long as the server asks. Nothing is put back at the end: the server's own does that."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # They mean the server, and what ends the server ends this. A handler, since what is ignored jobs would ignore.
         signal.signal(number, lambda *_: None)
