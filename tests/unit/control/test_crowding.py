@@ -14,8 +14,9 @@ from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
-from gpuyard.core.state.dump import dump, load
+from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import Outcome, Settings, Tenant, Verb
+from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Idempotency, open_store
 from rigs.request_service import ANA, ROOT, granted, rig
@@ -62,7 +63,7 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
 
 
 def crowd(jobs: int, last_id: int, recipe: str = "r", recipe_bytes: int = 1) -> Crowd:
-    return Crowd(jobs, last_id - jobs + 1, last_id, recipe, recipe_bytes)
+    return Crowd(jobs, last_id - jobs + 1, last_id, recipe, recipe_bytes, 0)
 
 
 def test_jobs_that_the_books_have_not_read_count_too() -> None:
@@ -133,6 +134,45 @@ def test_so_much_of_one_users_jobs_may_be_kept_until_they_end(tmp_path: Path) ->
             service.end(job_id, Outcome.FAILED, 1)
         assert 0 == state.counts.recipe_bytes("ana")
         assert not state.counts.has_recipe("ana", "")
+
+
+def test_a_user_who_cancels_what_was_submitted_gets_so_much_a_day_into_the_store(tmp_path: Path) -> None:
+    settings = Settings(recipes_mib_per_user=1, policy=PRESETS["default"])
+    with rig(tmp_path, settings) as service:
+
+        def come_and_go(letter: str) -> None:
+            job = service.submit(ANA, script=script(letter), hold=True)
+            granted(service.requests, service.requests.wish(ANA, Verb.CANCEL, [str(job)]))
+
+        come_and_go("a")
+        come_and_go("b")
+        with pytest.raises(Impossible) as refusal:
+            service.submit(ANA, script=script("c"))
+        assert "of ana's jobs that ended take 819," in refusal.value.message
+        assert "Submit it again in 4 h " in refusal.value.hint
+        service.submit(BOB, script=script("c"))
+        for letter in "abcd":
+            service.submit(ROOT, script=script(letter))
+        service.replica.catch_up()
+        state = service.replica.state
+        again = load(dump(state))
+        assert canonical(state) == canonical(again)
+        state.configure(replace(settings))
+        for each in (state, again):
+            assert 2 * PART < each.counts.ended_bytes("ana", state.now_ms)
+            # An hour later it is a part of a day less, and after two days nothing is left of it.
+            assert (
+                2 * PART - KIB * KIB // 24 < each.counts.ended_bytes("ana", state.now_ms + HOUR_MS) < 2 * PART
+            )
+            assert 0 == each.counts.ended_bytes("ana", state.now_ms + 2 * DAY_MS)
+        service.time_ms += 5 * HOUR_MS
+        come_and_go("c")
+        service.time_ms += 2 * DAY_MS
+        for letter in "de":
+            come_and_go(letter)
+        # A store of an earlier release has no such figures.
+        old = {key: value for key, value in dump(service.replica.state).items() if key != "ended_recipes"}
+        assert 0 == load(old).counts.ended_bytes("ana", service.time_ms)
 
 
 def test_recipes_that_the_books_have_not_read_count_too() -> None:

@@ -38,6 +38,7 @@ from gpuyard.control.replica.labels import Label, label_of, live, number_of
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.phrases import span
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days, month_of
 from gpuyard.model import (
@@ -122,7 +123,7 @@ class RequestService:
             def events(first_id: int) -> Sequence[Event]:
                 jobs = 1 if new.array is None else len(new.array)
                 self._crowding.check(
-                    person, Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe)), state
+                    person, Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe), now_ms), state
                 )
                 return events_of(new, spec, first_id, now_ms, waits.own or {})
 
@@ -343,10 +344,12 @@ class Crowd(NamedTuple):
     last_id: int
     recipe: str
     recipe_bytes: int
+    now_ms: int
 
 
 class Crowding:
-    """How many jobs of one user may wait, and how much the store may keep for those that have not ended.
+    """How many jobs of one user may wait, how much the store may keep for those that have not ended, and how fast what
+    it keeps of those that ended may grow.
 
     Each takes memory of the server, and makes every list of all jobs longer; its recipe takes disk. Submissions are
     judged in the order in which they are written, in the thread that writes them. Jobs that were accepted and that the
@@ -382,14 +385,8 @@ class Crowding:
                 "An administrator sets the limit: `waiting_per_user` in yard.yaml.",
             )
         if new.recipe not in unread.recipes and not counts.has_recipe(name, new.recipe):
-            if most_bytes and kept + new.recipe_bytes > most_bytes:
-                raise Impossible(
-                    f"scripts and environments of {name}'s jobs that have not ended take {kept:,} bytes of the store, "
-                    f"and this one takes {new.recipe_bytes:,} more; a user may have {most_bytes:,}",
-                    "Submit the rest when some of them have ended, or cancel some. An array is kept once, and so are "
-                    "jobs that differ in nothing; what a script reads from files is not kept. "
-                    "An administrator sets the limit: `recipes_per_user` in yard.yaml.",
-                )
+            if most_bytes:
+                _check_recipe(name, new, kept, counts.ended_bytes(name, new.now_ms), most_bytes)
             self._recipes.append((new.first_id, name, new.recipe, new.recipe_bytes))
             unread.recipes.add(new.recipe)
             unread.recipe_bytes += new.recipe_bytes
@@ -416,6 +413,25 @@ class Crowding:
             return 0
         last_id, _user, jobs = self._unread[0]
         return max(0, jobs - (last_id - read_id))
+
+
+def _check_recipe(name: str, new: Crowd, kept: int, ended: int, most: int) -> None:
+    """Refuse one recipe more than the store keeps of a user, for live jobs or of ended ones."""
+    limit = "An administrator sets the limit: `recipes_per_user` in yard.yaml."
+    size = new.recipe_bytes
+    if kept + size > most:
+        raise Impossible(
+            f"scripts and environments of {name}'s jobs that have not ended take {kept:,} bytes of the store, and this "
+            f"one takes {size:,} more; a user may have {most:,}",
+            "Submit the rest when some of them have ended, or cancel some. An array is kept once, and so are jobs that "
+            f"differ in nothing; what a script reads from files is not kept. {limit}",
+        )
+    if ended + size > most:
+        raise Impossible(
+            f"scripts and environments of {name}'s jobs that ended take {ended:,} bytes of the store, counted less "
+            f"with time, and this one takes {size:,} more; a user may have {most:,} a day",
+            f"Submit it again in {span((ended + size - most) * DAY_MS // most)}. {limit}",
+        )
 
 
 class _Unread:

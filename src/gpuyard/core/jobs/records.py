@@ -3,10 +3,10 @@
 Ended jobs leave the state; the log and the tables made from it keep them. How many jobs wait, by user and by tenant, is
 counted when a job comes, starts or goes, so that nobody has to walk through all jobs to know: derived, never dumped. A
 job waits there while it has no attempt, also if it is held or set aside. How much the store keeps of a user's live jobs
-is counted like that too.
+is counted like that too; of ended jobs a dump has it, for nothing else in the state does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.core.fleet.shapes import Shape
@@ -23,16 +23,18 @@ from gpuyard.model import (
     StopCause,
     Verb,
 )
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import DAY_MS, NO_LIMIT_MS
 
 
 class OfUser:
-    """The waiting jobs of one user, and the recipes of all live ones."""
+    """The waiting jobs of one user, and the recipes of all live ones and of those that ended lately."""
 
-    __slots__ = ("jobs", "recipe_bytes", "recipes")
+    __slots__ = ("ended_bytes", "ended_ms", "jobs", "recipe_bytes", "recipes")
 
     def __init__(self) -> None:
         self.jobs = self.recipe_bytes = 0
+        # The recipes of jobs that had ended at a time. They count less from then on, by so much a day.
+        self.ended_bytes = self.ended_ms = 0
         self.recipes: dict[str, int] = {}
         """How many live jobs have each recipe whose size is known: the store keeps it once, and here it counts once."""
 
@@ -43,7 +45,11 @@ class OfUser:
             self.recipe_bytes += spec.recipe_bytes
         self.recipes[spec.recipe] = known + jobs
 
-    def drop(self, spec: JobSpec) -> None:
+    def ended(self, now_ms: int, a_day: int) -> int:
+        """How many bytes the recipes of ended jobs still count, where they count so much less with each day."""
+        return max(0, self.ended_bytes - (now_ms - self.ended_ms) * a_day // DAY_MS)
+
+    def drop(self, spec: JobSpec, at_ms: int, a_day: int) -> None:
         """A job with this recipe has ended."""
         left = self.recipes[spec.recipe] - 1
         if left:
@@ -51,6 +57,9 @@ class OfUser:
         else:
             del self.recipes[spec.recipe]
             self.recipe_bytes -= spec.recipe_bytes
+            if a_day:
+                self.ended_bytes = self.ended(at_ms, a_day) + spec.recipe_bytes
+                self.ended_ms = at_ms
 
 
 class Count:
@@ -68,7 +77,9 @@ class Count:
 class Counts:
     """All of them. A job knows the one it is in."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_a_day: int = 0) -> None:
+        self.bytes_a_day = bytes_a_day
+        """By how much recipes of ended jobs count less with each day; 0: they do not count."""
         self.known: dict[tuple[int, str, int], Count] = {}
         """By tenant, user and size."""
         self._users: dict[str, OfUser] = {}
@@ -100,6 +111,25 @@ class Counts:
     def recipes(self) -> dict[str, int]:
         """The bytes of all users that have any."""
         return {user: found.recipe_bytes for user, found in sorted(self._users.items()) if found.recipes}
+
+    def ended_bytes(self, user: str, now_ms: int) -> int:
+        """How many bytes the recipes of a user's jobs that ended lately still count."""
+        found = self._users.get(user)
+        return found.ended(now_ms, self.bytes_a_day) if found is not None and self.bytes_a_day else 0
+
+    def all_ended(self, now_ms: int) -> dict[str, tuple[int, int]]:
+        """The same of all users for which it is not nothing, as it was at a time."""
+        return {
+            user: (found.ended_bytes, found.ended_ms)
+            for user, found in sorted(self._users.items())
+            if self.ended_bytes(user, now_ms)
+        }
+
+    def count_ended(self, ended: Mapping[str, Sequence[int]]) -> None:
+        """Count what `all_ended` said."""
+        for user, (size, at_ms) in ended.items():
+            found = self._users.setdefault(user, OfUser())
+            found.ended_bytes, found.ended_ms = size, at_ms
 
     def waiting(self) -> Iterable[Count]:
         """Those that are not empty."""

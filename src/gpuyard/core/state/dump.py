@@ -84,6 +84,7 @@ def dump(state: State) -> dict[str, Plain]:
         "arrived": [[to_plain(shape.ask), count] for shape, count in state.arrived.items()],
         # Only if there is any, so that the dumps of existing stores do not change.
         **({"budgets": _budgets(state.tenants)} if state.tenants.budget_row else {}),
+        **({"ended_recipes": ended} if (ended := _ended_recipes(state)) else {}),
         **(
             {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
             if nodes.lacks
@@ -108,6 +109,10 @@ def _budgets(tenants: Tenants) -> list[Plain]:
         parts = [[day, user, part] for (day, user), part in sorted(spend.parts.items())]
         rows.append({"name": name, "spent": spend.spent, "parts": parts, "told": spend.told})
     return rows
+
+
+def _ended_recipes(state: State) -> dict[str, Plain]:
+    return {user: list(each) for user, each in state.counts.all_ended(state.now_ms).items()}
 
 
 def _lacks(found: frozenset[Capability]) -> list[Plain]:
@@ -217,6 +222,8 @@ def load(plain: dict[str, Plain]) -> State:
     for row in plain["jobs"]:
         _load_job(state, row, specs[row["spec"]])
     dependencies.reindex(state)
+    # Missing in dumps of earlier releases.
+    state.counts.count_ended(plain.get("ended_recipes", {}))
     state.demand = tuple([(from_plain(Ask, ask), weight) for ask, weight in plain["demand"]])
     state.demand_version = plain["demand_version"]
     # Missing in dumps of earlier releases.

@@ -354,7 +354,7 @@ def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> 
         del state.jobs[job_id]
         job = record.job
         if job[1].recipe_bytes:
-            record.count.of_user.drop(job[1])
+            record.count.of_user.drop(job[1], at_ms, state.counts.bytes_a_day)
         ends[job_id] = _DONE
         if job[6]:
             state.ended_tasks[job_id] = job.label
@@ -376,7 +376,7 @@ def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
     del state.jobs[record.id]
     spec = record.job.spec
     if spec.recipe_bytes:
-        record.count.of_user.drop(spec)
+        record.count.of_user.drop(spec, at_ms, state.counts.bytes_a_day)
     if state.doomed:
         state.doomed.pop(record.id, None)
     for waiting in dependencies.ended(state, record):

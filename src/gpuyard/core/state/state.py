@@ -282,7 +282,8 @@ class State:
 
     def recount(self) -> None:
         """Count all jobs that wait: after a change of the tenants, or of the jobs other than by an event."""
-        self.counts = Counts()
+        before, self.counts = self.counts, Counts(self.settings.recipes_mib_per_user << 20)
+        self.counts.count_ended(before.all_ended(self.now_ms))
         self.intake.clear()
         for record in self.jobs.values():
             self.count(record)
