@@ -21,7 +21,7 @@ from gpuyard.store.log import Commit, Numbered
 from gpuyard.store.removals import Ended, Mark, OldRecipe, Removal
 from gpuyard.store.snapshots import Snapshot, packed
 from gpuyard.store.store import Store, open_store
-from gpuyard.store.submissions import Accepted, Idempotency, Submission
+from gpuyard.store.submissions import Accepted, Idempotency, NamedBlobs, Submission
 from gpuyard.store.tables.bound import BoundTable
 from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, VersionCause, text_hash
 from gpuyard.store.tables.following import Cursor
@@ -50,6 +50,7 @@ __all__ = [
     "Lease",
     "LeaseHolder",
     "Mark",
+    "NamedBlobs",
     "Numbered",
     "OldRecipe",
     "Removal",

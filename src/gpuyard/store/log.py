@@ -1,9 +1,10 @@
 """The append-only log: how it is written, in what order, and how it is read.
 
-Every writer locks the counter row before it does anything else. So numbers have no gaps, their order is the order of
+Every writer locks the counter row before it touches the log. So numbers have no gaps, their order is the order of
 commits, and a reader that has seen one event has seen all before it.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec, EncodedLine
-from gpuyard.store.errors import Fenced, StoreDamaged
+from gpuyard.store.errors import Fenced, StoreBusy, StoreDamaged
 from gpuyard.store.schema import EVENTS
-from gpuyard.store.submissions import Accepted, Submission, WriteBatch
+from gpuyard.store.submissions import Accepted, Submission, WriteBatch, blobs_ahead, wrong_name
 from gpuyard.store.tables.bound import Rows, put_rows
 from gpuyard.store.tables.tokens import TokenRow, put_tokens
 
@@ -109,13 +110,27 @@ class EventLog:
         (`Conflict`, or whatever its `make` raised). If the transaction fails as a whole, that is raised, and nothing of
         the batch was written.
         """
-        with self._backend.writing() as conn:
-            writes = WriteBatch(self._backend.lock_counters(conn), self._codec, now_ms)
-            writes.recall(conn, batch)
-            answers = [writes.take(item) for item in batch]
-            self._write(conn, writes)
-        self._written(writes)
-        return answers
+        # What takes long with a large script comes before the log is locked.
+        misnamed = [wrong_name(item) for item in batch]
+        ahead = blobs_ahead(batch, misnamed, now_ms) if self._backend.idle_s else None
+        until_s = time.monotonic() + self._backend.busy_s
+        while True:
+            writes = None
+            try:
+                with self._backend.writing(ahead.put if ahead else None) as conn:
+                    counters = self._backend.lock_counters(conn)
+                    if ahead:
+                        ahead.check(conn)
+                    writes = WriteBatch(counters, self._codec, now_ms, ahead)
+                    writes.recall(conn, batch)
+                    answers = [writes.take(item, name) for item, name in zip(batch, misnamed, strict=True)]
+                    self._write(conn, writes)
+            except StoreBusy:
+                if ahead is None or writes is not None or time.monotonic() > until_s:
+                    raise
+            else:
+                self._written(writes)
+                return answers
 
     def append(self, events: Sequence[Event]) -> list[int]:
         """Log requests of people or reports of the world; any process may. Gives their numbers."""

@@ -1,24 +1,24 @@
 """Many submissions, one transaction: each gets its ids, its events and its reply, and a bad one spoils no other.
 
 A write batch is filled item by item in memory while the counter row is locked, and written at the end. A bad item
-shows before any part of it is in the batch.
+shows before any part of it is in the batch. Large blobs are written before that row is locked, where the database can.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, tuple_
+from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Counters
 from gpuyard.store.codec import Codec
-from gpuyard.store.errors import Conflict, StoreError
+from gpuyard.store.errors import Conflict, StoreBusy, StoreError
 from gpuyard.store.schema import BLOBS, EVENTS, IDEMPOTENCY
 
 _KEYS_PER_QUERY = 500
@@ -27,6 +27,8 @@ _KEY_LENGTH_MAX = 255
 _ODD = re.compile("[\0\ud800-\udfff]")
 IDS_MAX = 1_000_000
 """Job ids in one submission at most."""
+LARGE_BYTES = 65_536
+"""Of a blob that is written before the log is locked."""
 
 # Statements are built once, so that SQLAlchemy finds the compiled form in its cache.
 _INSERT_EVENTS = insert(EVENTS)
@@ -35,6 +37,7 @@ _INSERT_BLOBS = {
     "sqlite": sqlite.insert(BLOBS).on_conflict_do_nothing(),
     "postgresql": postgresql.insert(BLOBS).on_conflict_do_nothing(),
 }
+_INSERT_AHEAD = postgresql.insert(BLOBS).on_conflict_do_nothing().returning(BLOBS.c.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,13 @@ class Idempotency:
     """Of the whole request: the same key for another request is a mistake."""
 
 
+class NamedBlobs(dict[str, bytes]):
+    """Blobs under their names, which are made from them here: they need no check."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        super().__init__({hashlib.sha256(body).hexdigest(): body for body in bodies})
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """One request to accept jobs."""
@@ -56,10 +66,12 @@ class Submission:
     """Given the first of `ids` consecutive job ids, the events to log. Called inside the transaction: be quick."""
     ids: int = 1
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    """By SHA-256 in hexadecimal."""
+    """By SHA-256 in hexadecimal; checked, unless they are `NamedBlobs`."""
     idempotency: Idempotency | None = None
     reply: Callable[[int], Plain] | None = None
     """Given the first id, a note in JSON's own types, kept with the key and given again to a repeated request."""
+    ahead: bool = True
+    """Whether large blobs may be written before the log is locked: not where it will probably be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +87,60 @@ class Accepted:
     """The key was known: this is what was answered the first time, and nothing was written."""
 
 
+def wrong_name(item: Submission) -> str:
+    """The first of its blobs that is not what its hash says; empty: there is none."""
+    if isinstance(item.blobs, NamedBlobs):
+        return ""
+    return next((name for name, body in item.blobs.items() if hashlib.sha256(body).hexdigest() != name), "")
+
+
+class BlobsAhead:
+    """Large blobs that a transaction writes on PostgreSQL before it locks the log: to write one takes a while.
+
+    Nobody else sees them before the transaction is committed. All transactions write them in the same order, and with
+    the log locked none writes one, but for a submission that was to be refused and was not: so two that bring the same
+    blob wait for each other, but never both.
+    """
+
+    def __init__(self, bodies: Mapping[str, bytes], now_ms: int) -> None:
+        self.bodies = bodies
+        self._now_ms = now_ms
+        self._new: set[str] = set()
+
+    def put(self, conn: Connection) -> None:
+        """Write those that are not there."""
+        self._new = set()
+        for name in sorted(self.bodies):
+            row = {"hash": name, "body": self.bodies[name], "created_ms": self._now_ms}
+            if conn.scalar(_INSERT_AHEAD, row) is not None:
+                self._new.add(name)
+
+    def check(self, conn: Connection) -> None:
+        """With the log locked: raise if one that was there has been removed since."""
+        known = self.bodies.keys() - self._new
+        if known and set(conn.scalars(select(BLOBS.c.hash).where(BLOBS.c.hash.in_(sorted(known))))) != known:
+            raise StoreBusy("how a job is run was removed while a job like it came in", "Try again.")
+
+    def keep(self, conn: Connection, wanted: Collection[str]) -> None:
+        """Take back what no job needs: its submission was refused."""
+        left = self._new.difference(wanted)
+        if left:
+            conn.execute(delete(BLOBS).where(BLOBS.c.hash.in_(sorted(left))))
+
+
+def blobs_ahead(batch: Sequence[Submission], misnamed: Sequence[str], now_ms: int) -> BlobsAhead | None:
+    """The large blobs of a batch, if there are any."""
+    good = [item.blobs for item, name in zip(batch, misnamed, strict=True) if item.ahead and not name]
+    large = {name: body for blobs in good for name, body in blobs.items() if len(body) >= LARGE_BYTES}
+    return BlobsAhead(large, now_ms) if large else None
+
+
 class WriteBatch:
     """What one transaction will write."""
 
-    def __init__(self, counters: Counters, codec: Codec, now_ms: int) -> None:
+    def __init__(
+        self, counters: Counters, codec: Codec, now_ms: int, ahead: BlobsAhead | None = None
+    ) -> None:
         self.counters = counters
         self.events: list[dict[str, Any]] = []
         """As rows."""
@@ -86,6 +148,8 @@ class WriteBatch:
         """The same events as values."""
         self._codec = codec
         self._now_ms = now_ms
+        self._ahead = ahead
+        """What is written already."""
         self._blobs: dict[str, bytes] = {}
         self._keys: list[dict[str, Any]] = []
         self._answers: dict[tuple[str, str], tuple[str, Accepted]] = {}
@@ -110,10 +174,10 @@ class WriteBatch:
                 first = Accepted(note["first_id"], note["ids"], tuple(note["seqs"]), note["reply"], True)
                 self._answers[owner, key] = (request_hash, first)
 
-    def take(self, item: Submission) -> Accepted | Exception:
+    def take(self, item: Submission, misnamed: str) -> Accepted | Exception:
         """Put one submission into the batch, or say why not."""
         try:
-            return self._replay(item.idempotency) or self._accept(item)
+            return self._replay(item.idempotency) or self._accept(item, misnamed)
         except Exception as error:  # Whatever it is, it belongs to this item and to no other.
             return error
 
@@ -135,16 +199,15 @@ class WriteBatch:
             )
         return known[1]
 
-    def _accept(self, item: Submission) -> Accepted:
+    def _accept(self, item: Submission, misnamed: str) -> Accepted:
         first_id = self.counters.next_job_id
         if not 1 <= item.ids <= IDS_MAX:
             raise ValueError(f"a submission of {item.ids} ids")
         events = item.make(first_id)
         _check_ids(events, first_id, item.ids)
         rows = self.rows(events)
-        for name, body in item.blobs.items():
-            if hashlib.sha256(body).hexdigest() != name:
-                raise ValueError(f"the blob {name} is not what its hash says")
+        if misnamed:
+            raise ValueError(f"the blob {misnamed} is not what its hash says")
         reply = item.reply(first_id) if item.reply else None
         seqs = tuple([row["seq"] for row in rows])
         accepted = Accepted(first_id, item.ids, seqs, reply)
@@ -203,10 +266,15 @@ class WriteBatch:
 
     def write(self, conn: Connection) -> None:
         """Everything but the counter row."""
-        if self._blobs:
-            rows = [
-                {"hash": name, "body": body, "created_ms": self._now_ms} for name, body in self._blobs.items()
-            ]
+        there = self._ahead.bodies if self._ahead else {}
+        rows = [
+            {"hash": name, "body": body, "created_ms": self._now_ms}
+            for name, body in self._blobs.items()
+            if name not in there
+        ]
+        if self._ahead:
+            self._ahead.keep(conn, self._blobs)
+        if rows:
             conn.execute(_INSERT_BLOBS[conn.dialect.name], rows)
         if self._keys:
             conn.execute(_INSERT_KEYS, self._keys)

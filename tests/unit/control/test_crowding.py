@@ -72,6 +72,8 @@ def test_jobs_that_the_books_have_not_read_count_too() -> None:
     crowding = Crowding()
     crowding.check(ANA, crowd(6, 7), state)
     crowding.check(BOB, crowd(9, 17), state)
+    asked = [crowding.has_room(ANA, crowd(jobs, 23), state) for jobs in (4, 4, 5)]
+    assert [True, True, False] == asked, "to ask counts nothing"
     with pytest.raises(Impossible, match="6 jobs of ana wait already, and these would be 5 more"):
         crowding.check(ANA, crowd(5, 23), state)
     state.last_job_id = 5

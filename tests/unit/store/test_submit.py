@@ -1,12 +1,17 @@
 """Group commit: ids, idempotency, blobs, and items that go wrong alone."""
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pytest
+from sqlalchemy import Connection
+
 from gpuyard.model import Event
-from gpuyard.store import Accepted, Conflict, Store, Submission, open_store
-from rigs.stores import accepted, submission
+from gpuyard.store import Accepted, Commit, Conflict, Store, Submission, open_store
+from gpuyard.store.submissions import LARGE_BYTES, BlobsAhead
+from rigs.stores import accepted, submission, ticks
 
 
 def test_each_item_gets_a_block_of_ids(store: Store) -> None:
@@ -127,3 +132,104 @@ def test_a_long_batch_with_keys(store: Store) -> None:
     assert 1200 == len({answer.first_id for answer in accepted(store, *batch)})
     assert all(answer.replayed for answer in accepted(store, *batch))
     assert 1200 == store.head()
+
+
+LARGE, OTHER = b"large " * LARGE_BYTES, b"other " * LARGE_BYTES
+
+
+def name(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+@pytest.fixture
+def after_put(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What is done once, after large blobs were written and before the log is locked."""
+    waiting: list[Callable[[], object]] = []
+    real = BlobsAhead.put
+
+    def put(self: BlobsAhead, conn: Connection) -> None:
+        real(self, conn)
+        if waiting:
+            waiting.pop()()
+
+    monkeypatch.setattr(BlobsAhead, "put", put)
+    return waiting
+
+
+def test_a_large_blob_of_a_refused_item_does_not_stay(store: Store) -> None:
+    def bad(_first_id: int) -> Sequence[Event]:
+        raise ValueError("not this one")
+
+    items = [submission(script=body) for body in (LARGE, OTHER, OTHER)]
+    items[0], items[2] = replace(items[0], make=bad), replace(items[2], make=bad)
+    first, second, third = store.submit(items, now_ms=1)
+
+    assert [ValueError, Accepted, ValueError] == [type(each) for each in (first, second, third)]
+    assert (None, OTHER) == (store.blob(name(LARGE)), store.blob(name(OTHER)))
+    accepted(store, submission(script=LARGE))
+    [refused] = store.submit(items[:1], now_ms=2)
+    assert isinstance(refused, ValueError)
+    assert LARGE == store.blob(name(LARGE)), "another job has it"
+
+
+def test_a_large_blob_that_is_removed_while_it_comes_again_is_there(
+    postgres_url: str, after_put: list[Callable[[], object]]
+) -> None:
+    with open_store(postgres_url) as store, open_store(postgres_url) as other:
+        accepted(store, submission(script=LARGE))
+
+        def remove() -> None:
+            with other._backend.writing() as conn:
+                other._backend.lock_counters(conn)
+                conn.exec_driver_sql("DELETE FROM blobs")
+
+        after_put.append(remove)
+        [answer] = accepted(store, submission(script=LARGE))
+        assert (2, LARGE, []) == (answer.first_id, store.blob(name(LARGE)), after_put)
+
+
+def test_others_write_while_a_large_blob_is_written(
+    postgres_url: str, after_put: list[Callable[[], object]]
+) -> None:
+    with open_store(postgres_url, busy_s=60) as store:
+
+        def commit() -> None:
+            done = threading.Thread(target=store.commit, args=(None, 0, lambda _new: Commit(ticks(1))))
+            done.start()
+            done.join(30)
+            assert not done.is_alive()
+            assert store.blob(name(LARGE)) is None, "not seen before it is committed"
+
+        after_put.append(commit)
+        [answer] = accepted(store, submission(script=LARGE))
+        assert ((2,), LARGE, []) == (answer.seqs, store.blob(name(LARGE)), after_put)
+
+
+def test_a_large_blob_that_will_be_refused_is_not_written_ahead(
+    postgres_url: str, after_put: list[Callable[[], object]]
+) -> None:
+    after_put.append(lambda: pytest.fail("it was"))
+    with open_store(postgres_url) as store:
+        [answer] = accepted(store, replace(submission(script=LARGE), ahead=False))
+        assert (1, LARGE) == (answer.first_id, store.blob(name(LARGE)))
+
+
+def test_two_servers_that_bring_the_same_large_blobs_do_not_wait_for_each_other_for_ever(
+    postgres_url: str,
+) -> None:
+    answers: list[Accepted] = []
+
+    def bring(*bodies: bytes) -> None:
+        with open_store(postgres_url, busy_s=60) as store:
+            for _ in range(5):
+                answers.extend(accepted(store, *[submission(script=body) for body in bodies]))
+                with store._backend.writing() as conn:
+                    store._backend.lock_counters(conn)
+                    conn.exec_driver_sql("DELETE FROM blobs")
+
+    threads = [threading.Thread(target=bring, args=bodies) for bodies in ((LARGE, OTHER), (OTHER, LARGE))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(range(1, 21)) == sorted(answer.first_id for answer in answers)

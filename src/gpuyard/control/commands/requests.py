@@ -16,7 +16,6 @@ from gpuyard.control.commands.dependencies import Resolved, look_up, resolve
 from gpuyard.control.commands.newjobs import (
     NewJob,
     events_of,
-    hash_of,
     in_our_words,
     not_one_name_more,
     not_one_share_more,
@@ -51,7 +50,7 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.model.units import DAY_MS
-from gpuyard.store import Accepted, Idempotency, Submission
+from gpuyard.store import Accepted, Idempotency, NamedBlobs, Submission
 from gpuyard.wire.endpoints import Action
 
 CLOCK_SKEW_MS = 2_000
@@ -99,7 +98,6 @@ class RequestService:
         self._check_room()
         account = run_as(person, self._allow_root)
         recipe = recipe_of(new, account)
-        name = hash_of(recipe)
         # Settled when it is judged, a moment before it is written.
         tenant = new.tenant or person.name
 
@@ -117,20 +115,24 @@ class RequestService:
             whole = concrete(ours, state)
             if isinstance(whole, Refusal):
                 raise whole
+            blobs = NamedBlobs(recipe)
+            (name,) = blobs
             spec = spec_of(whole, person, tenant, name, len(recipe), waits.after)
             spec = owned(spec, account, state.settings)
 
-            def events(first_id: int) -> Sequence[Event]:
+            def crowd(first_id: int) -> Crowd:
                 jobs = 1 if new.array is None else len(new.array)
-                self._crowding.check(
-                    person, Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe), now_ms), state
-                )
+                return Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe), now_ms)
+
+            def events(first_id: int) -> Sequence[Event]:
+                self._crowding.check(person, crowd(first_id), state)
                 return events_of(new, spec, first_id, now_ms, waits.own or {})
 
             return Submission(
                 make=events,
                 ids=new.ids,
-                blobs={name: recipe},
+                blobs=blobs,
+                ahead=self._crowding.has_room(person, crowd(0), state),
                 idempotency=key,
                 reply=lambda first_id: reply_of(new, tenant, person, first_id, now_ms),
             )
@@ -153,7 +155,8 @@ class RequestService:
             raise found
         tenant, whole = found
         waits = self._dependencies(new, person)
-        spec = spec_of(whole, person, tenant, hash_of(recipe), len(recipe), waits.after)
+        (name,) = NamedBlobs(recipe)
+        spec = spec_of(whole, person, tenant, name, len(recipe), waits.after)
         spec = owned(spec, account, state.settings)
         now_ms = max(self._now_ms(), state.now_ms)
         return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
@@ -364,7 +367,15 @@ class Crowding:
         """Recipes that are newer than the replica: the id that brings each, its user, its hash and its size."""
         self._users: dict[str, _Unread] = {}
 
-    def check(self, person: Person, new: Crowd, state: State) -> None:
+    def has_room(self, person: Person, new: Crowd, state: State) -> bool:
+        """Whether a submission would be accepted now. It is not counted."""
+        try:
+            self.check(person, new, state, count=False)
+        except Impossible:
+            return False
+        return True
+
+    def check(self, person: Person, new: Crowd, state: State, *, count: bool = True) -> None:
         """Refuse a submission with which too many jobs of a user would wait, or too much be kept; else count it."""
         settings, counts = state.settings, state.counts
         most, most_bytes = settings.waiting_per_user, settings.recipes_mib_per_user << 20
@@ -384,9 +395,12 @@ class Crowding:
                 "Submit the rest when some of them have started, or cancel some. "
                 "An administrator sets the limit: `waiting_per_user` in yard.yaml.",
             )
-        if new.recipe not in unread.recipes and not counts.has_recipe(name, new.recipe):
-            if most_bytes:
-                _check_recipe(name, new, kept, counts.ended_bytes(name, new.now_ms), most_bytes)
+        brings = new.recipe not in unread.recipes and not counts.has_recipe(name, new.recipe)
+        if brings and most_bytes:
+            _check_recipe(name, new, kept, counts.ended_bytes(name, new.now_ms), most_bytes)
+        if not count:
+            return
+        if brings:
             self._recipes.append((new.first_id, name, new.recipe, new.recipe_bytes))
             unread.recipes.add(new.recipe)
             unread.recipe_bytes += new.recipe_bytes

@@ -5,7 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, select, update
@@ -120,6 +120,8 @@ class Backend(ABC):
 
     poll_s: float
     """How often a waiting thread polls for events of other processes."""
+    idle_s = 0.0
+    """How long a transaction may wait for its turn; 0: it locks everything, and begins when its turn has come."""
 
     def __init__(self, place: str, writer: Engine, reader: Engine, busy_s: float) -> None:
         self.place = place
@@ -137,30 +139,39 @@ class Backend(ABC):
             self.yard = migrate(conn, self.place)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self, ahead: Callable[[Connection], None] | None = None) -> Iterator[Connection]:
         """A transaction that may write; committed and durable on leaving, undone by any exception.
 
-        At most one per process at a time; the database keeps several processes apart.
+        At most one per process at a time; the database keeps several processes apart. `ahead` is what the transaction
+        does before its turn comes, while others write: only where the database locks rows.
         """
-        with self.turn():
-            try:
-                with explained(self.place), self.writer.begin() as conn:
-                    yield conn
-            except StoreError as error:
-                ours = not isinstance(error.__cause__, SQLAlchemyError)
-                if not ours and not isinstance(error, StoreBusy | StoreFull):
-                    # A connection that failed in another way is not trusted again.
-                    self.writer.dispose()
-                raise
+        with ExitStack() as stack:
+            if ahead is None:
+                stack.enter_context(self.turn(self.busy_s))
+            conn = stack.enter_context(self._transaction())
+            if ahead is not None:
+                ahead(conn)
+                stack.enter_context(self.turn(self.idle_s))
+            yield conn
         self.written()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with explained(self.place), self.writer.begin() as conn:
+                yield conn
+        except StoreError as error:
+            ours = not isinstance(error.__cause__, SQLAlchemyError)
+            if not ours and not isinstance(error, StoreBusy | StoreFull):
+                # A connection that failed in another way is not trusted again.
+                self.writer.dispose()
+            raise
+
+    @contextmanager
+    def turn(self, most_s: float) -> Iterator[None]:
         """No other thread of this process writes meanwhile."""
-        if not self._fair_lock.take(self.busy_s):
-            raise StoreBusy(
-                f"another thread holds {self.place} for more than {self.busy_s:g} s", "Try again."
-            )
+        if not self._fair_lock.take(most_s):
+            raise StoreBusy(f"another thread holds {self.place} for more than {most_s:g} s", "Try again.")
         try:
             yield
         finally:

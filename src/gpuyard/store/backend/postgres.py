@@ -40,8 +40,9 @@ _CONNECT = {
     "tcp_user_timeout": 10_000,
 }
 
-_WRITERS = (1, 2)
-"""Connections kept open, and how many more may be opened: the threads of a process take turns to write."""
+_WRITERS = (2, 2)
+"""Connections kept open, and how many more may be opened: the threads of a process take turns to write, and one may
+write ahead of its turn."""
 _READERS = (4, 14)
 _SILENT_S = 5.0
 """A connection that has been idle for this long is pinged before it is used."""
@@ -61,7 +62,7 @@ class PostgresBackend(Backend):
         writer = _engine(url, busy_s, "READ COMMITTED", _WRITERS)
         # In a transaction of that level each statement has a snapshot of its own, so reads need no transaction.
         reader = _engine(url, busy_s, "AUTOCOMMIT", _READERS)
-        self.lease_s = lease_s
+        self.lease_s = self.idle_s = lease_s
         super().__init__(url.render_as_string(hide_password=True), writer, reader, busy_s)
         self._listening: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -82,6 +83,11 @@ class PostgresBackend(Backend):
         }
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, str(value)))
+        # Large scripts take a fraction of the time; the server reads either, and not every one has it.
+        connection.execute(
+            "SELECT set_config(name, 'lz4', false) FROM pg_settings "
+            "WHERE name = 'default_toast_compression' AND source = 'default' AND 'lz4' = ANY(enumvals)"
+        )
         # An administrator who chose any value but "off" has a reason; "off" would acknowledge what may be lost.
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")

@@ -78,7 +78,7 @@ class SqliteBackend(Backend):
         writer = _engine(path, busy_s, 1, "IMMEDIATE", alone)
         reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON", synchronous))
         super().__init__(str(path), writer, reader, busy_s)
-        self._mover = LogMover(path, reader, self.turn)
+        self._mover = LogMover(path, reader, lambda: self.turn(busy_s))
 
     def written(self) -> None:
         """Look whether the write-ahead log is long."""
