@@ -309,7 +309,8 @@ def _dead_files(hand: Hand) -> None:
     """A checkpoint file that is a pipe which nobody reads, beside one on a file system that does not answer."""
     gone = hand.folder / "gone" / "saved"
     pipe = hand.folder / f"pipe.{hand.number}"
-    os.mkfifo(pipe)
+    with suppress(FileExistsError):
+        os.mkfifo(pipe)
     for turn in _always():
         where = str(gone if turn % 2 else pipe)
         place: dict[str, Any] = ({}, {"cwd": str(gone.parent)}, {"stdout": where})[turn % 3]

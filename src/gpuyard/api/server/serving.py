@@ -36,6 +36,7 @@ from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address, check_shared
 from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError
+from gpuyard.garbage import give_back_large
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
 LOGS_KEPT = 4
@@ -128,6 +129,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     sys.setswitchinterval(SWITCH_S)
     processes.go_first()
     _heed_signals()
+    give_back_large()
     for number in (signal.SIGTERM, signal.SIGINT):
         # The HTTP server catches them while it runs and raises them again when it ends: once is enough.
         signal.signal(number, lambda *_: None)

@@ -20,7 +20,7 @@ from gpuyard.errors import quoted
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 from gpuyard.wire.endpoints import DOES, Action
 
-BATCH = 100
+BATCH = 40
 """Jobs in one transaction: submissions and the loop wait for no more than these."""
 FEW = 8
 """Ids, and jobs, of which a wish is small: many of these may be in one transaction."""

@@ -34,8 +34,8 @@ PIECE = 2500
 """Rows that are made in one hold of the replica's lock."""
 NODES_AT_ONCE = 500
 """Nodes that are made in one hold of it."""
-FEW = 500
-HOLD_S = 0.03
+FEW = 250
+HOLD_S = 0.01
 """The same where a list waits for what was touched, and others for the list: after so long others have the replica."""
 WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""

@@ -73,7 +73,7 @@ SNAPSHOT_EVERY = 20_000
 BESIDE_FROM = 2_000
 """From this many jobs on, a copy of the process saves the state: the replica would be locked for too long."""
 
-PIECE = 2_000
+PIECE = 1_000
 """Jobs that are folded in one hold of the lock, about: then others have their turn."""
 UNCOLLECTED_FROM = 100
 """Jobs of one event from which on the garbage collector rests while it is folded."""
