@@ -107,7 +107,9 @@ def bare_yards(draw: st.DrawFn) -> BareYard:
     for job_id in range(1, draw(st.integers(4, 12))):
         spec_ = draw(some.specs())
         if job_id > 1 and draw(st.booleans()):
-            kinds = st.builds(After, st.sampled_from(AfterKind), st.integers(1, job_id - 1))
+            kinds = st.builds(
+                After, st.sampled_from(AfterKind), st.integers(1, job_id - 1), st.just(0), st.just(0)
+            )
             after = draw(st.lists(kinds, min_size=1, max_size=3, unique_by=lambda each: each.job_id))
             spec_ = replace(spec_, after=tuple(after), after_one=draw(st.booleans()))
         begin_ms = draw(st.sampled_from((0, 0, 0, 5000)))
