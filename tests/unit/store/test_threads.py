@@ -5,12 +5,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, select
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from gpuyard.model import JobSubmitted
 from gpuyard.store import Accepted, Commit, Conflict, Fenced, Numbered, Store, Submission, open_store
 from gpuyard.store.backend.base import FairLock
+from gpuyard.store.backend.sqlite import SqliteBackend
 from rigs.stores import submission, ticks
 
 CLIENTS = 4
@@ -181,3 +185,29 @@ def test_two_leaders_that_both_believe_it(place: str) -> None:
         assert 20 == len(refused)
         assert [1] + [2] * 20 == [event.at_ms for _, event in store.read(0)]
         new.release()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 150])
+def test_many_rows_go_in_with_few_statements(tmp_path: Path, rows: int) -> None:
+    """Threads that compute take their turn at every statement: at every row, a commit would wait for them again."""
+    backend = SqliteBackend(tmp_path / "rows.db", 30, durable=True)
+    table = Table("kept", MetaData(), Column("id", Integer, primary_key=True), Column("text", Text))
+    statements: list[str] = []
+    into = sqlite_insert(table)
+    into = into.on_conflict_do_update(index_elements=["id"], set_={"text": into.excluded["text"]})
+    try:
+        for word in ("first (?, ?)", "second"):
+            with backend.writing() as conn:
+                table.create(conn, checkfirst=True)
+                raw = conn.connection.driver_connection
+                assert raw is not None
+                raw.set_trace_callback(statements.append)
+                conn.execute(into, [{"id": n, "text": f"{word} {n}"} for n in range(rows)])
+                raw.set_trace_callback(None)
+        with backend.reading() as conn:
+            found = conn.execute(select(table).order_by(table.c.id)).all()
+    finally:
+        backend.close()
+
+    assert [(n, f"second {n}") for n in range(rows)] == [tuple(row) for row in found]
+    assert 2 * min(rows, 6) >= len([each for each in statements if each.startswith("INSERT")])

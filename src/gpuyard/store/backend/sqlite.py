@@ -8,9 +8,12 @@ What the log holds is moved into the database file beside the writers (`LogMover
 import ctypes
 import errno
 import os
+import re
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,9 @@ _LOG_BYTES = 16_000_000
 """Of the write-ahead log: as much as the first part of its index covers, so that nothing else has to grow."""
 _LOG_PART = 16
 """Of a small file system, no more than this part."""
+_TOGETHER = (64, 16, 4, 1)
+"""Rows in one statement: few sizes, so that the driver finds its prepared form again."""
+_VALUES = re.compile(r"(?s)(INSERT .* VALUES )(\([?, ]+\))(.*)")
 _AGAIN_S = 0.01
 """Pause between two tries of a call that SQLite itself does not retry."""
 
@@ -173,7 +179,29 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
     def on_begin(conn: Connection) -> None:
         conn.exec_driver_sql(f"BEGIN {begin}")
 
+    event.listen(engine, "do_executemany", _insert_together)
     return engine
+
+
+def _insert_together(
+    cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]], _context: Any
+) -> bool:
+    """Insert many rows with few statements; whether that was done.
+
+    The driver lets other threads run at every row of `executemany`, and each time it may wait for its turn: a commit
+    of a hundred rows took a hundred milliseconds while others computed.
+    """
+    found = _VALUES.fullmatch(statement)
+    if found is None:
+        return False
+    into, one, rest = found.groups()
+    done = 0
+    for size in _TOGETHER:
+        many = f"{into}{', '.join([one] * size)}{rest}"
+        while len(rows) - done >= size:
+            cursor.execute(many, [*chain.from_iterable(rows[done : done + size])])
+            done += size
+    return True
 
 
 def switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:
