@@ -211,3 +211,18 @@ def test_many_rows_go_in_with_few_statements(tmp_path: Path, rows: int) -> None:
 
     assert [(n, f"second {n}") for n in range(rows)] == [tuple(row) for row in found]
     assert 2 * min(rows, 6) >= len([each for each in statements if each.startswith("INSERT")])
+
+
+def test_rows_of_an_insert_with_a_value_of_its_own_go_in_singly(tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path / "rows.db", 30, durable=True)
+    table = Table("kept", MetaData(), Column("id", Integer, primary_key=True), Column("text", Text))
+    into = sqlite_insert(table).on_conflict_do_update(index_elements=["id"], set_={"text": "again"})
+    try:
+        for _ in range(2):
+            with backend.writing() as conn:
+                table.create(conn, checkfirst=True)
+                conn.execute(into, [{"id": n, "text": "first"} for n in range(5)])
+        with backend.reading() as conn:
+            assert ["again"] * 5 == [*conn.scalars(select(table.c.text))]
+    finally:
+        backend.close()

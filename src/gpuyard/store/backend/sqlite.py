@@ -66,7 +66,8 @@ _LOG_PART = 16
 """Of a small file system, no more than this part."""
 _TOGETHER = (64, 16, 4, 1)
 """Rows in one statement: few sizes, so that the driver finds its prepared form again."""
-_VALUES = re.compile(r"(?s)(INSERT .* VALUES )(\([?, ]+\))(.*)")
+_VALUES = re.compile(r"(?s)(INSERT [^?]* VALUES )(\([?, ]+\))([^?]*)")
+"""An insert of which all values belong to its rows."""
 _AGAIN_S = 0.01
 """Pause between two tries of a call that SQLite itself does not retry."""
 
