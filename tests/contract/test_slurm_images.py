@@ -290,7 +290,8 @@ def test_slurm_itself_runs_a_job_in_its_image(bundled: Box) -> None:
     box, uid = bundled, bundled.images.account.pw_uid
     line = (
         'id -u; pwd; ls /; echo "$SLURM_JOB_ID:$CUDA_VISIBLE_DEVICES:$NVIDIA_VISIBLE_DEVICES:$WORD"; '
-        "echo over >/bin/own; busybox ls /bin; echo made >made; exit 7"
+        # It lasts for a look: of a job that is over sooner nobody knows when its container began.
+        "echo over >/bin/own; busybox ls /bin; echo made >made; sleep 2; exit 7"
     )
     report, said = box.run(
         box.images.plain, "sh", "-c", line, gpus=(0, 1), env={"WORD": "of two", "LD_OWN": "a b"}
