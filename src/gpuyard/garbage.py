@@ -4,8 +4,12 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-_mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+E = TypeVar("E", bound=BaseException)
+
+_libc = ctypes.CDLL(None)
+_mallopt, _malloc_trim = (getattr(_libc, name, None) for name in ("mallopt", "malloc_trim"))
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 ARENAS = 2
 LARGE_BYTES = 256 * 1024
@@ -32,3 +36,19 @@ def give_back_large() -> None:
     if _mallopt is not None:
         _mallopt(_ARENA_MAX, ARENAS)
         _mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
+
+
+def give_back_free() -> None:
+    """Have the C library give back all that is free, where it knows how to."""
+    if _malloc_trim is not None:
+        _malloc_trim(0)
+
+
+def bare(error: E) -> E:
+    """An error that has been dealt with, without the calls in which it was raised.
+
+    They hold what they worked on, such as a long script, and often the error itself: then only the collector would free
+    it, and what has become old it looks at once in hours.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error

@@ -14,6 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gpuyard.errors import YardError
+from gpuyard.garbage import bare
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Counters
@@ -178,6 +180,9 @@ class WriteBatch:
         """Put one submission into the batch, or say why not."""
         try:
             return self._replay(item.idempotency) or self._accept(item, misnamed)
+        except YardError as error:
+            # Without where it was raised: those calls have the script, and a list with this error in it.
+            return bare(error)
         except Exception as error:  # Whatever it is, it belongs to this item and to no other.
             return error
 

@@ -35,6 +35,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.control.views.metrics import Metrics
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
+from gpuyard.garbage import bare
 from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
@@ -177,6 +178,8 @@ async def _explained(request: Request, error: Exception) -> Response:
     if problem is None:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         problem = Problem(500, "this is a defect of the yard; its log has the details", "Please report it.")
+    else:
+        bare(error)
     return problem.response()
 
 

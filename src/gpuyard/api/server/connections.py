@@ -122,6 +122,9 @@ class PeerProtocol(HttpToolsProtocol):
             self._answering.disconnected = True
             self._answering.message_event.set()
         super().connection_lost(exc)
+        # Each of these refers to the connection: without them its head and body are freed now, and not in hours.
+        self.cycle = self.scope = self._answering = None  # type: ignore[assignment]
+        self.headers = []
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle

@@ -8,7 +8,6 @@ A large write is folded piece by piece: in between, other threads get the lock. 
 transaction, because every writer would wait for it.
 """
 
-import ctypes
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.tally import Tally
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
-from gpuyard.garbage import uncollected
+from gpuyard.garbage import give_back_free, uncollected
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
 from gpuyard.store import HISTORY_ROWS, BoundTable, Commit, Store, TokenRow, packed
@@ -88,10 +87,6 @@ TRIED_MAX = 5
 """How often a write stands back for what has to be folded first; then it is folded as a part of the write."""
 
 
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Gives memory back that is not used any more, where the C library knows how to."""
-
-
 @contextmanager
 def _reading_much() -> Iterator[None]:
     """What is read makes hundreds of thousands of objects; what it was read from is as large again."""
@@ -99,8 +94,7 @@ def _reading_much() -> Iterator[None]:
         with uncollected():
             yield
     finally:
-        if _trim is not None:
-            _trim(0)
+        give_back_free()
 
 
 class Draft:
