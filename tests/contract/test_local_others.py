@@ -1,7 +1,9 @@
 """What users of one machine learn of one another through the local engine's folder: nothing."""
 
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,3 +60,13 @@ def test_a_checkpoint_path_tells_nothing_of_other_peoples_files(rig: LocalRig) -
         assert (0, known) == (seen, ended(rig, key).checkpoint_ms > 0)
     rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-1-1")
+
+
+def test_a_yard_in_shared_memory_runs_jobs_of_others(monkeypatch: pytest.MonkeyPatch, request: Any) -> None:
+    """Where jobs have a /dev/shm of their own, its folder was gone from their view, and each attempt broke."""
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    rig: LocalRig = request.getfixturevalue("open_rig")
+    assert rig.data.is_relative_to("/dev/shm")
+    start(rig, "y-1-1", 1, OTHER, "true")
+    report = ended(rig, "y-1-1")
+    assert (Outcome.COMPLETED, "") == (report.outcome, report.why)

@@ -200,7 +200,8 @@ class Fencing:
             "keep": sorted({path for path in needed if fence.in_temporary(path)}),
             "touch": sorted({path for path in outputs if fence.in_temporary(path)}),
             # Programs that share a GPU through MPS speak to its server through files there.
-            "shm": not daemons,
+            # A yard's own folder there would be out of sight.
+            "shm": not daemons and not fence.in_shared(folder),
             "proc": not self.blind,
         }
 

@@ -21,11 +21,12 @@ from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
 from gpuyard.engines.node.processes import signal_all
+from gpuyard.engines.node.runner import BROKE
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_MAX = 3
-"""After this many attempts that lost their supervisors, a job has failed."""
+"""After this many attempts that lost their supervisors, or whose supervisors broke, a job has failed."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
@@ -128,13 +129,16 @@ class AttemptMonitor:
         end = files.read(path)
         if end is None:
             return None
+        judged = end
         if end["outcome"] == Outcome.FAILED.value:
             judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
-            if judged != end:
-                # For good: a later look may no longer know which jobs were there.
-                with suppress(OSError):
-                    files.replace(path, judged, durable=True)
-                end = judged
+        elif end["outcome"] == Outcome.NODE_FAIL.value and end["why"].startswith(BROKE):
+            judged = self._enough(key, end, BROKE)
+        if judged != end:
+            # For good: a later look may no longer know which jobs were there.
+            with suppress(OSError):
+                files.replace(path, judged, durable=True)
+            end = judged
         self._seen.pop(key, None)
         report = self._ended[key] = translate.report_of_end(key, end, self._now_ms())
         return report
@@ -166,23 +170,31 @@ class AttemptMonitor:
             return AttemptReport(
                 key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms)
             )
-        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR, self._lost_before(key))
+        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
 
-    def _lost_before(self, key: str) -> int:
-        """How many earlier attempts of a job lost their supervisors, too."""
+    def _enough(self, key: str, end: dict[str, Any], how: str) -> dict[str, Any]:
+        """The end of an attempt; of a job that ended so again and again, as its own failure.
+
+        The job itself may be what kills or breaks its supervisor: it would be tried again forever.
+        """
         job, _, attempt = key.rpartition("-")
         earlier = [f"{job}-{number}" for number in range(1, int(attempt))] if attempt.isdecimal() else []
         folders = [place for each in earlier for place in (self._data.attempt(each), self._data.kept(each))]
         ends = [files.read(os.path.join(folder, files.END)) for folder in folders]
-        return sum([end is not None and end["why"] == _LOST_SUPERVISOR for end in ends])
+        before = sum([found is not None and found["why"].startswith(how) for found in ends])
+        if before + 1 < _LOST_MAX:
+            return end
+        return end | {
+            "outcome": Outcome.FAILED.value,
+            "why": f"{end['why']}, in each of {before + 1} attempts",
+        }
 
     def _settle(
-        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str, before: int = 0
+        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str
     ) -> AttemptReport:
         end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
-        if before + 1 >= _LOST_MAX:
-            # The job itself may be what kills the supervisor: it would be tried again forever.
-            end |= {"outcome": Outcome.FAILED.value, "why": f"{why}, in each of {before + 1} attempts"}
+        if why == _LOST_SUPERVISOR:
+            end = self._enough(key, end, why)
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
         # Read back, since another process may have written it first; on a full disk it is written another time.

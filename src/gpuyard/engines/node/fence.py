@@ -168,6 +168,11 @@ def in_temporary(path: str) -> bool:
     return any([os.path.normpath(path).startswith(top + "/") for top in _TEMPORARY])
 
 
+def in_shared(path: str) -> bool:
+    """Whether a path lies in the memory that programs share by files."""
+    return os.path.normpath(path).startswith(_SHM + "/")
+
+
 def _own_temporary(fence: Fence, as_user: AsUser) -> None:
     for path in fence.get("touch", ()):
         as_user(_touch, path)

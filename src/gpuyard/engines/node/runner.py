@@ -15,6 +15,8 @@ from typing import Any, Dict, Optional
 from .tasks import Failure
 
 NEVER = float("inf")
+BROKE = "its runner failed"
+"""Why an attempt has ended that nobody foresaw; what it was follows."""
 _RETRY_S = 1.0
 
 
@@ -76,7 +78,7 @@ class Runner:
                 self.keep_time()
                 self.see_to()
         except Exception as error:  # whatever it is, the job must not outlive its runner unseen
-            self.verdict, self.why = "NODE_FAIL", "its runner failed: {!r}".format(error)
+            self.verdict, self.why = "NODE_FAIL", "{}: {!r}".format(BROKE, error)
         self.hands.sweep()
         self.last_word()
         return self.finish(self.end())
