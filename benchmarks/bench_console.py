@@ -113,6 +113,8 @@ def serve(data: Path, port: int, config: Path, nodes: int, rate: int) -> None:
         return Timed(clock_ms, made, life)
 
     LiveCluster.engine = engine  # type: ignore[method-assign]
+    # Nothing of it is on this machine: no process of its own starts jobs.
+    LiveCluster.here = property(lambda _cluster: False)  # type: ignore[assignment]
     serve_yard(Options(data, port, config=config), lambda _yard: None)
 
 

@@ -135,6 +135,14 @@ def test_what_no_node_could_hold_needs_more_nodes_or_larger_ones() -> None:
     assert (16, 1) == (lift.like.gpus, lift.count)
 
 
+def test_a_job_that_names_a_cluster_without_nodes_needs_nodes_there() -> None:
+    yard = Yard("fifo", nodes(2))
+    (lift,) = lifts(why(yard, yard.submit(replace(ask(1), clusters=("other",)))))
+
+    assert isinstance(lift, AddNodes)
+    assert ("other", 1) == (lift.like.cluster, lift.count)
+
+
 def test_what_an_engine_cannot_do_needs_as_many_nodes_of_another_cluster() -> None:
     yard = Yard("fifo", nodes(4))
     yard.apply(EngineSeen(0, yard.state.nodes.node[0].cluster, (Capability.GANG,)))

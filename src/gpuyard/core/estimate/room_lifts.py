@@ -220,9 +220,7 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
     count = -(-shape.tasks // tasks)
     like = replace(
         most,
-        cluster=most.cluster
-        if not shape.needs & lacks.get(most.cluster, frozenset())
-        else f"{most.cluster}+",
+        cluster=_home(state, shape, most.cluster),
         pool=ask.pools[0] if ask.pools else most.pool,
         gpu_model=ask.models[0] if ask.models else most.gpu_model or (_NODE.gpu_model if shape.gpus else ""),
         gpus=max(most.gpus, shape.gpus * tasks, 1 if ask.models else 0),
@@ -232,6 +230,16 @@ def nodes_to_add(state: State, shape: Shape) -> AddNodes:
     )
     per_node = _tasks_on_empty(like, shape)
     return AddNodes(like, -(-shape.tasks // per_node) if per_node else count)
+
+
+def _home(state: State, shape: Shape, known: str) -> str:
+    """The cluster of nodes that are to be added: one that the job names, else this one, or one with another engine."""
+    able = [
+        name
+        for name in shape.ask.clusters or (known,)
+        if not shape.needs & state.nodes.lacks.get(name, frozenset())
+    ]
+    return able[0] if able else f"{known}+"
 
 
 _NODE = Node("node", "main", "default", "H100", 8, 64 * MILLI, 1 << 20)
