@@ -48,7 +48,7 @@ def bare(error: E) -> E:
     """An error that has been dealt with, without the calls in which it was raised.
 
     They hold what they worked on, such as a long script, and often the error itself: then only the collector would free
-    it, and what has become old it looks at once in hours.
+    it, which seldom looks at what has become old.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error

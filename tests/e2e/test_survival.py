@@ -222,7 +222,8 @@ def _again(box: Box, servers: list[subprocess.Popen[bytes]]) -> None:
     servers.append(
         subprocess.Popen(command, env=box.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     )
-    until(lambda: box("queue").code == 0, 60)
+    # What fills the disk goes on meanwhile, and has the cores as well.
+    until(lambda: box("queue").code == 0, 180)
 
 
 def _fill(path: Path) -> None:

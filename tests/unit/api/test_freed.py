@@ -1,4 +1,4 @@
-"""What was refused, or is closed, is freed at once: the collector looks at what has become old once in hours."""
+"""What was refused, or is closed, is freed at once: the collector seldom looks at what has become old."""
 
 import gc
 import socket

@@ -122,7 +122,7 @@ class PeerProtocol(HttpToolsProtocol):
             self._answering.disconnected = True
             self._answering.message_event.set()
         super().connection_lost(exc)
-        # Each of these refers to the connection: without them its head and body are freed now, and not in hours.
+        # Each refers to the connection: without them its head and body are freed now, and not by the collector.
         self.cycle = self.scope = self._answering = None  # type: ignore[assignment]
         self.headers = []
 
