@@ -12,7 +12,7 @@ from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.reserve import Looked
 from gpuyard.core.schedule.victims import VictimOrder
-from gpuyard.model import Ask, ReasonCode
+from gpuyard.model import Ask, NodeCordoned, ReasonCode, Reservation
 from gpuyard.testing import ask, nodes, tenant
 from harness.machines.checked import CheckedYard
 
@@ -77,6 +77,24 @@ def test_a_plan_that_decided_nothing_stands_until_something_changes() -> None:
     assert last is here.state.idle_plan
     here.end(running)
     assert waiting[:1] == here.started(here.step())
+
+
+def test_a_plan_that_decided_nothing_ends_when_room_would_come_later_than_quota() -> None:
+    """An attempt that outlasts its time puts off the first job's room, not its quota: then it is promised a time."""
+    here = CheckedYard("deadline", nodes(2), [tenant("lab", max_gpus_per_user=4000)])
+    here.submit(4, tenant="lab", user="bob", limit_ms=30 * S)
+    here.submit(4, limit_ms=10 * S)
+    here.step()
+    here.apply(NodeCordoned(0, 1, "mended"))
+    first = here.submit(4, tenant="lab", user="bob", limit_ms=S)
+    here.submit(ask(1, on_nodes=("h100-1",)), limit_ms=S)
+    assert not here.step().reservations
+    last = here.state.idle_plan
+    here.now_ms = 30 * S - 2
+    here.decide()
+    assert last is here.state.idle_plan
+    here.now_ms += 1
+    assert (Reservation(first, 30 * S),) == here.decide().reservations
 
 
 def test_an_arrival_that_cannot_start_leaves_the_last_plan() -> None:

@@ -95,13 +95,14 @@ class EasyPass:
             return False
         quota_ms = self._pass.quota_ms(first)
         found = promise(self._pass, first) if quota_ms is not None else None
-        if (
-            found is None
-            or quota_ms is None
-            or found.at_ms < quota_ms
-            # An overdue attempt is also expected to end right away, and yet the job waits for room.
-            or self._pass.any_room(first.shape)
-        ):
+        if found is None or quota_ms is None:
+            return False
+        if found.at_ms < quota_ms:
+            # An attempt that outlasts its time is always expected to end next: in the end the room comes later.
+            self._pass.retry_ms = min(self._pass.retry_ms, quota_ms - 1)
+            return False
+        # An overdue attempt is also expected to end right away, and yet the job waits for room.
+        if self._pass.any_room(first.shape):
             return False
         self._head = first
         self.settled = self._promised() is not None
