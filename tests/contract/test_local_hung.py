@@ -1,4 +1,4 @@
-"""The local engine and jobs whose file system does not answer: they hold up nobody, and can be stopped."""
+"""The local engine and jobs whose file system does not answer, or answers their user alone: they hold up nobody."""
 
 import os
 import time
@@ -11,7 +11,7 @@ import pytest
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, until
 from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
-from rigs.hung import hung_mount
+from rigs.hung import hung_mount, own_mount
 from rigs.others import OTHER, needs_root
 
 
@@ -81,6 +81,25 @@ def test_a_job_of_another_user_that_hangs_on_its_way_into_its_fence_heeds_its_li
             rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, limit_ms=400, grace_ms=100)])
             assert Outcome.TIMEOUT is ended(rig, "y-1-1").outcome
         assert 0 == rig.alive("y-1-1")
+        rig.close()
+
+
+@needs_root
+def test_a_job_works_in_a_file_system_of_its_user_alone() -> None:
+    """Not even root may look at it. The fence failed, and the job was tried again tens of times in a second."""
+    with TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        rig, own = LocalRig(Path(top)), Path(top, "own")
+        own.mkdir()
+        with own_mount(own, OTHER):
+            with pytest.raises(PermissionError):
+                own.stat()
+            rig.keys.add("y-1-1")
+            recipe = Recipe(argv=("pwd",), uid=OTHER, gid=OTHER, user=str(OTHER), cwd=str(own))
+            rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+            report = ended(rig, "y-1-1")
+            assert (Outcome.COMPLETED, "") == (report.outcome, report.why)
+            assert f"{own}\n".encode() == rig.engine.log("y-1-1", "stdout", 0, 1000)
         rig.close()
 
 

@@ -18,6 +18,7 @@ from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import processes, terminal
+from gpuyard.engines.node.fence import UNFENCED
 from gpuyard.engines.node.runner import BROKE
 from gpuyard.model import Outcome
 
@@ -283,8 +284,9 @@ def test_a_job_that_kills_its_supervisor_again_and_again_has_failed(local: Local
     assert "its supervisor was killed, in each of 3 attempts" == report.why
 
 
-def test_a_job_whose_supervisor_breaks_again_and_again_has_failed(local: LocalRig) -> None:
-    """One that broke at every start was tried again without a pause, tens of times in a second."""
+@pytest.mark.parametrize("why", [BROKE, UNFENCED])
+def test_a_job_that_its_supervisor_cannot_run_again_and_again_has_failed(local: LocalRig, why: str) -> None:
+    """One that did not come to run was tried again without a pause, tens of times in a second."""
     outcomes = []
     for attempt in (1, 2, 3):
         key = f"y-1-{attempt}"
@@ -292,7 +294,7 @@ def test_a_job_whose_supervisor_breaks_again_and_again_has_failed(local: LocalRi
         local.engine.start(EPOCH, [launch(local, key, recipe=Recipe(argv=("true",)), restarts=attempt - 1)])
         report = ended(local, key)
         found = local.data / files.ATTEMPTS / key / files.END
-        end = json.loads(found.read_text()) | {"outcome": "NODE_FAIL", "why": f"{BROKE}: OSError(5)"}
+        end = json.loads(found.read_text()) | {"outcome": "NODE_FAIL", "why": f"{why}: OSError(5)"}
         found.write_text(json.dumps(end))
         local.engine = local.reopen()
         report = look(local, key)
@@ -300,7 +302,7 @@ def test_a_job_whose_supervisor_breaks_again_and_again_has_failed(local: LocalRi
         local.engine.forget(EPOCH, [key])
 
     assert [Outcome.NODE_FAIL, Outcome.NODE_FAIL, Outcome.FAILED] == outcomes
-    assert "its runner failed: OSError(5), in each of 3 attempts" == report.why
+    assert f"{why}: OSError(5), in each of 3 attempts" == report.why
 
 
 def test_the_engine_goes_on_when_somebody_has_removed_its_folder(local: LocalRig) -> None:

@@ -1,6 +1,7 @@
-"""A file system that does not answer, as a network mount does whose server is gone: FUSE, by hand."""
+"""File systems of FUSE, by hand: one that does not answer, as where a server is gone, and one that answers one user."""
 
 import ctypes
+import errno
 import os
 import struct
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-_INIT = 26
+_FORGET, _GETATTR, _INIT = 2, 3, 26
 _MNT_FORCE, _MNT_DETACH = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -21,18 +22,32 @@ def hung_mount(folder: Path, *, taken: bool) -> Iterator[None]:
 
     A request that was `taken` can no longer be taken back: who waits for it cannot even be killed.
     """
+    with _mounted(folder, "user_id=0,group_id=0,allow_other") as fd:
+        if taken:
+            threading.Thread(target=_swallow, args=(fd,), daemon=True).start()
+        yield
+
+
+@contextmanager
+def own_mount(folder: Path, uid: int) -> Iterator[None]:
+    """An empty folder of one user, as `sshfs` makes it: nobody else may even look at it, root neither."""
+    with _mounted(folder, f"user_id={uid},group_id={uid}") as fd:
+        threading.Thread(target=_answer, args=(fd, uid), daemon=True).start()
+        yield
+
+
+@contextmanager
+def _mounted(folder: Path, options: str) -> Iterator[int]:
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
-        pytest.skip("only root can mount a file system that hangs, where the kernel has FUSE")
+        pytest.skip("only root can mount a file system by hand, where the kernel has FUSE")
     fd = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={fd},rootmode=40777,user_id=0,group_id=0,allow_other".encode()
-    if _libc.mount(b"hung", str(folder).encode(), b"fuse.hung", 0, options) != 0:
+    words = f"fd={fd},rootmode=40777,{options}".encode()
+    if _libc.mount(b"rig", str(folder).encode(), b"fuse.rig", 0, words) != 0:
         os.close(fd)
         pytest.skip(f"no FUSE here: {os.strerror(ctypes.get_errno())}")
     try:
         _greet(fd)
-        if taken:
-            threading.Thread(target=_swallow, args=(fd,), daemon=True).start()
-        yield
+        yield fd
     finally:
         # The connection is cut: whoever waits gets an error.
         _libc.umount2(str(folder).encode(), _MNT_FORCE)
@@ -53,5 +68,19 @@ def _swallow(fd: int) -> None:
     try:
         while os.read(fd, 1 << 17):
             pass
+    except OSError:
+        return
+
+
+def _answer(fd: int, uid: int) -> None:
+    """What the folder is, and of everything else that there is no such call."""
+    times, sizes = (0,) * 3, (1, 0, 0)
+    folder = struct.pack("=QII6Q10I", 60, 0, 0, *sizes, *times, *times, 0o40700, 2, uid, uid, 0, 4096, 0)
+    try:
+        while request := os.read(fd, 1 << 17):
+            _length, opcode, unique = struct.unpack_from("=IIQ", request)
+            body = folder if opcode == _GETATTR else b""
+            if opcode != _FORGET:
+                os.write(fd, struct.pack("=IiQ", 16 + len(body), 0 if body else -errno.ENOSYS, unique) + body)
     except OSError:
         return

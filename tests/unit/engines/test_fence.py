@@ -37,10 +37,6 @@ def dumpable(what: Callable[[], Any]) -> Callable[[], Any]:
     return call
 
 
-def directly(what: Any, path: str) -> Any:
-    return what(path)
-
-
 @needs_root
 def test_an_ordinary_user_hides_devices_by_a_user_namespace(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -59,7 +55,8 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
 
     def inside() -> list[object]:
         fence.enter(
-            {"user": True, "gpus": ["nvidia0"], "mask": str(mask), "only": {str(caps): ["cap1"]}}, directly
+            {"user": True, "gpus": ["nvidia0"], "mask": str(mask), "only": {str(caps): ["cap1"]}},
+            fence.opened,
         )
         opened = [refused(lambda name=name: (dev / name).open("rb")) for name in sorted(os.listdir(dev))]  # type: ignore[misc]
         return [os.getuid(), opened, os.listdir(caps), refused((caps / "cap1").read_bytes)]
@@ -86,11 +83,11 @@ def test_paths_that_a_job_names_stay_and_lead_nowhere_that_its_user_may_not_go(f
     wanted["keep"].append(str(folder / "out"))  # type: ignore[attr-defined]
 
     def inside() -> list[object]:
-        def as_user(what: Any, path: str) -> Any:
+        def as_user(wanted: fence.Fence) -> list[fence.Kept]:
             os.setegid(OTHER)
             os.seteuid(OTHER)
             try:
-                return what(path)
+                return fence.opened(wanted)
             finally:
                 os.seteuid(0)
                 os.setegid(0)

@@ -20,13 +20,16 @@ from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
+from gpuyard.engines.node.fence import UNFENCED
 from gpuyard.engines.node.processes import signal_all
 from gpuyard.engines.node.runner import BROKE
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_MAX = 3
-"""After this many attempts that lost their supervisors, or whose supervisors broke, a job has failed."""
+"""After this many attempts that lost their supervisors, or did not run because of these, a job has failed."""
+_NOT_RUN = (BROKE, UNFENCED)
+"""How the reasons begin of attempts that their own jobs may have kept from running."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
@@ -132,8 +135,8 @@ class AttemptMonitor:
         judged = end
         if end["outcome"] == Outcome.FAILED.value:
             judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
-        elif end["outcome"] == Outcome.NODE_FAIL.value and end["why"].startswith(BROKE):
-            judged = self._enough(key, end, BROKE)
+        elif end["outcome"] == Outcome.NODE_FAIL.value and end["why"].startswith(_NOT_RUN):
+            judged = self._enough(key, end, _NOT_RUN)
         if judged != end:
             # For good: a later look may no longer know which jobs were there.
             with suppress(OSError):
@@ -172,10 +175,11 @@ class AttemptMonitor:
             )
         return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
 
-    def _enough(self, key: str, end: dict[str, Any], how: str) -> dict[str, Any]:
+    def _enough(self, key: str, end: dict[str, Any], how: str | tuple[str, ...]) -> dict[str, Any]:
         """The end of an attempt; of a job that ended so again and again, as its own failure.
 
-        The job itself may be what kills or breaks its supervisor: it would be tried again forever.
+        The job itself may be what kills or breaks its supervisor, or its paths what no fence can be raised around: it
+        would be tried again forever.
         """
         job, _, attempt = key.rpartition("-")
         earlier = [f"{job}-{number}" for number in range(1, int(attempt))] if attempt.isdecimal() else []

@@ -10,11 +10,16 @@ This file is part of the code for the nodes: only the standard library, nothing 
 import ctypes
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional
+import stat
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from .processes import put
 
 DEV, CAPS = "/dev", "/dev/nvidia-caps"
+UNFENCED = "cannot raise its fence"
+"""Why an attempt has not run; what was in the way follows."""
+
 _GPU = re.compile(r"nvidia[0-9]+")
 _TEMPORARY = ("/tmp", "/var/tmp")
 _SHM = "/dev/shm"
@@ -28,8 +33,8 @@ _HIDEPID_SINCE = (5, 8)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-AsUser = Callable[[Callable[[str], Any], str], Any]
-"""Calls a function of a path with the rights of the job's user."""
+Kept = Tuple[str, int, bool]
+"""What stays where it is: its path, a handle of it, and whether it is a folder."""
 
 Fence = Dict[str, Any]
 """What a plan says of a fence. Every part may be absent, and is then left as it is on the machine:
@@ -48,12 +53,12 @@ Fence = Dict[str, Any]
 """
 
 
-def enter(fence: Fence, as_user: AsUser) -> None:
-    """Go into the fence, for good."""
+def enter(fence: Fence, look: Callable[[Fence], List[Kept]]) -> None:
+    """Go into the fence, for good. `look`: `opened`, with the rights of the job's user."""
     unshare(bool(fence.get("user")))
     # First: what stays visible in /tmp is shown there without what is mounted in it.
     if fence.get("tmp"):
-        _own_temporary(fence, as_user)
+        _own_temporary(fence, look(fence))
     if "gpus" in fence:
         for name in hidden_gpus(fence["gpus"]):
             bind(fence["mask"], "{}/{}".format(DEV, name))
@@ -105,7 +110,7 @@ def leave_only(folder: str, names: Iterable[str]) -> None:
         return
     mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NOEXEC, "mode=755,size=64k")
     for name, fd in kept:
-        _bind_at(fd, "{}/{}".format(folder, name))
+        _bind_at(fd, "{}/{}".format(folder, name), os.path.isdir("/proc/self/fd/{}".format(fd)))
 
 
 def bind(source: str, target: str) -> None:
@@ -173,13 +178,24 @@ def in_shared(path: str) -> bool:
     return os.path.normpath(path).startswith(_SHM + "/")
 
 
-def _own_temporary(fence: Fence, as_user: AsUser) -> None:
+def opened(fence: Fence) -> List[Kept]:
+    """What the job's paths lead to, each made if it is to be, and opened.
+
+    A file system of a user's own answers nobody else, not even root, so that all this is asked by the job's user.
+    """
     for path in fence.get("touch", ()):
-        as_user(_touch, path)
-    kept = [
-        (path, as_user(_handle, path))
-        for path in sorted({os.path.normpath(each) for each in fence.get("keep", ())})
-    ]
+        with suppress(OSError):
+            # The task itself will say so, in its own words.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
+    found = []
+    for path in sorted({os.path.normpath(each) for each in fence.get("keep", ())}):
+        with suppress(OSError):
+            fd = os.open(path, os.O_PATH)
+            found.append((path, fd, stat.S_ISDIR(os.fstat(fd).st_mode)))
+    return found
+
+
+def _own_temporary(fence: Fence, kept: List[Kept]) -> None:
     own = []
     # Other jobs of the same user must not pass.
     os.makedirs(fence["tmp"], mode=0o700, exist_ok=True)
@@ -193,13 +209,11 @@ def _own_temporary(fence: Fence, as_user: AsUser) -> None:
         bind("/proc/self/fd/{}".format(fd), top)
         os.close(fd)
     shown: List[str] = []
-    for path, fd in kept:
-        if fd is None:
-            continue
+    for path, fd, is_folder in kept:
         # What lies in a folder that is shown already is there. Nothing is made in it: it is the user's.
         if in_temporary(path) and not any([path.startswith(above + "/") for above in shown]):
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            _bind_at(fd, path)
+            _bind_at(fd, path, is_folder)
             shown.append(path)
         os.close(fd)
 
@@ -211,24 +225,9 @@ def leave_temporary() -> None:
             _checked(_libc.umount2(os.fsencode(top), _MNT_DETACH), top)
 
 
-def _touch(path: str) -> None:
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644))
-    except OSError:
-        # The task itself will say so, in its own words.
-        pass
-
-
-def _handle(path: str) -> Optional[int]:
-    try:
-        return os.open(path, os.O_PATH)
-    except OSError:
-        return None
-
-
-def _bind_at(fd: int, path: str) -> None:
+def _bind_at(fd: int, path: str, is_folder: bool) -> None:
     """Show an open file or folder at a path where there is nothing yet."""
-    if os.path.isdir("/proc/self/fd/{}".format(fd)):
+    if is_folder:
         os.mkdir(path)
     else:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -21,6 +21,7 @@ from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.node.crew import Crew
+from gpuyard.engines.node.fence import UNFENCED
 from gpuyard.engines.node.processes import adopt_orphans
 from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
 from gpuyard.engines.node.tasks import Failure
@@ -131,7 +132,7 @@ class Supervisor(Runner):
             self.hands.kill()
             return None
         if failure is not None:
-            self.verdict, self.why = "NODE_FAIL", f"cannot raise its fence: {failure.why}"
+            self.verdict, self.why = "NODE_FAIL", f"{UNFENCED}: {failure.why}"
             return None
         failure = self._launch()
         if failure is not None:

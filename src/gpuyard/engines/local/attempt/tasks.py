@@ -7,6 +7,7 @@ import ctypes
 import os
 import pwd
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +31,9 @@ from gpuyard.engines.node.tasks import (
 )
 
 _NAMES = "/etc/hosts"
+_WHOLE = b"all"
+_TOLD_MAX = 8192
+"""A path is shorter."""
 
 _SYS_CLONE3, _CLONE_INTO_CGROUP = 435, 0x2_0000_0000
 """The number is the same on every machine."""
@@ -167,7 +171,7 @@ def enter_fence(plan: dict[str, Any], tasks: list[Task], heed: Callable[[], None
     if wanted.get("keep") or wanted.get("touch"):
         return _follow(plan, wanted, tasks, heed)
     try:
-        fence.enter(wanted, lambda what, path: _as_user(plan, what, path))
+        fence.enter(wanted, lambda of: _opened(plan, of))
     except OSError as error:
         return Failure(NOT_RUN, f"{error}")
     return None
@@ -186,7 +190,7 @@ def _follow(
             os.close(leave)
             os.setsid()
             die_with(supervisor, NOT_RUN)
-            fence.enter(wanted, lambda what, path: _as_user(plan, what, path))
+            fence.enter(wanted, lambda of: _opened(plan, of))
             say_ready(mouth)
             os.read(stay, 1)
         except BaseException as error:  # a child must never go on as a second supervisor
@@ -212,20 +216,33 @@ def _follow(
     return failure
 
 
-def _as_user(plan: dict[str, Any], what: Callable[[str], Any], path: str) -> Any:
-    """What a function of a path gives with the rights of the job's user."""
-    if not plan["drop"]:
-        return what(path)
-    groups = os.getgroups()
-    os.setgroups(_groups(plan))
-    os.setegid(plan["gid"])
-    os.seteuid(plan["uid"])
-    try:
-        return what(path)
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)
+def _opened(plan: dict[str, Any], wanted: dict[str, Any]) -> list[fence.Kept]:
+    """What the job's paths lead to for its user: another process becomes that user for good, and hands it over."""
+    if not plan["drop"] or not (wanted.get("keep") or wanted.get("touch")):
+        return fence.opened(wanted)
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            here.close()
+            become_looker(plan)
+            for path, fd, is_folder in fence.opened(wanted):
+                socket.send_fds(there, [bytes([is_folder]), os.fsencode(path)], [fd])
+            there.send(_WHOLE)
+        finally:
+            os._exit(0)
+    there.close()
+    found: list[fence.Kept] = []
+    with here:
+        while True:
+            told, fds, _flags, _address = socket.recv_fds(here, _TOLD_MAX, 1)
+            if not fds:
+                break
+            found.append((os.fsdecode(told[1:]), fds[0], bool(told[0])))
+    os.waitpid(pid, 0)
+    if told != _WHOLE:
+        raise OSError("the paths of the job could not be opened by its user")
+    return found
 
 
 def become_looker(plan: dict[str, Any]) -> None:
