@@ -18,7 +18,7 @@ from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import processes, terminal
-from gpuyard.engines.node.fence import UNFENCED
+from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
 from gpuyard.engines.node.runner import BROKE
 from gpuyard.model import Outcome
 
@@ -284,7 +284,7 @@ def test_a_job_that_kills_its_supervisor_again_and_again_has_failed(local: Local
     assert "its supervisor was killed, in each of 3 attempts" == report.why
 
 
-@pytest.mark.parametrize("why", [BROKE, UNFENCED])
+@pytest.mark.parametrize("why", [BROKE, f"{UNFENCED}: {UNSHOWN}"])
 def test_a_job_that_its_supervisor_cannot_run_again_and_again_has_failed(local: LocalRig, why: str) -> None:
     """One that did not come to run was tried again without a pause, tens of times in a second."""
     outcomes = []

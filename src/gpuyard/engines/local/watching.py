@@ -20,7 +20,7 @@ from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
-from gpuyard.engines.node.fence import UNFENCED
+from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
 from gpuyard.engines.node.processes import signal_all
 from gpuyard.engines.node.runner import BROKE
 from gpuyard.model import Outcome
@@ -28,7 +28,7 @@ from gpuyard.model import Outcome
 _LOST_SUPERVISOR = "its supervisor was killed"
 _LOST_MAX = 3
 """After this many attempts that lost their supervisors, or did not run because of these, a job has failed."""
-_NOT_RUN = (BROKE, UNFENCED)
+_NOT_RUN = (BROKE, f"{UNFENCED}: {UNSHOWN}")
 """How the reasons begin of attempts that their own jobs may have kept from running."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
@@ -178,7 +178,7 @@ class AttemptMonitor:
     def _enough(self, key: str, end: dict[str, Any], how: str | tuple[str, ...]) -> dict[str, Any]:
         """The end of an attempt; of a job that ended so again and again, as its own failure.
 
-        The job itself may be what kills or breaks its supervisor, or its paths what no fence can be raised around: it
+        The job itself may be what kills or breaks its supervisor, or its paths what cannot be shown in a fence: it
         would be tried again forever.
         """
         job, _, attempt = key.rpartition("-")

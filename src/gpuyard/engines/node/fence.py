@@ -19,6 +19,8 @@ from .processes import put
 DEV, CAPS = "/dev", "/dev/nvidia-caps"
 UNFENCED = "cannot raise its fence"
 """Why an attempt has not run; what was in the way follows."""
+UNSHOWN = "its folder or output cannot be shown there"
+"""What was in the way, where it is the job's own paths and not the machine; the reason follows."""
 
 _GPU = re.compile(r"nvidia[0-9]+")
 _TEMPORARY = ("/tmp", "/var/tmp")
@@ -213,7 +215,10 @@ def _own_temporary(fence: Fence, kept: List[Kept]) -> None:
         # What lies in a folder that is shown already is there. Nothing is made in it: it is the user's.
         if in_temporary(path) and not any([path.startswith(above + "/") for above in shown]):
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            _bind_at(fd, path, is_folder)
+            try:
+                _bind_at(fd, path, is_folder)
+            except OSError as error:
+                raise OSError("{}: {}".format(UNSHOWN, error)) from error
             shown.append(path)
         os.close(fd)
 

@@ -241,7 +241,7 @@ def _opened(plan: dict[str, Any], wanted: dict[str, Any]) -> list[fence.Kept]:
             found.append((os.fsdecode(told[1:]), fds[0], bool(told[0])))
     os.waitpid(pid, 0)
     if told != _WHOLE:
-        raise OSError("the paths of the job could not be opened by its user")
+        raise OSError(f"{fence.UNSHOWN}: the process that opens them for its user has ended")
     return found
 
 
