@@ -52,9 +52,8 @@ def test_a_shell_on_a_gpu_has_the_keys_and_the_size_of_this_terminal(yard: Box) 
         shell.type("tty && stty size; echo gpus=$CUDA_VISIBLE_DEVICES; echo to''ld\r")
         told = shell.until("told\r\n")
         shell.resize(41, 91)
-        shell.type("\r")
-        shell.type("for i in 1 2 3 4 5 6 7 8 9; do stty size; sleep 0.1; done\r")
-        shell.until("41 91")
+        shell.type("stty size; echo sho''wn\r")
+        assert "41 91" in shell.until("shown\r\n")
         shell.type("echo be''gun; sleep 100; echo slept\r")
         shell.until("begun\r\n")
         time.sleep(0.1)
@@ -77,6 +76,22 @@ def test_a_shell_on_a_gpu_has_the_keys_and_the_size_of_this_terminal(yard: Box) 
         assert 7 == again.code()
     assert "FAILED" == yard.wait(job, "FAILED")["state"]
     assert "gpus=GPU-" in yard("logs", job).out
+
+
+def test_keys_never_overtake_the_size_of_the_terminal_at_which_they_were_typed(yard: Box) -> None:
+    # Without the signal, which may come late: the client finds the size by itself.
+    deaf = (
+        "import os, signal, sys; "
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH]); os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", deaf, *yard.command("run", "-g", 1, "--", *SHELL)]
+    with Pseudo(command, {**yard.environment, "PS1": PROMPT}, yard.data.parent) as shell:
+        shell.until(PROMPT)
+        shell.resize(43, 93)
+        shell.type("stty size; echo sho''wn\r")
+        assert "43 93" in shell.until("shown\r\n")
+        shell.type("exit\r")
+        assert 0 == shell.code()
 
 
 def test_a_command_that_ends_at_once_shows_all_that_it_wrote(yard: Box) -> None:

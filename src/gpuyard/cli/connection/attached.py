@@ -68,6 +68,8 @@ class Attached:
         self._socket: WebSocket | None = None
         self._keys = Escapes()
         self._raw: list[Any] | None = None
+        self._size: dict[str, int] = {}
+        """What the job's terminal was told last."""
         self._lost_s: float | None = None
         self.detached = False
         self.code: int | None = None
@@ -116,7 +118,8 @@ class Attached:
 
     def _open(self) -> None:
         self._socket = WebSocket(*self._yard.terminal(self._job))
-        self._socket.send(json.dumps({**self._asked, **size()}))
+        self._size = size()
+        self._socket.send(json.dumps({**self._asked, **self._size}))
 
     def _turn(self, wakes: int) -> None:
         poll = select.poll()
@@ -131,7 +134,7 @@ class Attached:
         try:
             if wakes in happened:
                 os.read(wakes, 4096)
-                self._send(_SIZE, json.dumps(size()).encode())
+                self._resize()
             if 0 in happened:
                 self._type()
             if self._socket is None:
@@ -146,8 +149,16 @@ class Attached:
         if self._socket is not None:
             self._socket.send(kind + content)
 
+    def _resize(self) -> None:
+        now = size()
+        if now and now != self._size:
+            self._size = now
+            self._send(_SIZE, json.dumps(now).encode())
+
     def _type(self) -> None:
         typed = os.read(0, _READ_BYTES)
+        # The signal of a new size may come later than the keys; the size is there before them.
+        self._resize()
         passed = self._keys.sift(typed)
         if self._keys.help:
             self._show(self._keys.help)
