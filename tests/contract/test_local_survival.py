@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until_alive
-from gpuyard.engines.contract import Answer, Phase, Recipe, StopRequest
+from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until, until_alive
+from gpuyard.engines.contract import Answer, AttemptReport, Phase, Recipe, StopRequest
+from gpuyard.engines.local.attempt.supervisor import UNLIMITED
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import processes, terminal
@@ -303,6 +304,52 @@ def test_a_job_that_its_supervisor_cannot_run_again_and_again_has_failed(local: 
 
     assert [Outcome.NODE_FAIL, Outcome.NODE_FAIL, Outcome.FAILED] == outcomes
     assert f"{why}: OSError(5), in each of 3 attempts" == report.why
+
+
+def test_a_job_that_ran_between_two_failures_is_not_counted_out(local: LocalRig) -> None:
+    outcomes = []
+    for attempt, why in enumerate((BROKE, BROKE, "its node failed", BROKE), 1):
+        outcomes.append(_ended_so(local, f"y-1-{attempt}", why, attempt).outcome)
+        local.engine.forget(EPOCH, [f"y-1-{attempt}"])
+    assert [Outcome.NODE_FAIL] * 4 == outcomes
+
+
+def _ended_so(local: LocalRig, key: str, why: str, attempt: int = 1) -> AttemptReport:
+    """An attempt that could not be run, as its supervisor tells of it."""
+    local.keys.add(key)
+    local.engine.start(EPOCH, [launch(local, key, recipe=Recipe(argv=("true",)), restarts=attempt - 1)])
+    found = local.data / files.ATTEMPTS / key / files.END
+    for _ in moments(local):
+        if found.exists():
+            break
+        local.let_pass(10)
+    found.write_text(json.dumps(json.loads(found.read_text()) | {"outcome": "NODE_FAIL", "why": why}))
+    return look(local, key)
+
+
+def test_a_machine_that_can_run_nothing_is_left_out_until_something_runs(local: LocalRig) -> None:
+    local.keys.add("y-1-1")
+    local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until(local, "y-1-1", Phase.RUNNING)
+    # What a job itself is in the way of is nothing to blame its node for, however often.
+    for number in range(2, 7):
+        _ended_so(local, f"y-{number}-1", (BROKE, f"{UNFENCED}: {UNSHOWN}: gone")[number % 2])
+    for number, why in enumerate(
+        (f"{UNFENCED}: [Errno 28]", f"{UNLIMITED}: [Errno 11]", f"{UNLIMITED}: no: '/private'"), 7
+    ):
+        assert local.engine.nodes()[0].up
+        assert Outcome.NODE_FAIL is _ended_so(local, f"y-{number}-1", why).outcome
+        look(local, "y-1-1")
+    (node,) = local.engine.nodes()
+    assert (False, f"left out for a while: {UNLIMITED}: no") == (node.up, node.why)
+    assert Phase.RUNNING is look(local, "y-1-1").phase
+
+    local.keys.add("y-11-1")
+    local.engine.start(EPOCH, [launch(local, "y-11-1", recipe=Recipe(argv=("true",)), job_id=11)])
+    assert Outcome.COMPLETED is ended(local, "y-11-1").outcome
+    assert local.engine.nodes()[0].up
+    local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    ended(local, "y-1-1")
 
 
 def test_the_engine_goes_on_when_somebody_has_removed_its_folder(local: LocalRig) -> None:

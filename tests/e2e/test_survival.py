@@ -15,6 +15,7 @@ import pytest
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.control.places import PORT
+from gpuyard.engines.local.attempt.cgroups import mount
 
 from .conftest import Box, until
 
@@ -261,3 +262,33 @@ def test_a_second_users_yard_finds_a_free_port_and_a_taken_one_is_refused(bare: 
             assert b"yard top" in answer.read()
         ran = bare("run", "-g", 1, "--", "echo", "mine")
         assert (0, "mine\n") == (ran.code, ran.out)
+
+
+@pytest.mark.rig
+def test_a_machine_that_cannot_set_limits_is_not_tried_in_a_rush(bare: Box) -> None:
+    done = bare("up", "-d", "--port", 0, "--emulate", "1 x A100-80GB")
+    assert 0 == done.code, done.err
+    shown = bare("run", "-g", 1, "--", "cat", "/proc/self/cgroup").out.splitlines()
+    of_job = [line.removeprefix("0::/") for line in shown if line.startswith("0::/")]
+    group = Path(mount() or "/none", *of_job).parent
+    if not (group / "cgroup.max.descendants").exists() or "gpuyard" not in group.name:
+        pytest.skip("this machine gives jobs no cgroups of their own")
+    runs = bare.submit("-g", 0, "--", "sleep", 600)
+    bare.wait(runs, "RUNNING")
+    (group / "cgroup.max.descendants").write_text("0")
+    try:
+        jobs = [bare.submit("-g", 1, "--", "true") for _ in range(20)]
+        until(lambda: "left out for a while: cannot set limits" in bare("nodes").out)
+        time.sleep(5)
+        with bare.client() as client:
+            tries = [each for job in jobs for each in client.job(job)["tries"]]
+        assert "left out for a while: cannot set limits" in bare("why", jobs[0]).out
+    finally:
+        (group / "cgroup.max.descendants").write_text("max")
+    # One at a time, for there is one GPU: three that made the machine suspect, and one more in five seconds at most.
+    assert 3 <= len(tries) <= 5, tries
+    for each in tries:
+        assert ("NODE_FAIL", True) == (each["outcome"], each["why"].startswith("cannot set limits")), each
+    for job in jobs:
+        assert 0 == bare.wait(job, "COMPLETED", s=60)["exit_code"]
+    assert "RUNNING" == bare.wait(runs, "RUNNING")["state"]

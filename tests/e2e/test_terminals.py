@@ -94,6 +94,21 @@ def test_keys_never_overtake_the_size_of_the_terminal_at_which_they_were_typed(y
         assert 0 == shell.code()
 
 
+def test_a_job_that_runs_again_has_the_size_that_the_terminal_has_now(yard: Box) -> None:
+    with at(yard, "run", "-g", 1, "--", *SHELL) as shell:
+        shell.until(PROMPT)
+        shell.resize(45, 95)
+        shell.type("stty size; echo sho''wn\r")
+        assert "45 95" in shell.until("shown\r\n")
+        shell.until(PROMPT)
+        assert 0 == yard("requeue", newest(yard)).code
+        shell.until(PROMPT)
+        shell.type("stty size; echo once''more\r")
+        assert "45 95" in shell.until("oncemore\r\n")
+        shell.type("exit\r")
+        assert 0 == shell.code()
+
+
 def test_a_command_that_ends_at_once_shows_all_that_it_wrote(yard: Box) -> None:
     with at(yard, "run", "-q", "-g", 0, "--", "sh", "-c", "seq 1 5000; exit 3") as run:
         assert 3 == run.code()

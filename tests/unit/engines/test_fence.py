@@ -1,6 +1,7 @@
 """The fence by itself: as a yard of an ordinary user raises it, and what it makes of devices and of paths in /tmp."""
 
 import ctypes
+import errno
 import os
 import shutil
 import tempfile
@@ -100,6 +101,36 @@ def test_paths_that_a_job_names_stay_and_lead_nowhere_that_its_user_may_not_go(f
     assert [["out", "work"], "data", [], "0o41777"] == act(0, inside)
     assert "told" == (folder / "out").read_text(), "its output is where it was"
     assert 0o700 == own.stat().st_mode & 0o777, "another job of the user does not get in"
+
+
+@needs_root
+def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = folder / "work"
+    work.mkdir()
+
+    def removed(wanted: fence.Fence) -> list[fence.Kept]:
+        found = fence.opened(wanted)
+        work.rmdir()
+        return found
+
+    def inside(name: str, opened: Callable[[fence.Fence], list[fence.Kept]]) -> str:
+        try:
+            fence.enter({"tmp": str(folder / name), "keep": [str(work)]}, opened)
+        except OSError as error:
+            return str(error)
+        return "shown"
+
+    assert "shown" == act(0, lambda: inside("a", fence.opened))
+    assert act(0, lambda: inside("b", removed)).startswith(f"{fence.UNSHOWN}: [Errno 2]")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    work.mkdir()
+    monkeypatch.setattr(fence, "_bind_at", full)
+    assert "[Errno 28] full" == act(0, lambda: inside("c", fence.opened))
 
 
 def test_capabilities_are_found_by_the_drivers_names(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ class Attached:
         self._keys = Escapes()
         self._raw: list[Any] | None = None
         self._size: dict[str, int] = {}
+        self._first_size: dict[str, int] = {}
         """What the job's terminal was told last."""
         self._lost_s: float | None = None
         self.detached = False
@@ -118,7 +119,7 @@ class Attached:
 
     def _open(self) -> None:
         self._socket = WebSocket(*self._yard.terminal(self._job))
-        self._size = size()
+        self._size = self._first_size = size()
         self._socket.send(json.dumps({**self._asked, **self._size}))
 
     def _turn(self, wakes: int) -> None:
@@ -157,17 +158,17 @@ class Attached:
 
     def _type(self) -> None:
         typed = os.read(0, _READ_BYTES)
-        # The signal of a new size may come later than the keys; the size is there before them.
-        self._resize()
         passed = self._keys.sift(typed)
         if self._keys.help:
             self._show(self._keys.help)
             self._keys.help = b""
+        # First of all: the yard may be gone, and then nothing can be sent.
+        self.detached = self._keys.detached or not typed
         if passed:
+            # The signal of a new size may come later than the keys; the size is there before them.
+            self._resize()
             # What is typed while the yard is away goes nowhere: it would come at a moment that nobody chose.
             self._send(_DATA, passed)
-        if self._keys.detached or not typed:
-            self.detached = True
 
     def _heed(self, message: bytes | str) -> None:
         if isinstance(message, str):
@@ -192,6 +193,9 @@ class Attached:
                 self._asked |= {"do": "attach", "session": told["session"]}
             self._make_raw()
             self._lost_s = None
+            # A new attempt of the job has the size with which this connection began.
+            self._size = self._first_size
+            self._resize()
         elif kind == _EXIT:
             # The job's own end has more to say than its code: it is told next.
             if self._asked.get("session") or self._asked["do"] != "attach":

@@ -47,6 +47,7 @@ from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.outputs import Trimmer
 from gpuyard.engines.local.watching import AttemptMonitor, Tracker
 from gpuyard.engines.machine import files, processes
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
@@ -79,6 +80,11 @@ _SYNCS_AT_ONCE = 8
 """Files that are made durable at the same time."""
 _FRESH_S = 15.0
 """How long nodes are taken to be as they were found: a little longer than the pause between two looks of the loop."""
+_FALSE_STARTS_FREE = 2
+_FIRST_ASIDE_S, _ASIDE_S_MAX = 5.0, 60.0
+"""A node that could not run so many attempts in a row, and then one more, is left out for a while. The loop looks at
+nodes every ten seconds, so that a pause may be longer than it says.
+"""
 _CLIENTS_S = 0.1
 """How often MPS daemons are asked for new clients: a short-lived process must not come and go unseen."""
 
@@ -132,7 +138,10 @@ class LocalEngine:
         """Until when what was found need not be looked at again."""
         self._sharing = self._share()
         self._faults = Faults(self._data, self._sharing.daemons, self._sharing.daemon, now_ms)
-        self._monitor = AttemptMonitor(self._data, self._boot, self._groups.base, now_ms, self._faults.judged)
+        self._aside = NodeBackoff(_FIRST_ASIDE_S, _ASIDE_S_MAX, now_ms, free=_FALSE_STARTS_FREE)
+        self._monitor = AttemptMonitor(
+            self._data, self._boot, self._groups.base, now_ms, self._faults.judged, self._aside
+        )
         self._images = Images(self._data.root, emulated=self._emulated)
         self._outsiders = Outsiders()
         self._tracker = Tracker(self._data)
@@ -179,8 +188,8 @@ class LocalEngine:
             [
                 NodeReport(
                     node=host.node,
-                    up=name not in down,
-                    why=_FELL if name in down else "",
+                    up=not (why := _FELL if name in down else self._aside.why(name)),
+                    why=why,
                     busy=self._busy(host),
                     layouts=self._left_alone(host),
                 )

@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from gpuyard.engines.contract import AttemptReport, Phase, Whereabouts
 from gpuyard.engines.local import translate
 from gpuyard.engines.local.attempt import v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
+from gpuyard.engines.local.attempt.supervisor import UNLIMITED
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
 from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
@@ -30,6 +33,8 @@ _LOST_MAX = 3
 """After this many attempts that lost their supervisors, or did not run because of these, a job has failed."""
 _NOT_RUN = (BROKE, f"{UNFENCED}: {UNSHOWN}")
 """How the reasons begin of attempts that their own jobs may have kept from running."""
+_OF_THE_MACHINE = (UNLIMITED, UNFENCED)
+"""How the reasons begin that lie with the machine, but for those above: another job would fare no better."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
 _PAUSE_S = 0.005
@@ -62,12 +67,21 @@ class _Seen:
 class AttemptMonitor:
     """Answers for attempts. Not for several threads at once: the engine holds a lock."""
 
-    def __init__(self, data: Data, boot: str, base: str, now_ms: Callable[[], int], judge: Judge) -> None:
+    def __init__(
+        self,
+        data: Data,
+        boot: str,
+        base: str,
+        now_ms: Callable[[], int],
+        judge: Judge,
+        aside: NodeBackoff,
+    ) -> None:
         self._data = data
         self._boot = boot
         self._base = base
         self._now_ms = now_ms
         self._judge = judge
+        self._aside = aside
         self._ended: dict[str, AttemptReport] = {}
         self._seen: dict[str, _Seen] = {}
 
@@ -97,6 +111,8 @@ class AttemptMonitor:
         if not processes.lives(seen.identity, self._boot):
             return self._lost(key, folder, seen)
         report = self._alive(key, folder, seen)
+        if report.phase is Phase.RUNNING:
+            self._ran(folder, report)
         if settled:
             # One question to the file system for each look, not six: what a supervisor tells appears in its folder.
             seen.report, seen.report_s, seen.folder_mark = report, now_s + _WHOLE_LOOK_S, mark
@@ -137,6 +153,9 @@ class AttemptMonitor:
             judged = self._judge(key, files.read(os.path.join(folder, files.LAUNCH)) or {}, end)
         elif end["outcome"] == Outcome.NODE_FAIL.value and end["why"].startswith(_NOT_RUN):
             judged = self._enough(key, end, _NOT_RUN)
+        elif end["outcome"] == Outcome.NODE_FAIL.value and end["why"].startswith(_OF_THE_MACHINE):
+            # Everybody may see why a node is left out; a path at the end is the job's own matter.
+            self._aside.put(self._nodes(folder), end["why"].partition(": '")[0])
         if judged != end:
             # For good: a later look may no longer know which jobs were there.
             with suppress(OSError):
@@ -144,7 +163,18 @@ class AttemptMonitor:
             end = judged
         self._seen.pop(key, None)
         report = self._ended[key] = translate.report_of_end(key, end, self._now_ms())
+        if end["outcome"] != Outcome.NODE_FAIL.value:
+            self._ran(folder, report)
         return report
+
+    def _ran(self, folder: str, report: AttemptReport) -> None:
+        """What runs, or has run, speaks for its node."""
+        if self._aside and report.started_ms:
+            self._aside.clear(self._nodes(folder), report.started_ms)
+
+    @staticmethod
+    def _nodes(folder: str) -> tuple[str, ...]:
+        return tuple((files.read(os.path.join(folder, files.LAUNCH)) or {}).get("nodes", ()))
 
     def _read_claim(self, key: str, folder: str) -> _Seen | None:
         claim = files.read(os.path.join(folder, files.CLAIM))
@@ -184,8 +214,8 @@ class AttemptMonitor:
         job, _, attempt = key.rpartition("-")
         earlier = [f"{job}-{number}" for number in range(1, int(attempt))] if attempt.isdecimal() else []
         folders = [place for each in earlier for place in (self._data.attempt(each), self._data.kept(each))]
-        ends = [files.read(os.path.join(folder, files.END)) for folder in folders]
-        before = sum([found is not None and found["why"].startswith(how) for found in ends])
+        ends = [found for folder in folders if (found := files.read(os.path.join(folder, files.END)))]
+        before = len(list(takewhile(lambda found: found["why"].startswith(how), reversed(ends))))
         if before + 1 < _LOST_MAX:
             return end
         return end | {

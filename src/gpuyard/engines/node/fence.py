@@ -8,6 +8,7 @@ This file is part of the code for the nodes: only the standard library, nothing 
 """
 
 import ctypes
+import errno
 import os
 import re
 import stat
@@ -22,6 +23,18 @@ UNFENCED = "cannot raise its fence"
 UNSHOWN = "its folder or output cannot be shown there"
 """What was in the way, where it is the job's own paths and not the machine; the reason follows."""
 
+_OF_THE_MACHINE = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENOMEM,
+        errno.EIO,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EAGAIN,
+    )
+)
 _GPU = re.compile(r"nvidia[0-9]+")
 _TEMPORARY = ("/tmp", "/var/tmp")
 _SHM = "/dev/shm"
@@ -214,10 +227,12 @@ def _own_temporary(fence: Fence, kept: List[Kept]) -> None:
     for path, fd, is_folder in kept:
         # What lies in a folder that is shown already is there. Nothing is made in it: it is the user's.
         if in_temporary(path) and not any([path.startswith(above + "/") for above in shown]):
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             try:
+                os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
                 _bind_at(fd, path, is_folder)
             except OSError as error:
+                if error.errno in _OF_THE_MACHINE:
+                    raise
                 raise OSError("{}: {}".format(UNSHOWN, error)) from error
             shown.append(path)
         os.close(fd)

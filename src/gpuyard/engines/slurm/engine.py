@@ -22,6 +22,7 @@ from gpuyard.engines.contract import (
     Usage,
 )
 from gpuyard.engines.machine import files as whole
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.files import STREAMS, read_own
 from gpuyard.engines.machine.launches import flaw_of_key, image_use
 from gpuyard.engines.machine.leftovers import Leftovers
@@ -32,7 +33,7 @@ from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import ClusterSnapshot, ForeignUse, NodeBackoff, SlurmSettings
+from gpuyard.engines.slurm.fleet import ASIDE_S_MAX, FIRST_ASIDE_S, ClusterSnapshot, ForeignUse, SlurmSettings
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, checked_end, read_of
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.submitter import Submitter
@@ -68,7 +69,7 @@ class SlurmEngine(NoMig):
         self._scene: ClusterSnapshot | None = None
         self._limits: bool | None = None
         self._settings: dict[str, str] | None = None
-        self._aside, self._others = NodeBackoff(), ForeignUse()
+        self._aside, self._others = NodeBackoff(FIRST_ASIDE_S, ASIDE_S_MAX, now_ms), ForeignUse()
         self._leftovers = Leftovers(self._folder.root)
         self._monitor = AttemptMonitor(self._folder, client, site.handoff_ms, self._aside.put, now_ms)
         self._submitter = Submitter(
@@ -302,7 +303,7 @@ class SlurmEngine(NoMig):
             reports = self._monitor.look(keys)
             for report in reports:
                 if report.phase is Phase.RUNNING and (known := self._monitor.known(report.key)):
-                    self._aside.clear(known.parts)
+                    self._aside.clear(known.parts, report.started_ms)
             return reports
 
     def listing(self) -> list[AttemptReport]:

@@ -4,11 +4,11 @@ Slurm says how many GPUs of a node other jobs have, and the yard's books count b
 indices busy, chosen among those that no attempt of ours holds, and keeps to the same ones as long as it can.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuyard.engines.contract import ForeignProcess, NodeReport
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.slurm.keys import ContainerRuntime
 from gpuyard.engines.slurm.words.translate import (
@@ -22,7 +22,8 @@ from gpuyard.engines.slurm.words.translate import (
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import UNTYPED, model_taken, models_called
 
-_FIRST_ASIDE_S, _ASIDE_S_MAX = 30.0, 600.0
+FIRST_ASIDE_S, ASIDE_S_MAX = 30.0, 600.0
+"""How long nodes are left out on which Slurm did not start a job that it was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +73,6 @@ def scene_of(
     if site.reservation and site.reservation not in {each.name for each in reservations}:
         missing.append(f"reservation {site.reservation}")
     return ClusterSnapshot({node.name: node for node in nodes}, ours, list(reservations), tuple(missing))
-
-
-class NodeBackoff:
-    """Nodes on which Slurm did not start a job that it was given: left out for a while, longer each time."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._until: dict[str, tuple[float, float, str]] = {}
-
-    def put(self, nodes: Sequence[str], why: str) -> None:
-        """Leave nodes out from now on."""
-        now_s = self._clock_s()
-        for node in nodes:
-            until_s, before_s, _ = self._until.get(node, (0.0, 0.0, ""))
-            if until_s > now_s:
-                continue
-            pause_s = min(_ASIDE_S_MAX, 2 * before_s or _FIRST_ASIDE_S)
-            self._until[node] = (now_s + pause_s, pause_s, why)
-
-    def why(self, node: str) -> str:
-        """Why a node is left out; empty: it is not."""
-        until_s, _, why = self._until.get(node, (0.0, 0.0, ""))
-        return f"left out for a while: {why}" if until_s > self._clock_s() else ""
-
-    def clear(self, nodes: Iterable[str]) -> None:
-        """Something started there."""
-        for node in nodes:
-            self._until.pop(node, None)
 
 
 class ForeignUse:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuyard.engines.contract import Answer, EngineError, Launch, Reply
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import account_of
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import fleet
@@ -14,7 +15,7 @@ from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import ClusterSnapshot, NodeBackoff, SlurmSettings
+from gpuyard.engines.slurm.fleet import ClusterSnapshot, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
 from gpuyard.model import Outcome

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.slurm.fleet import (
     ForeignUse,
-    NodeBackoff,
     SlurmSettings,
     notes,
     reports,
@@ -33,7 +33,8 @@ def up(
 ) -> dict[str, str]:
     scene = scene_of(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
     return {
-        each.node.name: each.why for each in reports(site, scene, NodeBackoff(), ForeignUse(), {}, {}, 100)
+        each.node.name: each.why
+        for each in reports(site, scene, NodeBackoff(30, 600, lambda: 0), ForeignUse(), {}, {}, 100)
     }
 
 
@@ -85,19 +86,3 @@ def test_a_node_without_cores_or_memory_left_has_no_gpus_to_give() -> None:
     assert 7 == len(ForeignUse().busy(node("n1"), {0}, [other(0, cpus=64)]))
     assert 8 == len(ForeignUse().busy(node("n1"), set(), [other(0, memory_mib=512_000)]))
     assert 0 == len(ForeignUse().busy(node("n1"), set(), [other(0, cpus=64, nodes=("n1", "n2"))]))
-
-
-def test_a_node_is_left_out_longer_each_time_and_taken_back_when_something_runs() -> None:
-    clock = [0.0]
-    aside = NodeBackoff(lambda: clock[0])
-    aside.put(["n1"], "Resources")
-    aside.put(["n1"], "again")
-
-    assert "left out for a while: Resources" == aside.why("n1")
-    clock[0] = 31.0
-    assert "" == aside.why("n1")
-    aside.put(["n1"], "Resources")
-    clock[0] = 80.0
-    assert "" != aside.why("n1")
-    aside.clear(["n1"])
-    assert "" == aside.why("n1")

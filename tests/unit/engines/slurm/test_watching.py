@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Answer, AttemptReport, Phase
+from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.fleet import NodeBackoff, SlurmSettings
+from gpuyard.engines.slurm.fleet import SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
 from gpuyard.engines.slurm.judge import Traces
 from gpuyard.engines.slurm.submitter import Submitter
@@ -115,7 +116,9 @@ def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(t
     folder.make("y-1-1", plan, 1)
     client: Any = SimpleNamespace()
     monitor = AttemptMonitor(folder, client, 60_000, lambda *_: None, lambda: 1_000)
-    submitter = Submitter(folder, client, SlurmSettings("hpc"), monitor, NodeBackoff(), "", lambda: 1_000)
+    submitter = Submitter(
+        folder, client, SlurmSettings("hpc"), monitor, NodeBackoff(30, 600, lambda: 0), "", lambda: 1_000
+    )
     job = Submission("y-1-1", "", "", 0, 0, (), 0, "", "")
     reply = submitter._refused(job, "sbatch: error: Invalid account or account/partition combination")
     submitter.close()

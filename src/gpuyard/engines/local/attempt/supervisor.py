@@ -32,6 +32,8 @@ SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 CLAIMED, TAKEN = "claimed", "taken"
 """A supervisor's answer to `start`; anything else is why it could not."""
 
+UNLIMITED = "cannot set limits"
+"""How the reason begins of an attempt that was not run for want of them."""
 _WAIT_S_MAX = 3600.0
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
@@ -110,7 +112,7 @@ class Supervisor(Runner):
             if (plan.get("fence") or {}).get("devices"):
                 refuse(plan)
         except OSError as error:
-            self.verdict, self.why = "NODE_FAIL", f"cannot set limits: {error}"
+            self.verdict, self.why = "NODE_FAIL", f"{UNLIMITED}: {error}"
 
     def start(self) -> Failure | None:
         """Start the tasks; why they do not run, if so."""
