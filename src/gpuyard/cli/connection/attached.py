@@ -69,8 +69,9 @@ class Attached:
         self._keys = Escapes()
         self._raw: list[Any] | None = None
         self._size: dict[str, int] = {}
-        self._first_size: dict[str, int] = {}
         """What the job's terminal was told last."""
+        self._first_size: dict[str, int] = {}
+        """What it was told as this connection began."""
         self._lost_s: float | None = None
         self.detached = False
         self.code: int | None = None
