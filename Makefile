@@ -6,7 +6,7 @@ PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup console demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled lock clean
+.PHONY: help setup console demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled dist lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,12 +14,12 @@ help: ## List the targets
 setup: ## Make .venv from the lock (again only when something changed)
 	@scripts/setup
 
-console: ## Build the console again, where `make setup` could not
-	@$(BIN)/python scripts/console.py --again
+console: ## Build the console: for `yard open` after `make demo`, or where `make setup` could not
+	@scripts/setup console
 
-demo: setup ## Show gpuyard at work on this machine
+demo: ## Show gpuyard at work on this machine; installs what runs it, and nothing to develop it with
+	@scripts/setup run
 	@$(BIN)/yard demo
-	@echo 'To type yard in this shell:  export PATH="$(CURDIR)/.venv/bin:$$PATH"'
 
 test: lint ## Style, types, layers and every test that needs no server; under ten minutes
 	$(PYTEST) -m "not soak and not rig"
@@ -58,12 +58,18 @@ bench: setup ## Run every benchmarks/bench_*.py
 compiled: setup ## Compile the core into build/compiled (wants a C compiler)
 	$(BIN)/python scripts/compile.py
 
+dist: ## Wheel and sdist in dist/, the console in both, checked as a package index would
+	@scripts/dist
+
 lock: ## Rewrite requirements/constraints.txt (UPGRADE=1 takes newer releases)
 	@set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$${PYTHON:-python3} -m venv "$$tmp" && "$$tmp/bin/pip" -qq install uv && \
 	"$$tmp/bin/uv" pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 \
 	    --generate-hashes --no-header \
-	    $(if $(UPGRADE),--upgrade) -o requirements/constraints.txt
+	    $(if $(UPGRADE),--upgrade) -o requirements/constraints.txt && \
+	"$$tmp/bin/uv" pip compile -q requirements/dist.in --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate \
+	    $(if $(UPGRADE),--upgrade) -o requirements/dist.txt
 
 clean: ## Remove the environment, caches and builds
 	rm -rf .venv build dist console/node_modules src/gpuyard/console .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

