@@ -2,12 +2,11 @@
 
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.patience import patient, until
 from rigs.kills import Server
 from rigs.postgres import PostgresServer
 
@@ -17,17 +16,10 @@ def submit(server: Server, words: str, name: str) -> tuple[int, dict[str, object
     return server.call("POST", "/api/v1/jobs", body)
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it did not come about in time"
-        time.sleep(0.05)
-
-
 def end(server: Server) -> None:
     assert server.process is not None
     server.kill(signal.SIGTERM)
-    server.process.wait(timeout=60)
+    server.process.wait(timeout=patient(60))
 
 
 @pytest.mark.rig
@@ -40,7 +32,7 @@ def test_ids_that_were_given_out_after_a_backup_are_not_given_out_again(tmp_path
     server.start()
     status, old = submit(server, f"echo SECRET; echo old >> {runs}", "old")
     assert 201 == status
-    wait_for(lambda: runs.read_text() == "old\n")
+    until(lambda: runs.read_text() == "old\n")
     end(server)
     for name in ("yard.db-wal", "yard.db-shm"):
         (server.data / name).unlink(missing_ok=True)
@@ -54,8 +46,8 @@ def test_ids_that_were_given_out_after_a_backup_are_not_given_out_again(tmp_path
         status, new = submit(server, f"echo fresh; echo new >> {runs}", "new")
         assert 201 == status
         assert int(str(old["id"])) < int(str(new["id"]))
-        wait_for(lambda: runs.read_text() == "old\nnew\n")
-        wait_for(lambda: server.call("GET", f"/api/v1/jobs/{new['id']}")[1]["state"] == "COMPLETED")
+        until(lambda: runs.read_text() == "old\nnew\n")
+        until(lambda: server.call("GET", f"/api/v1/jobs/{new['id']}")[1]["state"] == "COMPLETED")
         assert b"fresh\n" == server.call("GET", f"/api/v1/jobs/{new['id']}/logs")[1]
     finally:
         end(server)
@@ -69,22 +61,22 @@ def test_a_store_that_became_read_only_refuses_new_work_and_keeps_what_it_has(
     try:
         status, job = submit(server, f"touch {began}; sleep 4; echo ran >> {runs}", "before")
         assert 201 == status
-        wait_for(began.exists)
+        until(began.exists)
         try:
             postgres_server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
             postgres_server.execute("SELECT pg_reload_conf()")
-            wait_for(lambda: submit(server, "true", "refused")[0] == 503)
+            until(lambda: submit(server, "true", "refused")[0] == 503)
             status, refusal = submit(server, "true", "refused")
             assert 503 == status
             assert "read" in str(refusal["detail"]), refusal
             assert "before" == server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["name"]
-            wait_for(runs.exists)
+            until(runs.exists)
         finally:
             postgres_server.execute("ALTER SYSTEM RESET default_transaction_read_only")
             postgres_server.execute("SELECT pg_reload_conf()")
-        wait_for(lambda: submit(server, f"echo again >> {runs}", "after")[0] == 201)
-        wait_for(lambda: runs.read_text().splitlines()[:1] == ["ran"] and "again" in runs.read_text(), 40)
+        until(lambda: submit(server, f"echo again >> {runs}", "after")[0] == 201)
+        until(lambda: runs.read_text().splitlines()[:1] == ["ran"] and "again" in runs.read_text(), 40)
         assert 1 == runs.read_text().count("ran")
-        wait_for(lambda: server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["state"] == "COMPLETED", 40)
+        until(lambda: server.call("GET", f"/api/v1/jobs/{job['id']}")[1]["state"] == "COMPLETED", 40)
     finally:
         end(server)

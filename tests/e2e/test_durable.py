@@ -7,8 +7,11 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
+from harness.patience import patient
+from rigs.components import Missing, install, skip_or_fail
 from rigs.kills import Server
-from rigs.postgres import install, skip_or_fail
 
 SUBMISSIONS = 12
 CALLS = "fdatasync,fsync,recvfrom,recvmsg,read,sendto,sendmsg,write"
@@ -16,13 +19,14 @@ CALLS = "fdatasync,fsync,recvfrom,recvmsg,read,sendto,sendmsg,write"
 
 def strace() -> str:
     if shutil.which("strace") is None:
-        install("strace", RuntimeError)
-    found = shutil.which("strace")
-    if found is None:
-        skip_or_fail("there is no strace, and it could not be installed")
-    return found or ""
+        try:
+            install("strace")
+        except Missing as refusal:
+            skip_or_fail(str(refusal))
+    return str(shutil.which("strace"))
 
 
+@pytest.mark.rig
 def test_the_disk_has_it_before_the_client_hears_of_it(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     server = Server(tmp_path / "yard")
@@ -36,7 +40,7 @@ def test_the_disk_has_it_before_the_client_hears_of_it(tmp_path: Path) -> None:
         # The tracer passes no signals on, so the server itself is asked to go; the tracer goes with the last it traces.
         os.kill(json.loads((server.data / "yard.pid").read_text())["pid"], signal.SIGTERM)
         assert server.process is not None
-        server.process.wait(timeout=60)
+        server.process.wait(timeout=patient(60))
     acknowledged, synced = 0, False
     for line in trace.read_text(errors="replace").splitlines():
         if '"POST /api/v1/jobs' in line:

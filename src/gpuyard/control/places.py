@@ -5,6 +5,7 @@
       yard.pid       0600, locked while a server runs; holds its port, and which process it is
       yard.sock      the API on a Unix socket; the kernel knows which user connects
       yard.log       of a server in the background
+      started.json   the configuration of the last start with one; started.spare: blocks for the next; started.lock
       yard.series.db what GPUs and jobs did over time; it may be removed
       shipping/      how far logs were sent to each receiver
       token          for the API over TCP: acts as the owner of this file
@@ -14,14 +15,17 @@ Several servers on one PostgreSQL store share a folder; each then has `yard-PORT
 """
 
 import fcntl
+import grp
 import json
 import os
+import pwd
+import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, words_of
 
 if TYPE_CHECKING:
     from gpuyard.engines.machine.processes import Identity
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 PORT = 7447
 TOKEN_LENGTH_MIN = 32
 _NOTE_BYTES = 512
+SPARE_BYTES = 1 << 16
+"""Kept for the configuration of a start on a full disk, or as much as the last one has."""
 SYSTEM_DATA = Path("/var/lib/gpuyard")
 SOCKETS = "/proc/net/unix"
 _TRUSTED = ("yard.db", "yard.db-wal", "yard.yaml", "started.json", "token", "yard.pid", "engine")
@@ -38,6 +44,45 @@ class AlreadyRunning(YardError):
     """Another server has this folder."""
 
     exit_code = 3
+
+
+def _changed_by(folder: Path, mine: set[int]) -> str:
+    """Which users other than these could rename what lies in a folder; empty: none."""
+    try:
+        link, found = folder.lstat(), folder.stat()
+    except FileNotFoundError:
+        return ""
+    strange = {link.st_uid, found.st_uid} - mine - _unmapped()
+    if strange:
+        return f"is user {min(strange)}'s"
+    if found.st_mode & stat.S_ISVTX:
+        # Only the owner of a name takes it away, and the name is looked at itself.
+        return ""
+    if found.st_mode & stat.S_IWOTH:
+        return "can be written to by everybody"
+    if found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid()):
+        others = _members_of(found.st_gid) - mine
+        return f"can be written to by user {min(others)}" if others else ""
+    return ""
+
+
+def _members_of(gid: int) -> set[int]:
+    """The users of a group, by number."""
+    found = {each.pw_uid for each in pwd.getpwall() if each.pw_gid == gid}
+    with suppress(KeyError):
+        for name in grp.getgrgid(gid).gr_mem:
+            with suppress(KeyError):
+                found.add(pwd.getpwnam(name).pw_uid)
+    return found
+
+
+def _unmapped() -> set[int]:
+    """The number that this user namespace shows for users outside of it, the machine's root among them."""
+    with open("/proc/self/uid_map", encoding="utf-8") as file:
+        if file.read().split() == ["0", "0", str((1 << 32) - 1)]:
+            return set()
+    with open("/proc/sys/kernel/overflowuid", encoding="utf-8") as file:
+        return {int(file.read())}
 
 
 def default_data() -> Path:
@@ -71,7 +116,7 @@ def named_store(said: str) -> str:
         with path.open(encoding="utf-8") as file:
             others, text = os.fstat(file.fileno()).st_mode & 0o077, file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise YardError(f"{path}, which names the store, cannot be read: {error}") from error
+        raise YardError(f"{path}, which names the store, cannot be read: {words_of(error, path)}") from error
     if others:
         raise YardError(f"{path}, which names the store, can be read by others", f"chmod 600 {path}")
     if not text or len(text.split()) != 1:
@@ -85,6 +130,14 @@ class DataDir:
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))
 
+    def check_reach(self) -> None:
+        """Raise where this user may not come to the folder; it need not be there yet."""
+        try:
+            with suppress(FileNotFoundError):
+                os.stat(self.root / ".")
+        except OSError as error:
+            raise self._unfit(error) from error
+
     def prepare(self) -> None:
         """Make the folder, if need be."""
         try:
@@ -93,10 +146,13 @@ class DataDir:
             if os.stat(self.root).st_uid == os.geteuid():
                 os.chmod(self.root, 0o711)
         except OSError as error:
-            raise YardError(
-                f"{self.root} cannot hold a yard's data: {error.strerror}",
-                "Name another folder with --data, or with YARD_DATA.",
-            ) from error
+            raise self._unfit(error) from error
+
+    def _unfit(self, error: OSError) -> YardError:
+        return YardError(
+            f"{self.root} cannot hold a yard's data: {error.strerror}",
+            "Name another folder with --data, or with YARD_DATA.",
+        )
 
     def free_bytes(self) -> int:
         """How much more this process can write here."""
@@ -121,6 +177,13 @@ class DataDir:
                         f"{path} is user {min(strange)}'s, who could change what this yard runs, and as whom",
                         "Name another folder with --data, or make this one your own with chown.",
                     )
+        for path in {*self.root.parents, *self.root.resolve().parents}:
+            if why := _changed_by(path, mine):
+                raise YardError(
+                    f"{path} {why}: another folder could be put in the place of {self.root}",
+                    "Name a folder with --data that lies in folders of root's and your own alone, such as "
+                    f"{SYSTEM_DATA}.",
+                )
 
     @property
     def database(self) -> Path:
@@ -150,13 +213,68 @@ class DataDir:
     def _started(self) -> Path:
         return self.root / "started.json"
 
+    @property
+    def _spare(self) -> Path:
+        return self.root / "started.spare"
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of the servers that share the folder, be the only one that writes what starts remember."""
+        lock = os.open(
+            self.root / "started.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                if self._spare.samefile(self._started):
+                    # A start that was killed had kept it, and not yet put another one in its place.
+                    self._spare.unlink()
+            yield
+        finally:
+            os.close(lock)
+
+    def keep_spare(self) -> None:
+        """Have a file that is as long as what a start may have to remember; a start on a full disk writes into it."""
+        wanted = max(SPARE_BYTES, _size(self._started))
+        if _size(self._spare) < wanted:
+            with self._alone():
+                _put(self._spare, b" " * wanted)
+
     def remember(self, text: str, name: str) -> None:
         """Keep the configuration of a start, for starts without one: it names the machine's nodes and people."""
-        draft = self.root / f".started.{os.getpid()}"
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump({"name": name, "text": text}, file)
-        draft.rename(self._started)
+        content = json.dumps({"name": name, "text": text}).encode()
+        with suppress(FileNotFoundError):
+            if self._started.read_bytes().rstrip() == content:
+                return
+        try:
+            with self._alone():
+                self._replace(content)
+        except OSError as error:
+            raise YardError(
+                f"the configuration of this start cannot be written into {self.root}: {error.strerror}",
+                "Free some space; or start without --config, with the file of the last start.",
+            ) from error
+
+    def _replace(self, content: bytes) -> None:
+        draft = self.root / ".started"
+        for left in self.root.glob(f"{draft.name}.*"):
+            # Of an earlier release, which was killed.
+            left.unlink()
+        try:
+            with suppress(FileNotFoundError):
+                # On a full disk its blocks are all there are, or those that a start which was killed has taken.
+                self._spare.rename(draft)
+            room = 0 if draft.exists() else max(SPARE_BYTES, 2 * len(content))
+            _put(draft, content.ljust(room))
+            with suppress(OSError):
+                # The blocks that were used for the start before are those for the next one, where a file can have
+                # two names.
+                os.link(self._started, self._spare)
+            draft.rename(self._started)
+        except OSError:
+            with suppress(OSError):
+                draft.rename(self._spare)
+            raise
 
     def forget(self) -> None:
         """No configuration is to be remembered."""
@@ -176,7 +294,7 @@ class DataDir:
             ) from None
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise YardError(
-                f"{self._started}, the configuration of the last start, cannot be read: {error}",
+                f"{self._started}, the configuration of the last start, cannot be read: {words_of(error)}",
                 "Name a yard.yaml with --config, or remove the file.",
             ) from error
 
@@ -233,6 +351,24 @@ class DataDir:
                 "Remove the file: a new token is then made.",
             )
         return token
+
+
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read. One that is longer keeps its blocks: spaces follow."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        left = memoryview(content.ljust(os.fstat(fd).st_size))
+        while left:
+            left = left[os.write(fd, left) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _listening(root: Path) -> list[str]:

@@ -56,11 +56,16 @@ class StoreUnreachable(StoreError):
 class StoreDamaged(StoreError):
     """What the store holds cannot be what was written."""
 
+    exit_code = 5
+
 
 _FULL_HINT = "Free some space; nothing needs to be restarted."
 _READ_ONLY_HINT = "Make it writable again; nothing needs to be restarted."
 _BUSY_HINT = "Try again; if it persists, look for another process that holds the store open."
-_DAMAGED_HINT = "Stop, keep a copy of the store as it is, and restore a backup."
+_DAMAGED_HINT = (
+    "Stop the yard, keep a copy of the store as it is, and restore a backup: docs/how-to/backup.md. "
+    "Jobs that run go on meanwhile."
+)
 _UNREACHABLE_HINT = (
     "Check that the server runs and accepts connections; a yard that runs tries again by itself."
 )
@@ -121,7 +126,13 @@ def explain(error: SQLAlchemyError, place: str) -> StoreError:
     """The error of a library as one of ours. `place` is the path or the URL without its password."""
     kind, what, hint = _looked_at(_kind_of(error), place)
     cause = str(error.orig) if isinstance(error, DBAPIError) and error.orig is not None else str(error)
-    return kind(f"{what} {place}: {cause.strip() or type(error).__name__}", hint)
+    return kind(f"{what} {place}: {' '.join(cause.split()) or type(error).__name__}", hint)
+
+
+def damaged(place: str, what: str) -> StoreDamaged:
+    """A store of which something is known to be wrong."""
+    _kind, begins, hint = _DAMAGED
+    return StoreDamaged(f"{begins} {place}: {what}", hint)
 
 
 def _kind_of(error: SQLAlchemyError) -> _Kind:

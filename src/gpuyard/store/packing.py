@@ -6,7 +6,7 @@ whatever is written in another way.
 """
 
 import marshal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any
@@ -78,9 +78,24 @@ class Packer:
         return marshal.dumps((bytes(tags), columns, wanted, known, list(specs)[known:], others))
 
 
-def _of_fields(names: Sequence[str]) -> Callable[[list[Any]], Columns]:
-    pick = itemgetter(*names)
-    return lambda plains: list(zip(*map(pick, plains), strict=True))
+def _of_fields(
+    names: Sequence[str], defaults: Mapping[str, Any] | None = None
+) -> Callable[[list[Any]], Columns]:
+    pick, missing = itemgetter(*names), defaults or {}
+
+    def columns(plains: list[Any]) -> Columns:
+        try:
+            rows = list(map(pick, plains))
+        except KeyError:
+            # Written before they had all their fields.
+            rows = [pick({**missing, **plain}) for plain in plains]
+        return list(zip(*rows, strict=True))
+
+    return columns
+
+
+def _of_kind(kind: Any) -> Callable[[list[Any]], Columns]:
+    return _of_fields(kind._fields, kind._field_defaults)
 
 
 _JOBS = _of_fields([name for name in Job._fields if name != "spec"])
@@ -101,7 +116,7 @@ def _started(plains: list[Any]) -> Columns:
     return [*_STARTS(plains), [len(each) for each in grants], users, *(_GRANTS(every) if every else ())]
 
 
-_PICK = [_submitted, _started, _of_fields(AttemptConfirmed._fields), _of_fields(AttemptEnded._fields)]
+_PICK = [_submitted, _started, _of_kind(AttemptConfirmed), _of_kind(AttemptEnded)]
 
 
 class Unpacker:

@@ -9,12 +9,13 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from gpuyard.extras import installing
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import Lease, LeaseHolder
 from gpuyard.store.backend.postgres import PostgresBackend, is_postgresql
 from gpuyard.store.backend.sqlite import SqliteBackend
 from gpuyard.store.codec import CODEC, Codec
-from gpuyard.store.errors import StoreError
+from gpuyard.store.errors import StoreDamaged, StoreError
 from gpuyard.store.removals import Removals
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
@@ -63,6 +64,15 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
     def keep_room(self) -> None:
         """Have some room on disk for what is to be written when nothing else can be."""
         self._backend.keep_room()
+
+    @property
+    def damage(self) -> StoreDamaged | None:
+        """Why nothing more is written to it; None: nothing is known to be wrong with its contents."""
+        return self._backend.damage
+
+    def leave_log(self) -> None:
+        """Leave what is kept on disk for writes as it is when the store is closed: no other could be had now."""
+        self._backend.leave_log()
 
     def who_leads(self) -> LeaseHolder | None:
         """The present leader, for a message to people."""
@@ -133,15 +143,19 @@ def open_store(
     lease_s: float = LEASE_S,
     durable: bool = True,
     codec: Codec = CODEC,
+    examine_s: float | None = None,
 ) -> Store:
     """Open a store and bring its tables up to date.
 
     A path is a SQLite file, made if it is not there; `postgresql://…` is a server. `durable=False` (SQLite) leaves
     writing to the disk to the operating system: for simulations, which do not need the store after a crash of the
-    machine.
+    machine. `examine_s`: look first whether its contents are what was written, for so long at most, and beside the
+    work that comes after it; for a process that has the store alone.
     """
     backend = backend_of(url_or_path, busy_s, lease_s, durable)
     try:
+        if examine_s is not None:
+            backend.examine(examine_s)
         backend.prepare()
     except BaseException:
         backend.close()
@@ -164,7 +178,7 @@ def backend_of(url_or_path: str | Path, busy_s: float, lease_s: float, durable: 
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"a store on PostgreSQL needs the Python package {error.name}",
-                "Install it with: pip install 'gpuyard[postgresql]'",
+                f"Install it with: {installing('postgresql')}",
             ) from error
     if url.get_backend_name() == "sqlite" and url.database:
         return SqliteBackend(Path(url.database), busy_s, durable)

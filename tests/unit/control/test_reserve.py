@@ -1,10 +1,14 @@
 """What the yard keeps of its disk, and what it does while the disk is full."""
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpuyard.control.places import DataDir
+from gpuyard.control.places import SPARE_BYTES, DataDir
 from gpuyard.control.upkeep import reserve
 from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, Reserve
 from gpuyard.store import StoreFull, open_store
@@ -54,3 +58,113 @@ def test_a_store_on_another_disk_takes_jobs_in(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(reserve.Reserve, "_of_store", lambda _self: False)
     kept.check()
     assert not kept.has_room(), "and starts none"
+
+
+def test_what_a_start_remembers_is_written_over_blocks_that_were_kept(tmp_path: Path) -> None:
+    data, started, spare = DataDir(tmp_path), tmp_path / "started.json", tmp_path / "started.spare"
+    data.remember("first", "yard.yaml")
+    data.keep_spare()
+    before = (started.stat().st_ino, spare.stat().st_ino)
+    (tmp_path / ".started.4711").touch()
+
+    data.remember("second", "other.yaml")
+    assert ("second", "other.yaml") == data.remembered()
+    assert before == (spare.stat().st_ino, started.stat().st_ino), "they have changed places"
+    assert SPARE_BYTES == started.stat().st_size
+    lock = ["started.lock"]
+    assert [started.name, *lock, spare.name] == sorted([path.name for path in tmp_path.iterdir()])
+
+    data.remember("second", "other.yaml")
+    assert before == (spare.stat().st_ino, started.stat().st_ino), "nothing new is not written"
+    data.keep_spare()
+    assert SPARE_BYTES == spare.stat().st_size, "neither grows"
+    data.remember("x" * SPARE_BYTES, "long.yaml")
+    data.keep_spare()
+    assert started.stat().st_size == spare.stat().st_size > SPARE_BYTES, "a longer one has room the next time"
+
+
+KILLED = """if True:
+    import os, signal, sys
+    from pathlib import Path
+    from gpuyard.control.places import DataDir
+
+    left = int(sys.argv[2])
+
+    def deadly(real):
+        def call(*args, **named):
+            global left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done = real(*args, **named)
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+        return call
+
+    for name in ("open", "write", "link", "rename", "unlink"):
+        setattr(os, name, deadly(getattr(os, name)))
+    DataDir(Path(sys.argv[1])).remember("second", "yard.yaml")
+"""
+"""A start that is killed before or after one of the calls that it makes of the system, by their number."""
+
+
+def test_a_start_that_was_killed_at_any_call_leaves_what_the_next_one_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for call in range(1, 100):
+        folder = tmp_path / str(call)
+        folder.mkdir()
+        data = DataDir(folder)
+        data.remember("first", "yard.yaml")
+        data.keep_spare()
+        child = subprocess.Popen([sys.executable, "-c", KILLED, folder, str(call)])
+        child.wait()
+        assert data.remembered() in (("first", "yard.yaml"), ("second", "yard.yaml")), call
+
+        # In a container the next start has the same number.
+        with monkeypatch.context() as same:
+            same.setattr(os, "getpid", lambda pid=child.pid: pid)
+            for text in ("third", "fourth"):
+                data.remember(text, "yard.yaml")
+                data.keep_spare()
+                assert (text, "yard.yaml") == data.remembered(), call
+        left = {path.name: path.stat().st_nlink for path in folder.iterdir() if path.stat().st_size}
+        assert {"started.json": 1, "started.spare": 1} == left, call
+        if child.returncode == 0:
+            break
+    assert child.returncode == 0
+    assert call > 5
+
+
+def test_a_file_system_without_hard_links_keeps_no_blocks_and_takes_every_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_args: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", unsupported)
+    data = DataDir(tmp_path)
+    for text in ("first", "second", "third"):
+        data.remember(text, "yard.yaml")
+        assert (text, "yard.yaml") == data.remembered()
+        assert not (tmp_path / "started.spare").exists()
+        data.keep_spare()
+    assert SPARE_BYTES == (tmp_path / "started.spare").stat().st_size
+
+
+def test_the_log_of_a_store_that_is_left_keeps_its_blocks(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        from gpuyard.store import open_store
+        with open_store(sys.argv[1]) as store:
+            store.keep_room()
+            store.leave_log()
+    """
+    path = tmp_path / "yard.db"
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    assert 15 << 20 <= (tmp_path / "yard.db-wal").stat().st_blocks * 512
+    with open_store(path):
+        pass
+    assert not (tmp_path / "yard.db-wal").exists(), "closed as usual, it is moved and removed"

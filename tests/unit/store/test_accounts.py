@@ -1,23 +1,27 @@
 """The books as a report reads them: some days, with what is still open."""
 
+from gpuyard.control.commands.newjobs import NewJob, events_of
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.views.accounts import accounts, owed
+from gpuyard.control.views.accounts import accounts, owed, told_of
 from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED, month_days, month_of
 from gpuyard.model import (
     AttemptConfirmed,
     AttemptEnded,
+    AttemptMeasured,
     AttemptStarted,
     ConfigSet,
     Grant,
+    JobSubmitted,
     MonthClosed,
     NodeAdded,
     Outcome,
     Price,
     Settings,
+    TasksSubmitted,
 )
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.store import Store
+from gpuyard.store import Store, Submission
 from gpuyard.testing.values import node
 from rigs.stores import SPEC, accepted, submission
 
@@ -124,3 +128,56 @@ def test_books_that_are_being_filled_say_how_much_they_lack(store: Store) -> Non
     store.append([NodeAdded(BEGIN_MS, node(gpus=4))])
 
     assert store.head() == accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).late
+
+
+def test_what_running_jobs_did_is_not_booked_until_it_is_told(store: Store) -> None:
+    lease = store.elect("test")
+    assert lease is not None
+    job_id = accepted(store, submission(1))[0].first_id
+    store.append(
+        [
+            NodeAdded(BEGIN_MS, node(gpus=4)),
+            AttemptStarted(BEGIN_MS, job_id, 1, (Grant(0, 0b11, 1000, 0, 0, 2),)),
+            AttemptConfirmed(BEGIN_MS, job_id, 1),
+        ]
+    )
+    filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
+    while filler.step(lease.epoch):
+        pass
+
+    def hours(at_ms: int, until_day: int = 20_001) -> float:
+        return sum(accounts(store, 20_000, until_day, at_ms).untold.values()) / GPU_HOUR
+
+    half = BEGIN_MS + HOUR_MS // 2
+    assert [1.0, 0.0] == [hours(half), hours(half, 20_000)]
+    # Of a job that nobody has told of for an hour, nobody will.
+    assert 0.0 == hours(BEGIN_MS + 2 * HOUR_MS)
+    spans = ((BEGIN_MS, half),)
+    store.append([AttemptMeasured(half, job_id, 1, BEGIN_MS, half, HOUR_MS, HOUR_MS, HOUR_MS, 0, spans)])
+    assert [0.0, 0.5] == [hours(half), hours(half + HOUR_MS // 4)]
+    assert 2.0 == hours(BEGIN_MS + 9 * HOUR_MS)
+
+
+def test_tasks_that_only_wait_are_not_folded_for_a_report(store: Store) -> None:
+    """Somebody submitted array after array, and each statement folded hundreds of thousands of tasks anew."""
+    lease = store.elect("test")
+    assert lease is not None
+    store.append([NodeAdded(BEGIN_MS, node(gpus=4))])
+    filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
+    while filler.step(lease.epoch):
+        pass
+    before, array = store.head(), NewJob(array=tuple(range(2_000)))
+    (came,) = accepted(
+        store, Submission(lambda i: events_of(array, SPEC, i, BEGIN_MS, {}), array.ids), now_ms=BEGIN_MS
+    )
+    task = came.first_id + 700
+    started = AttemptStarted(BEGIN_MS, task, 1, (Grant(0, 0b1, 1000, 0, 0, 1),))
+    store.append([started, AttemptConfirmed(BEGIN_MS, task, 1)])
+
+    (nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).lines(["tenant"])
+    assert (GPU_HOUR, 3 * GPU_HOUR) == (tenant.time[UNMEASURED], nobody.time[IDLE])
+    late = store.read(before)
+    assert [TasksSubmitted] * 4 == [type(event) for _seq, event in late[:-2]]
+    of_it, of_none = [[type(fact) for fact in told_of(late, {each})] for each in (task, task + 5_000)]
+    assert [AttemptStarted, AttemptConfirmed] == of_none
+    assert [JobSubmitted, *of_none] == of_it

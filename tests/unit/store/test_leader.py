@@ -11,19 +11,16 @@ import pytest
 
 from gpuyard.store import Commit, Lease, Store, StoreUnreachable, open_store
 from gpuyard.store.backend.leader import FileLease
+from harness.patience import patient, until
 from rigs.postgres import PostgresServer
 from rigs.stores import LEASE_S, in_own_process, lead, ticks
 
 
-def wins(store: Store, within_s: float) -> Lease:
+def wins(store: Store) -> Lease:
     """Stand for election until it is won."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        lease = store.elect("me")
-        if lease is not None:
-            return lease
-        time.sleep(0.05)
-    raise AssertionError(f"no lease within {within_s} s")
+    lease = until(lambda: store.elect("me"))
+    assert lease is not None
+    return lease
 
 
 @pytest.fixture
@@ -66,13 +63,13 @@ def test_the_lease_of_a_killed_process_is_free(
     store: Store, other_leader: tuple[BaseProcess, Connection]
 ) -> None:
     process, pipe = other_leader
-    assert pipe.poll(20)
+    assert pipe.poll(patient(20))
     epoch = pipe.recv()
     assert store.elect("me") is None
     process.kill()
     process.join()
 
-    lease = wins(store, within_s=5)
+    lease = wins(store)
 
     assert epoch + 1 == lease.epoch
     lease.release()
@@ -115,11 +112,11 @@ def test_a_stopped_leader_is_replaced_and_fenced_when_it_wakes(postgres_server: 
     place = postgres_server.fresh()
     process, ours = in_own_process(lead, place)
     with open_store(place, lease_s=LEASE_S) as store:
-        assert ours.poll(20)
+        assert ours.poll(patient(20))
         epoch = ours.recv()
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
-        lease = wins(store, within_s=LEASE_S + 2)
+        lease = wins(store)
         assert epoch + 1 == lease.epoch
         assert [1] == store.commit(lease.epoch, 0, lambda _new: Commit(ticks(1)))
         ours.send("go on")
@@ -140,7 +137,7 @@ def test_a_process_stopped_in_a_transaction_holds_up_nobody(postgres_server: Pos
                 sleeper._backend.lock_counters(conn)
                 began_s = time.monotonic()
                 assert [1] == store.append(ticks(1))
-                assert 0.5 < time.monotonic() - began_s < 30
+                assert 0.5 < time.monotonic() - began_s < patient(30)
                 sleeper._backend.lock_counters(conn)
 
         with pytest.raises(StoreUnreachable, match="cannot reach"):

@@ -177,7 +177,7 @@ def test_a_log_that_is_too_long_is_waited_for(
 
     def slow(self: LogMover, *args: Any) -> Any:
         asked.set()
-        assert go.wait(60)
+        assert go.wait(120)
         return real(self, *args)
 
     monkeypatch.setattr(LogMover, "_pass", slow)
@@ -185,13 +185,13 @@ def test_a_log_that_is_too_long_is_waited_for(
     try:
         for _ in range(5):
             write(leader, MB - 150_000)
-        assert asked.wait(60)
+        assert asked.wait(120)
         writer.start()
         writer.join(0.1)
         assert writer.is_alive()
     finally:
         go.set()
-    writer.join(60)
+    writer.join(120)
     assert not writer.is_alive()
 
 

@@ -196,7 +196,7 @@ def test_others_write_while_a_large_blob_is_written(
         def commit() -> None:
             done = threading.Thread(target=store.commit, args=(None, 0, lambda _new: Commit(ticks(1))))
             done.start()
-            done.join(30)
+            done.join(120)
             assert not done.is_alive()
             assert store.blob(name(LARGE)) is None, "not seen before it is committed"
 

@@ -130,7 +130,7 @@ def test_turns_are_taken_in_the_order_of_asking() -> None:
     order: list[str] = []
 
     def ask(name: str) -> None:
-        assert lock.take(10)
+        assert lock.take(120)
         order.append(name)
         lock.give()
 

@@ -22,7 +22,8 @@ from gpuyard.store import (
     open_store,
 )
 from gpuyard.store.errors import explain
-from rigs.postgres import PostgresServer, skip_or_fail
+from rigs.components import skip_or_fail
+from rigs.postgres import PostgresServer
 from rigs.stores import accepted, submission, ticks
 
 MIB = 1 << 20

@@ -1,8 +1,10 @@
 """What the yard keeps of its disk, so that a job that fills the disk can still be cancelled.
 
-Two things are taken before they are needed. The store's own blocks, which no job can take away again: what people and
-the loop write then is written there. And a file beside the store, which is given back when the disk is full: for a
-server that is started then, and for what engines and commands put into files.
+Three things are taken before they are needed. The store's own blocks, which no job can take away again: what people and
+the loop write then is written there. A file for the configuration of a start (`DataDir.keep_spare`). And a file beside
+the store, which is given back when the disk is full: for what engines and commands put into files.
+
+A server that stops on a full disk leaves the blocks of its store as they are, for the next one.
 
 While the disk is full nothing new is taken in or started: that would use up what is kept for cancels and ends.
 """
@@ -13,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.control.places import DataDir
+from gpuyard.errors import words_of
 from gpuyard.store import Store, StoreFull, allocate, part_of
 
 _log = logging.getLogger(__name__)
@@ -35,6 +38,8 @@ class Reserve:
         self._holds = False
         self._unable = False
         """Whether this file system takes no blocks ahead."""
+        self._no_spare = ""
+        """Why nothing is kept for the configuration of a start; empty: it is."""
         self.low = False
         """Whether there is no room for anything new."""
         self._lock = threading.Lock()
@@ -50,10 +55,12 @@ class Reserve:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more. The file stays, for a start on a full disk."""
+        """Look no more. What is kept stays, for a start on a full disk."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self.low and self._store is not None:
+            self._store.leave_log()
 
     def has_room(self) -> bool:
         """Whether something new may be started; a disk that was full is looked at again."""
@@ -83,7 +90,7 @@ class Reserve:
             try:
                 self.look()
             except OSError as error:
-                _log.warning("the room in %s cannot be looked at: %s", self._data.root, error)
+                _log.warning("the room in %s cannot be looked at: %s", self._data.root, words_of(error))
                 self._stopping.wait(60)
 
     def look(self) -> None:
@@ -102,6 +109,19 @@ class Reserve:
                 _log.info("there is room in %s again", self._data.root)
             if roomy and self._store is not None:
                 self._store.keep_room()
+                self._keep_spare()
+
+    def _keep_spare(self) -> None:
+        try:
+            self._data.keep_spare()
+            self._no_spare = ""
+        except OSError as error:
+            # What lasts is said once, not at every look.
+            before, self._no_spare = self._no_spare, words_of(error)
+            if before != self._no_spare:
+                _log.info(
+                    "nothing is kept for the configuration of a start on a full disk: %s", self._no_spare
+                )
 
     def _take(self, size: int) -> None:
         if not size:
@@ -111,7 +131,7 @@ class Reserve:
             self._holds = True
         except OSError as error:
             self._unable = True
-            _log.info("nothing is kept for a full disk: %s", error)
+            _log.info("nothing is kept for a full disk: %s", words_of(error))
             with suppress(OSError):
                 self._path.unlink()
 

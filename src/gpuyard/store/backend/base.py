@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpuyard.store.backend.leader import Lease, LeaseHolder
-from gpuyard.store.errors import StoreBusy, StoreError, StoreFull, explained
+from gpuyard.store.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, explained
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
 
@@ -132,6 +132,15 @@ class Backend(ABC):
         self.notifier = Notifier()
         self.yard = ""
         self._fair_lock = FairLock()
+        self.damage: StoreDamaged | None = None
+        """Why nothing more is written here; None: nothing is known to be wrong."""
+
+    @abstractmethod
+    def examine(self, wait_s: float) -> None:
+        """Look whether the contents are what was written, before anything is; raise `StoreDamaged` if not.
+
+        What takes longer than this to look at is looked at beside, and sets `damage`.
+        """
 
     def prepare(self) -> None:
         """Bring the tables up to date and read the yard's name."""
@@ -145,6 +154,7 @@ class Backend(ABC):
         At most one per process at a time; the database keeps several processes apart. `ahead` is what the transaction
         does before its turn comes, while others write: only where the database locks rows.
         """
+        self.check()
         with ExitStack() as stack:
             if ahead is None:
                 stack.enter_context(self.turn(self.busy_s))
@@ -155,10 +165,31 @@ class Backend(ABC):
             yield conn
         self.written()
 
+    def check(self) -> None:
+        """Raise if the contents are known to be damaged: nothing is added to them."""
+        if self.damage is not None:
+            # A new one each time: an exception that is raised again and again grows.
+            raise StoreDamaged(self.damage.message, self.damage.hint)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Errors of the database inside come out as ours, and damage is remembered."""
+        try:
+            with explained(self.place):
+                yield
+        except StoreDamaged as error:
+            if isinstance(error.__cause__, SQLAlchemyError):
+                self.spoil(error)
+            raise
+
+    @abstractmethod
+    def spoil(self, damage: StoreDamaged) -> None:
+        """Write nothing more: what is written to a damaged file may be lost, and damages more."""
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         try:
-            with explained(self.place), self.writer.begin() as conn:
+            with self.explained(), self.writer.begin() as conn:
                 yield conn
         except StoreError as error:
             ours = not isinstance(error.__cause__, SQLAlchemyError)
@@ -180,7 +211,7 @@ class Backend(ABC):
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection for reading only; writers do not block it."""
-        with explained(self.place), self.reader.begin() as conn:
+        with self.explained(), self.reader.begin() as conn:
             yield conn
 
     def lock_counters(self, conn: Connection) -> Counters:
@@ -226,6 +257,10 @@ class Backend(ABC):
     @abstractmethod
     def keep_room(self) -> None:
         """Have some room on disk for what is to be written when nothing else can be."""
+
+    @abstractmethod
+    def leave_log(self) -> None:
+        """Leave what is kept on disk for writes as it is when this is closed."""
 
     @abstractmethod
     def announce(self, conn: Connection, head: int) -> None:

@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from gpuyard.errors import words_of
+
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +79,7 @@ class FileLease:
             os.pwrite(fd, json.dumps({"pid": os.getpid(), "name": holder}).encode(), 0)
         except OSError as error:
             # The lock is what counts; the note in the file only helps people, and a full disk may not take it.
-            _log.warning("could not note the holder in %s: %s", path, error)
+            _log.warning("could not note the holder in %s: %s", path, words_of(error))
         return lease
 
     def still_held(self) -> bool:

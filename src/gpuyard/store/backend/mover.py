@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from gpuyard.store.backend.examining import is_damage
 from gpuyard.store.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,15 @@ _NOWHERE = _Place(b"", 0)
 class LogMover:
     """One store's. Any thread may look."""
 
-    def __init__(self, path: Path, reader: Engine, turn: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        reader: Engine,
+        turn: Callable[[], AbstractContextManager[None]],
+        damaged: Callable[[str], None],
+    ) -> None:
+        """`damaged` is told that the database file is not what was written."""
+        self._damaged = damaged
         self._path = f"{path}-wal"
         self._reader = reader
         self._turn = turn
@@ -110,6 +119,8 @@ class LogMover:
                 self._move(end)
             self._complained = False
         except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
+            if is_damage(error.orig if isinstance(error, DBAPIError) else error):
+                self._damaged(str(error))
             self._complain(error)
         finally:
             self._running.release()

@@ -22,9 +22,10 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
+from gpuyard.errors import words_of
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import Lease, LeaseHolder, SessionLease
-from gpuyard.store.errors import StoreError, explained
+from gpuyard.store.errors import StoreDamaged, StoreError, explained
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +125,15 @@ class PostgresBackend(Backend):
     def keep_room(self) -> None:
         """The disk of a database server is looked after there."""
 
+    def leave_log(self) -> None:
+        """Nor is anything of it removed here."""
+
+    def examine(self, wait_s: float) -> None:
+        """Its pages are the database server's to look at."""
+
+    def spoil(self, damage: StoreDamaged) -> None:
+        """Nothing is remembered: it may be mended while the yard runs."""
+
     def announce(self, conn: Connection, head: int) -> None:
         """The server delivers it when the transaction is committed."""
         conn.exec_driver_sql(f"NOTIFY \"{self.channel}\", '{head}'")
@@ -144,7 +154,7 @@ class PostgresBackend(Backend):
                     self.notifier.notify(self.head())
                     self._hear_on(conn.connection.dbapi_connection)
             except Exception as error:  # Whatever broke the connection, waiters still poll.
-                _log.warning("listening on %s failed, trying again: %s", self.place, error)
+                _log.warning("listening on %s failed, trying again: %s", self.place, words_of(error))
                 self._closed.wait(_LISTEN_AGAIN_S)
 
     def _hear_on(self, connection: Any) -> None:
@@ -219,6 +229,8 @@ def _engine(url: URL, busy_s: float, isolation: str, sizes: tuple[int, int]) -> 
         max_overflow=sizes[1],
         pool_timeout=busy_s,
         isolation_level=isolation,
+        # What people sent is in no message about a statement that failed.
+        hide_parameters=True,
         connect_args={key: value for key, value in _CONNECT.items() if key not in url.query},
     )
 

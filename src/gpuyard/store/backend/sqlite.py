@@ -7,12 +7,15 @@ What the log holds is moved into the database file beside the writers (`LogMover
 
 import ctypes
 import errno
+import fcntl
+import logging
 import os
 import re
 import sqlite3
+import struct
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,13 +25,16 @@ from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
+from gpuyard.errors import counted
 from gpuyard.store.backend.base import COUNTER_ROW, Backend, Counters
+from gpuyard.store.backend.examining import Examination, lost_commits
 from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, file_holder
 from gpuyard.store.backend.mover import LogMover
-from gpuyard.store.errors import StoreError, StoreReadOnly, explained
+from gpuyard.store.errors import StoreDamaged, StoreError, StoreReadOnly, damaged
 from gpuyard.store.schema import COUNTERS
 
 _COUNTER_ROW = str(COUNTER_ROW.compile(dialect=dialect(), compile_kwargs={"literal_binds": True}))
+_log = logging.getLogger(__name__)
 _KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _fallocate = getattr(_libc, "fallocate", None)
@@ -68,6 +74,8 @@ _TOGETHER = (64, 16, 4, 1)
 """Rows in one statement: few sizes, so that the driver finds its prepared form again."""
 _VALUES = re.compile(r"(?s)(INSERT [^?]* VALUES )(\([?, ]+\))([^?]*)")
 """An insert of which all values belong to its rows."""
+_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
+"""The bytes that a reader of the database file locks: https://sqlite.org/fileformat2.html, "lock-byte page"."""
 _AGAIN_S = 0.01
 """Pause between two tries of a call that SQLite itself does not retry."""
 
@@ -85,7 +93,40 @@ class SqliteBackend(Backend):
         writer = _engine(path, busy_s, 1, "IMMEDIATE", alone)
         reader = _engine(path, busy_s, _READERS_MAX, "DEFERRED", ("query_only=ON", synchronous))
         super().__init__(str(path), writer, reader, busy_s)
-        self._mover = LogMover(path, reader, lambda: self.turn(busy_s))
+        self._mover = LogMover(path, reader, lambda: self.turn(busy_s), self._found)
+
+    def examine(self, wait_s: float) -> None:
+        """The write-ahead log, then every page."""
+        with self.explained():
+            try:
+                with closing(self.writer.raw_connection()) as connection:
+                    cursor = connection.cursor()
+                    (page_bytes,) = cursor.execute("PRAGMA page_size").fetchone()
+                    # Another process that has the store open writes nothing meanwhile.
+                    cursor.execute("BEGIN IMMEDIATE")
+                    try:
+                        lost = lost_commits(self.path, page_bytes)
+                    finally:
+                        cursor.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise DBAPIError(None, None, error) from error
+        if lost:
+            self._found(
+                f"its log {self.path}-wal is damaged, and {counted(lost, 'commit')} after that are lost"
+            )
+        else:
+            Examination(self.path, self._found).begin(wait_s)
+        self.check()
+
+    def _found(self, what: str) -> None:
+        self.spoil(damaged(self.place, what))
+
+    def spoil(self, damage: StoreDamaged) -> None:
+        """Write nothing more, and leave the files as they are: somebody may want to look at them."""
+        if self.damage is None:
+            self.damage = damage
+            _log.error("%s: nothing more is written. %s", damage.message, damage.hint)
+            self.leave_log()
 
     def written(self) -> None:
         """Look whether the write-ahead log is long."""
@@ -105,7 +146,7 @@ class SqliteBackend(Backend):
         """The counter row. Lists and the loop ask for it all the time: one statement, a tenth of a transaction."""
         if conn is not None:
             return super().counters(conn)
-        with explained(self.place):
+        with self.explained():
             found = self.reader.raw_connection()
             try:
                 return Counters(*found.cursor().execute(_COUNTER_ROW).fetchone())
@@ -114,6 +155,17 @@ class SqliteBackend(Backend):
                 raise DBAPIError(None, None, error) from error
             finally:
                 found.close()
+
+    def leave_log(self) -> None:
+        """The last connection that is closed removes the log with its blocks, unless another process reads then.
+
+        This looks like one: a lock of an open file is held against the locks of its own process. It ends with the
+        process, for to close the file would take away all locks that the process has on it.
+        """
+        wanted = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, _SHARED_FIRST, _SHARED_SIZE, 0)
+        with suppress(OSError):
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, wanted)
 
     def is_head(self, seq: int) -> bool:
         """By the counter row."""
@@ -166,6 +218,8 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
         pool_size=min(size, 4),
         max_overflow=size - min(size, 4),
         pool_timeout=busy_s,
+        # What people sent is in no message about a statement that failed.
+        hide_parameters=True,
         # The library's own idea of when a transaction begins is switched off: `on_begin` begins it.
         connect_args={"timeout": busy_s, "check_same_thread": False, "isolation_level": None},
     )

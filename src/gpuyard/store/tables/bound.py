@@ -92,4 +92,6 @@ def kept_text(text: str) -> str:
 
 def kept_number(value: int) -> int:
     """A number as it fits in a column."""
-    return max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
+    if -_INTEGER_MAX <= value <= _INTEGER_MAX:
+        return value
+    return _INTEGER_MAX if value > 0 else -_INTEGER_MAX

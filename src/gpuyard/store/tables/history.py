@@ -6,9 +6,10 @@ Rows are written in the transaction that ends the job, and can be made again fro
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, false, func, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, false, func, or_, select, tuple_
 
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain
@@ -21,6 +22,8 @@ LIMIT_MAX = 1000
 
 _COLUMNS = tuple([column.name for column in HISTORY.columns])
 _TEXTS = ("name", "tenant", "user", "klass", "state", "why")
+_NUMBERS = tuple([name for name in _COLUMNS if name not in (*_TEXTS, "detail")])
+_of_row = attrgetter(*_COLUMNS)
 
 
 ENDED_COLUMNS = ("id", "tenant", "submitted_ms", "started_ms", "ended_ms", "attempts", "detail")
@@ -75,6 +78,19 @@ class HistoryQuery:
     """Only jobs at or below one of these tenants; an empty one: all."""
 
 
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_PLACES: BindParameter[Any] = bindparam("places", expanding=True)
+_BY_IDS = select(HISTORY).where(HISTORY.c.id.in_(_IDS))
+_BY_PLACES = select(HISTORY).where(tuple_(HISTORY.c.array_id, HISTORY.c.array_index).in_(_PLACES))
+_STATES_OF_ARRAYS = (
+    select(HISTORY.c.array_id, HISTORY.c.tenant, HISTORY.c.state)
+    .where(HISTORY.c.array_id.in_(_IDS))
+    .group_by(HISTORY.c.array_id, HISTORY.c.tenant, HISTORY.c.state)
+    .order_by(HISTORY.c.array_id, func.min(HISTORY.c.array_index), HISTORY.c.state, HISTORY.c.tenant)
+)
+"""Made once: they are asked for many ids, piece by piece."""
+
+
 class History:
     """The ended jobs of one store."""
 
@@ -88,8 +104,7 @@ class History:
 
     def histories(self, job_ids: Sequence[int]) -> dict[int, HistoryRow]:
         """The rows of those of these jobs that have ended, by id."""
-        rows = self._found(select(HISTORY).where(HISTORY.c.id.in_(job_ids)))
-        return {row.id: row for row in rows}
+        return {row.id: row for row in self._found(_BY_IDS, ids=job_ids)}
 
     def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
         """A page of ended jobs: the yard's own, then those that other schedulers ran."""
@@ -165,20 +180,54 @@ class History:
         with self._backend.reading() as conn:
             return [(row[0], row[1], row[2], row[3]) for row in conn.execute(query)]
 
-    def _found(self, query: Select[Any]) -> list[HistoryRow]:
+    def task_histories(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], list[HistoryRow]]:
+        """The ended jobs at these places, each an array and an index in it; of another scheduler's there may be several
+        tries.
+        """
+        found: dict[tuple[int, int], list[HistoryRow]] = {}
+        for row in self._found(_BY_PLACES, places=places):
+            found.setdefault((row.array_id, row.array_index), []).append(row)
+        return found
+
+    def array_states(self, array_ids: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
+        """Tenants and states of the ended tasks of these arrays; each state once, by the first task that has it."""
+        found: dict[int, list[tuple[str, str]]] = {}
         with self._backend.reading() as conn:
-            rows = conn.execute(query).mappings().all()
+            for array_id, tenant, state in conn.execute(_STATES_OF_ARRAYS, {"ids": array_ids}):
+                found.setdefault(array_id, []).append((tenant, state))
+        return found
+
+    def _found(self, query: Select[Any], **values: Sequence[Any]) -> list[HistoryRow]:
+        with self._backend.reading() as conn:
+            rows = conn.execute(query, values).mappings().all()
         return [HistoryRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows]
 
 
+class _Details:
+    """The JSON of details. Tasks of an array that are cancelled have the same one, thousands of times in a row."""
+
+    def __init__(self) -> None:
+        self._last: tuple[dict[str, Plain], str] = ({}, "{}")
+
+    def text(self, detail: Mapping[str, Plain]) -> str:
+        """As JSON."""
+        same, text = self._last
+        if detail != same:
+            text = json.dumps(detail, separators=(",", ":"))
+            self._last = (dict(detail), text)
+        return text
+
+
+_details = _Details()
+
+
 def _values(row: HistoryRow) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in _COLUMNS}
+    values = dict(zip(_COLUMNS, _of_row(row), strict=True))
     for name in _TEXTS:
         values[name] = kept_text(values[name])
-    for name, value in values.items():
-        if type(value) is int:
-            values[name] = kept_number(value)
-    values["detail"] = json.dumps(row.detail, separators=(",", ":"))
+    for name in _NUMBERS:
+        values[name] = kept_number(values[name])
+    values["detail"] = _details.text(row.detail)
     return values
 
 

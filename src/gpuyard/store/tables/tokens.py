@@ -10,6 +10,7 @@ from gpuyard.store.schema import TOKENS
 
 _ONE = select(TOKENS).where(TOKENS.c.id == bindparam("token_id"))
 TOKENS_MAX = 100_000
+_IDS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,18 @@ class Tokens:
         with self._backend.reading() as conn:
             row = conn.execute(_ONE, {"token_id": token_id}).mappings().first()
         return TokenRow(**row) if row is not None else None
+
+    def tokens_ended(self, token_ids: Sequence[str], now_ms: int) -> list[str]:
+        """Of these tokens those that are revoked, have ended or are not there."""
+        found: set[str] = set()
+        with self._backend.reading() as conn:
+            for at in range(0, len(token_ids), _IDS_AT_ONCE):
+                some = TOKENS.c.id.in_(token_ids[at : at + _IDS_AT_ONCE])
+                query = select(TOKENS.c.id).where(
+                    some, TOKENS.c.revoked_ms == 0, TOKENS.c.expires_ms > now_ms
+                )
+                found.update(conn.execute(query).scalars())
+        return [token_id for token_id in token_ids if token_id not in found]
 
     def tokens(self) -> list[TokenRow]:
         """All tokens, the newest first."""
