@@ -36,15 +36,15 @@ FAULTS = [
     Planted(
         "a job whose image cannot be had runs all the same",
         "testing/engine.py",
-        "        if why:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)\n",
-        "        if False:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)\n",
+        "        if why:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why, ",
+        "        if False:\n            self._finish(entry, Outcome.FAILED, NO_IMAGE, why, ",
         "tests/contract/test_sim_faults.py",
     ),
     Planted(
         "an image that cannot be had is no reason",
         "engines/node/tasks.py",
-        "            raise NotReady(str(failed), images.NOT_RUN) from failed\n",
-        '            raise NotReady("it cannot start", images.NOT_RUN) from failed\n',
+        "            raise NotReady(Failure(images.NOT_RUN, str(failed), failed.for_good)) from failed\n",
+        '            raise NotReady(Failure(images.NOT_RUN, "it cannot start")) from failed\n',
         PROMISES + " image",
     ),
     Planted(

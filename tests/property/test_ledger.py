@@ -20,6 +20,7 @@ from gpuyard.model import (
     AttemptStarted,
     AttemptStopping,
     AttemptUnknown,
+    ClockSet,
     ConfigSet,
     EarmarkSet,
     GpusTaken,
@@ -256,6 +257,11 @@ class History:
         self.nodes[1] = Node("a1", "east", "big", ("H100", "H200")[a % 2], 4, 8_000, 0)
         self.add(NodeChanged, 1, self.nodes[1])
 
+    def set_clock(self, a: int, _b: int, _c: int) -> None:
+        by_ms = (6_000, 3_600_000, 40 * DAY_MS)[a % 3]
+        self.now_ms += by_ms
+        self.add(ClockSet, by_ms)
+
     def close(self, _a: int, _b: int, _c: int) -> None:
         self.add(MonthClosed, month_of(max(self.now_ms, self.last_ms) // DAY_MS - 25))
 
@@ -271,6 +277,7 @@ _OPS = (
     History.submit, History.start, History.start, History.start, History.confirm, History.confirm, History.unknown,
     History.suspend, History.stop, History.end, History.end, History.measure, History.measure, History.earmark,
     History.node, History.cut, History.configure, History.rename, History.close, History.cancel,
+    History.set_clock,
 )  # fmt: skip
 
 

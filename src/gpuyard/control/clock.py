@@ -1,15 +1,22 @@
-"""Time: as text in answers; that of the log, which is the machine's but never stands still and never goes back; and
-rounds of work beside the loop.
+"""Time: as text in answers; that of the log, which is the machine's but passes as time does; and rounds of work beside
+the loop.
 
 Events never go back in time. Where the machine's clock was set forward and back again, all that came after would bear
 one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
-by a clock that cannot be set, until the machine's own has caught up.
+by a clock that cannot be set, until the machine's own has caught up. Nor does it follow one that was set ahead before
+the log says so (`ClockSet`): else all that runs would have run for a time that never was.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+
+from gpuyard.core.phrases import span
+from gpuyard.errors import words_of
+
+_log = logging.getLogger(__name__)
 
 
 def time_text(at_ms: int) -> str | None:
@@ -19,37 +26,90 @@ def time_text(at_ms: int) -> str | None:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+PARTED_MS = 5_000
+"""A clock that is set by more than this between two looks is told of."""
+TOLD_MS = 3_600_000
+"""How long it is told of."""
+
+
+def since_boot_ms() -> int:
+    """Time since this machine was started, also while it slept: a clock that nobody can set."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
 class Steady:
-    """A clock that goes on where another jumps back. Any thread may ask."""
+    """A clock that goes on where another jumps. Any thread may ask."""
 
     def __init__(
         self,
         wall_ms: Callable[[], int],
         since_ms: int = 0,
-        elapsed_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        elapsed_ms: Callable[[], int] = since_boot_ms,
     ) -> None:
         """`since_ms` is the time of the last event."""
         self._wall_ms = wall_ms
         self._elapsed_ms = elapsed_ms
         self._lock = threading.Lock()
-        self._told_ms = since_ms
         self._at_ms = elapsed_ms()
+        self._seen_ms = wall_ms()
+        self._told_ms = max(since_ms, self._seen_ms)
+        self.ahead_ms = 0
+        """By how much the machine's clock is ahead because it was set, as of the last look; 0: it was not."""
+        self._parted: tuple[int, str] | None = None
+        """When the machine's clock was last set, by the clock that cannot be, and how it was told."""
+
+    @property
+    def note(self) -> str:
+        """What people should know of the machine's clock; empty: nothing."""
+        parted = self._parted
+        return parted[1] if parted is not None and self._elapsed_ms() - parted[0] < TOLD_MS else ""
+
+    def _compare(self, wall_ms: int, elapsed_ms: int) -> None:
+        """Whether the machine's clock was set since the last look."""
+        by_ms = (wall_ms - self._seen_ms) - (elapsed_ms - self._at_ms)
+        self._seen_ms = wall_ms
+        if abs(by_ms) > PARTED_MS:
+            text = (
+                f"the clock of this machine was set {span(abs(by_ms))} {'ahead' if by_ms > 0 else 'back'}: "
+                "attempts are as long as they ran, by a clock that cannot be set; check its time service"
+            )
+            self._parted = (elapsed_ms, text)
+            _log.warning("%s", text)
 
     def __call__(self) -> int:
         """Now."""
+        return self._look(0)
+
+    def go_on(self, at_ms: int) -> None:
+        """The log has come to this time, and so does this clock, if it has not yet."""
+        self._look(at_ms)
+
+    def _look(self, least_ms: int) -> int:
         with self._lock:
-            elapsed_ms = self._elapsed_ms()
-            reckoned_ms = self._told_ms + max(0, elapsed_ms - self._at_ms)
-            self._told_ms, self._at_ms = max(self._wall_ms(), reckoned_ms), elapsed_ms
+            elapsed_ms, wall_ms = self._elapsed_ms(), self._wall_ms()
+            reckoned_ms = max(least_ms, self._told_ms + max(0, elapsed_ms - self._at_ms))
+            self._compare(wall_ms, elapsed_ms)
+            self.ahead_ms = wall_ms - reckoned_ms if wall_ms - reckoned_ms > PARTED_MS else 0
+            self._told_ms = reckoned_ms if self.ahead_ms else max(wall_ms, reckoned_ms)
+            self._at_ms = elapsed_ms
             return self._told_ms
+
+
+FAILED_S = 1.0
+FAILED_S_MAX = 30.0
+"""Before the round that follows one that raised something; twice as long after each other one, up to so much."""
 
 
 class Rounds:
     """Calls a function again and again in a thread of its own, after the pause that the round before asked for."""
 
     def __init__(self, name: str, take: Callable[[], float]) -> None:
-        """`take` is one round, and gives the seconds until the next one. What it raises ends the thread."""
+        """`take` is one round, and gives the seconds until the next one. What it raises is told of in the log."""
+        self._name = name
         self._take = take
+        self._failed_s = 0.0
+        """The pause after the last round, if that raised something."""
+        self._said = ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._pause_s = 0.0
@@ -71,4 +131,17 @@ class Rounds:
 
     def _run(self) -> None:
         while not self.rest(self._pause_s):
-            self._pause_s = self._take()
+            try:
+                self._pause_s = self._take()
+                self._failed_s, self._said = 0.0, ""
+            except Exception as error:
+                self._pause_s = self._failed(error)
+
+    def _failed(self, error: Exception) -> float:
+        """Tell of a round that came to nothing: without the thread all that it does would be left undone for good."""
+        text = words_of(error)
+        if text != self._said and not self._closing.is_set():
+            _log.error("%s: %s", self._name, text, exc_info=error)
+        self._said = text
+        self._failed_s = min(FAILED_S_MAX, 2 * self._failed_s or FAILED_S)
+        return self._failed_s

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.errors import BadInput, listed, or_meant, quoted
 from gpuyard.ledger.rows import PROJECT
 from gpuyard.ledger.units import (
     CHARGED,
@@ -98,8 +98,9 @@ def dimension(name: str) -> _Of:
         key = name.removeprefix(LABEL)
         return lambda _entry, _place, owner: owner.labels.get(key, "")
     if name not in DIMENSIONS:
+        known = [*DIMENSIONS, "label:KEY"]
         raise BadInput(
-            f"{quoted(name)} is no dimension", f"Take some of {listed([*DIMENSIONS, 'label:KEY'])}."
+            f"{quoted(name)} is no dimension{or_meant(name, known)}", f"Take some of {listed(known)}."
         )
     return DIMENSIONS[name]
 

@@ -48,6 +48,7 @@ from gpuyard.model import (
     AttemptMeasured,
     AttemptStarted,
     AttemptStopping,
+    ClockSet,
     ConfigSet,
     EarmarkDropped,
     EarmarkSet,
@@ -73,6 +74,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import DAY_MS, MILLI
 
@@ -94,6 +96,8 @@ class Books:
         head = rows.get("head") or {}
         self.now_ms: int = head.get("now_ms", 0)
         """The latest time that any event told: a clock that goes back stands still here."""
+        self._set_ms: int = head.get("set_ms", 0)
+        """When the clock was last set ahead: what came before it is booked."""
         self.nodes: int = head.get("nodes", 0)
         self.closed_day: int = head.get("closed_day", 0)
         """Days before this one belong to closed months."""
@@ -151,6 +155,7 @@ class Books:
             self._whole_day = self._last_day + 1
         rows["head"] = {
             "now_ms": self.now_ms,
+            **({"set_ms": self._set_ms} if self._set_ms else {}),
             "nodes": self.nodes,
             "closed_day": self.closed_day,
             "last_day": self._last_day,
@@ -165,7 +170,9 @@ class Books:
         """Fold one event."""
         at_ms = event.at_ms
         if at_ms > self.now_ms:
-            if at_ms - self._day_ms < DAY_MS:
+            if type(event) is ClockSet:
+                self._skip(event)
+            elif at_ms - self._day_ms < DAY_MS:
                 self.now_ms = at_ms
             else:
                 self._come_to(at_ms)
@@ -283,6 +290,39 @@ class Books:
                 job = self._live(job_id)
                 if job is not None:
                     self._pay(job, self.now_ms)
+
+    def _skip(self, event: ClockSet) -> None:
+        """The clock was set ahead: nothing is booked for a time that never was, neither of nodes nor of attempts."""
+        self.settle(event.at_ms - event.by_ms)
+        self._come_to(event.at_ms)
+        self._set_ms = event.at_ms
+        for number in range(self.nodes):
+            node = self.node(number)
+            if node is None:
+                continue
+            node.since_ms = event.at_ms
+            for job_id in sorted(node.jobs):
+                job = self.job(job_id)
+                if job is not None and job.phase != WAITING:
+                    job.since_ms = event.at_ms
+                    # What another scheduler runs is charged by that scheduler's clock.
+                    job.paid_ms = job.paid_ms if job_id >= FIRST_EXTERNAL_ID else event.at_ms
+
+    def untold(self, since_ms: int) -> dict[str, int]:
+        """By owner, what jobs that run now had from a time on and nobody has told of yet: parts x ms, once settled.
+
+        A job of which nothing was told in all the time before is none that somebody measures.
+        """
+        nodes = [self._settled(number) for number in range(self.nodes)]
+        found: dict[str, int] = {}
+        for job_id in sorted({job_id for node in nodes if node is not None for job_id in node.jobs}):
+            job = self._live(job_id)
+            if job is None or (job.start_ms < since_ms and not (job.times[0] or job.times[1])):
+                continue
+            ran_ms = sum([max(0, until_ms - max(from_ms, since_ms)) for from_ms, until_ms in job.runs])
+            parts = sum([part.parts for part in job.parts])
+            found[job.owner] = found.get(job.owner, 0) + parts * ran_ms
+        return found
 
     def bill(self, job_id: int, now_ms: int) -> JobBook | None:
         """A job that is charged up to the last event, or to a later time; None: it never came, or never started."""
@@ -458,6 +498,9 @@ class Books:
         ended_ms = event.ended_ms or now_ms
         if ended_ms > now_ms:
             ended_ms = now_ms
+        if ended_ms < self._set_ms and job_id < FIRST_EXTERNAL_ID:
+            # It is charged up to when the clock was set, and ended a moment before.
+            ended_ms = self._set_ms
         fresh = self._fresh.drop(job_id)
         if fresh is not None:
             if 0 < fresh.begun_ms < ended_ms and fresh.since_ms >= self._day_ms and fresh.part.charged:

@@ -23,6 +23,8 @@ SHELF_MAX = 50_000
 """How many values of a kind are remembered, with their rows on disk."""
 BLOCK_BITS = 3
 """Jobs whose ids differ in these last bits alone are one row: a database takes as long for it as for a row of one."""
+AHEAD = 32
+"""Rows that are looked up at once where one after the other is asked for."""
 NO_BLOCKS = (-1, -1)
 """The last rows of jobs where there is none."""
 _SEPARATOR = ",\n"
@@ -40,8 +42,8 @@ class RowsLike(Protocol):
         """The value under a key."""
         ...
 
-    def text(self, key: str) -> str | None:
-        """The value under a key as JSON; None: there is none."""
+    def text(self, key: str, ahead: Sequence[str] = ()) -> str | None:
+        """The value under a key as JSON; None: there is none. `ahead`: keys that will be asked for next."""
         ...
 
     def __setitem__(self, key: str, value: Plain) -> None: ...
@@ -141,6 +143,8 @@ class Blocks:
         """Others, as they are."""
         self.last = [*last]
         """The last rows that ever were, of jobs of the yard and of those that it observes: later ones are new."""
+        self._asked = -1
+        """The last row that was asked for."""
 
     def get(self, job_id: int) -> str | None:
         """A job; None: there is none."""
@@ -149,7 +153,7 @@ class Blocks:
         if block is None:
             if number > self.last[job_id >= FIRST_EXTERNAL_ID]:
                 return None
-            text = self._same.peek(number) or self._rows.text(f"j/{number}")
+            text = self._same.peek(number) or self._text(number, job_id)
             if text is None:
                 return None
             self._same.keep(number, text)
@@ -185,12 +189,21 @@ class Blocks:
         self._touched = {}
         self._same.forget()
 
+    def _text(self, number: int, job_id: int) -> str | None:
+        """A row. Where tasks of an array end one after the other, those behind it are looked up with it."""
+        ahead: list[str] = []
+        if number == self._asked + 1:
+            last = min(number + AHEAD, self.last[job_id >= FIRST_EXTERNAL_ID])
+            ahead = [f"j/{each}" for each in range(number + 1, last + 1)]
+        self._asked = number
+        return self._rows.text(f"j/{number}", ahead)
+
     def _to_change(self, number: int, job_id: int) -> dict[int, str]:
         external, text = job_id >= FIRST_EXTERNAL_ID, None
         if number > self.last[external]:
             self.last[external] = number
         else:
-            text = self._same.drop(number) or self._rows.text(f"j/{number}")
+            text = self._same.drop(number) or self._text(number, job_id)
         block = self._touched[number] = parted(text) if text is not None else {}
         return block
 

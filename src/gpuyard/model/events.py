@@ -305,6 +305,8 @@ class AttemptEnded(NamedTuple):
     why: str = ""
     ended_ms: int = 0
     """When it really ended, if that was seen only later; 0: at `at_ms`. It held its grants until `at_ms`."""
+    for_good: bool = False
+    """Whether another attempt would fail alike, so that there is none: its image does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,6 +470,16 @@ class BudgetReached:
     percent: int
 
 
+class ClockSet(NamedTuple):
+    """The machine's clock was set ahead, and the log follows it: nothing happened in the `by_ms` before `at_ms`.
+
+    Attempts that run have not run in that time: their times move with the clock.
+    """
+
+    at_ms: int
+    by_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed: periods and budget windows close, waiting jobs reach their begin time, earmarks expire."""
@@ -506,6 +518,7 @@ SchedulingEvent = (
     | EarmarkDropped
     | DemandLearned
     | BudgetReached
+    | ClockSet
     | Ticked
 )
 """What the core folds: jobs, nodes, settings, time."""

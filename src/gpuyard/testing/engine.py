@@ -216,7 +216,7 @@ class SimEngine(NoMig):
         """Its image is there now, or it turned out that it cannot be had."""
         why = entry.life.no_image or ("the registry does not answer" if self.faults.pull_fails() else "")
         if why:
-            self._finish(entry, Outcome.FAILED, NO_IMAGE, why)
+            self._finish(entry, Outcome.FAILED, NO_IMAGE, why, for_good=bool(entry.life.no_image))
         else:
             self._begin(entry, asked)
 
@@ -347,12 +347,16 @@ class SimEngine(NoMig):
 
     # ---- ends
 
-    def _finish(self, entry: _Entry, outcome: Outcome, exit_code: int, why: str) -> None:
+    def _finish(
+        self, entry: _Entry, outcome: Outcome, exit_code: int, why: str, for_good: bool = False
+    ) -> None:
         """All its processes are gone: first in the world, then in the books."""
         self.world.end(entry.run, self._now)
-        self._close(entry, outcome, exit_code, why)
+        self._close(entry, outcome, exit_code, why, for_good)
 
-    def _close(self, entry: _Entry, outcome: Outcome, exit_code: int, why: str) -> None:
+    def _close(
+        self, entry: _Entry, outcome: Outcome, exit_code: int, why: str, for_good: bool = False
+    ) -> None:
         saved_ms = self._checkpoint_ms(entry)
         entry.turn += 1
         entry.report = replace(
@@ -363,6 +367,7 @@ class SimEngine(NoMig):
             ended_ms=entry.run.ended_ms or self._now,
             checkpoint_ms=saved_ms,
             why=why,
+            for_good=for_good,
         )
         self._ended_since_wait = True
 

@@ -23,7 +23,7 @@ class Life:
     pull_ms: int = 0
     """How long its image is pulled before anything of it runs; 0: it runs in none, or its image is there."""
     no_image: str = ""
-    """Why its image cannot be had when the pull is over; empty: it can."""
+    """Why there is no such image, as it turns out when the pull is over; empty: there is."""
 
 
 @dataclass(slots=True, eq=False)

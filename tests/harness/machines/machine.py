@@ -13,6 +13,7 @@ from gpuyard.model import (
     AttemptStopping,
     Capability,
     CheckpointSeen,
+    ClockSet,
     ConfigSet,
     DemandLearned,
     EarmarkDropped,
@@ -141,6 +142,13 @@ class YardMachine(RuleBasedStateMachine):
     def pass_time(self, gap_ms: int) -> None:
         """Ticks fall due and are decided on."""
         self.yard.wait(gap_ms)
+        self.yard.step()
+
+    @rule(by_ms=st.sampled_from((6_000, 3_600_000, 100_000_000)))
+    def clock_set_ahead(self, by_ms: int) -> None:
+        """The machine's clock was wrong, or is now."""
+        self.yard.now_ms += by_ms
+        self.yard.apply(ClockSet(self.now(), by_ms))
         self.yard.step()
 
     @precondition(lambda self: self.has(*AttemptState))

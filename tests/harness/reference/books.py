@@ -4,7 +4,7 @@ Written from the model alone, so that it can disagree with the core: no free-cou
 question is answered by going through all live jobs. `invariants` judges plans and the core's own tables by it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gpuyard.model import (
@@ -19,6 +19,7 @@ from gpuyard.model import (
     BudgetReached,
     Capability,
     CheckpointSeen,
+    ClockSet,
     ConfigSet,
     DemandLearned,
     Earmark,
@@ -122,15 +123,27 @@ class Charge:
     """Which event of the log ended it."""
     klass: str = ""
     """Its class when it ended."""
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+    """Times that the clock left out while it ran."""
 
     def counts_for(self, rule: NamedBudget) -> bool:
         """Whether a named budget counts it."""
         return counted(rule, self.leaf, self.klass)
 
-    def overlap_ms(self, from_ms: int, to_ms: int) -> int:
-        """How much of a stretch of time it ran."""
+    def stretches(self, until_ms: int) -> Iterator[tuple[int, int]]:
+        """When it ran, before a time: from, to."""
+        from_ms = self.started_ms
+        end_ms = until_ms if self.ended_ms is None else min(until_ms, self.ended_ms)
+        for left_ms, at_ms in self.skipped:
+            yield from_ms, min(end_ms, left_ms)
+            from_ms = at_ms
+        yield from_ms, end_ms
+
+    def all_ms(self, from_ms: int, to_ms: int) -> int:
+        """The same by the clock in force at its end: what it ran before the clock was set lies next to the rest."""
         end_ms = to_ms if self.ended_ms is None else min(to_ms, self.ended_ms)
-        return max(0, end_ms - max(from_ms, self.started_ms))
+        later_ms = sum([at_ms - left_ms for left_ms, at_ms in self.skipped])
+        return max(0, end_ms - max(from_ms, self.started_ms + later_ms))
 
 
 @dataclass
@@ -293,7 +306,7 @@ class Books:
         """Milli-GPU x ms of attempts that ended, as far as they lie in the current window of a budget."""
         start_ms = self.now_ms // window_ms * window_ms
         return sum(
-            charge.milli * charge.overlap_ms(start_ms, self.now_ms)
+            charge.milli * charge.all_ms(start_ms, self.now_ms)
             for charge in self.charges
             if charge.ended_seq > self.budget_since[path] and path in chain(charge.leaf)
         )
@@ -301,7 +314,7 @@ class Books:
     def spent_of(self, rule: NamedBudget) -> int:
         """The same of a named budget, in a window that began before everything."""
         return sum(
-            charge.milli * charge.overlap_ms(0, self.now_ms)
+            charge.milli * charge.all_ms(0, self.now_ms)
             for charge in self.charges
             if charge.ended_seq > self.named_since[rule.name] and charge.counts_for(rule)
         )
@@ -317,9 +330,10 @@ class Books:
         total = 0.0
         for charge in self.charges:
             if path in chain(charge.leaf):
-                for start_ms in range(charge.started_ms // period_ms * period_ms, until_ms, period_ms):
-                    ran_ms = charge.overlap_ms(start_ms, start_ms + period_ms)
-                    total += charge.rate * ran_ms * factor ** ((until_ms - start_ms) // period_ms)
+                for from_ms, to_ms in charge.stretches(until_ms):
+                    for start_ms in range(from_ms // period_ms * period_ms, to_ms, period_ms):
+                        ran_ms = min(to_ms, start_ms + period_ms) - max(from_ms, start_ms)
+                        total += charge.rate * ran_ms * factor ** ((until_ms - start_ms) // period_ms)
         return total
 
     # -- the fold --------------------------------------------------------------------------------------------------
@@ -362,6 +376,8 @@ class Books:
                     self.jobs[task.id].deferred |= event.held
             case Ticked():
                 self._tick(event.at_ms)
+            case ClockSet():
+                self._clock_set(event)
             case LayoutPinned() | LayoutReleased() | LayoutMade():
                 self._layout(event)
             case (
@@ -442,6 +458,16 @@ class Books:
                 live.deferred = False
             if live.earmark is not None and live.earmark.expires_ms <= at_ms:
                 live.earmark = None
+
+    def _clock_set(self, event: ClockSet) -> None:
+        for live in self.running():
+            assert live.attempt is not None
+            attempt = live.attempt
+            attempt.charge.skipped.append((event.at_ms - event.by_ms, event.at_ms))
+            attempt.started_ms += event.by_ms
+            attempt.end_ms += event.by_ms
+            attempt.checkpoint_ms += event.by_ms if attempt.checkpoint_ms else 0
+            attempt.suspended_ms += event.by_ms
 
     def _of_a_job(self, event: Event) -> None:
         live = self.jobs[event.job_id]  # type: ignore[union-attr]

@@ -15,6 +15,7 @@ from gpuyard.model import (
     AttemptMeasured,
     AttemptStarted,
     AttemptStopping,
+    ClockSet,
     ConfigSet,
     EarmarkDropped,
     EarmarkSet,
@@ -39,6 +40,7 @@ from gpuyard.model import (
     Ticked,
     Verb,
 )
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.mig import MIG_MODELS
 
 DAY_MS = 86_400_000
@@ -86,6 +88,8 @@ class Attempt:
     """For each grant: where it is, from when on."""
     dear: list[Fraction] = field(default_factory=list)
     """For each grant: the GPUs that it is charged for."""
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+    """Times that the clock left out while it ran."""
 
 
 class Integral:
@@ -103,9 +107,14 @@ class Integral:
         self.klass, self.markets, self.regions = "batch", dict[str, str](), dict[str, str]()
         named = {getattr(step, name, 0) for step in steps for name in ("at_ms", "ended_ms", "started_ms")}
         spans = {at_ms for step in steps for span in getattr(step, "spans", ()) for at_ms in span}
-        self.moments = sorted(named | spans)
+        left = {step.at_ms - step.by_ms for step in steps if isinstance(step, ClockSet)}
+        self.moments = sorted(named | spans | left)
         self.now_ms = steps[0].at_ms
+        self.set_ms = 0
         for step in steps:
+            if isinstance(step, ClockSet):
+                self.skip(step)
+                continue
             self.pass_time(step.at_ms)
             self.take(step)
         for job_id in list(self.live):
@@ -123,6 +132,15 @@ class Integral:
             for number, machine in enumerate(self.machines):
                 self.look(number, machine, low, high)
         self.now_ms = until_ms
+
+    def skip(self, step: ClockSet) -> None:
+        if step.at_ms <= self.now_ms:
+            return
+        self.pass_time(step.at_ms - step.by_ms)
+        for job_id, attempt in self.live.items():
+            if job_id < FIRST_EXTERNAL_ID:
+                attempt.skipped.append((self.now_ms, step.at_ms))
+        self.now_ms = self.set_ms = step.at_ms
 
     def look(self, number: int, machine: Machine, low: int, high: int) -> None:
         node, where = machine.node, self.where(machine.node)
@@ -284,6 +302,8 @@ class Integral:
                 attempt.phase = "stopping"
             case AttemptEnded():
                 ended_ms = min(step.ended_ms or self.now_ms, self.now_ms)
+                if step.job_id < FIRST_EXTERNAL_ID:
+                    ended_ms = max(ended_ms, self.set_ms)
                 for seen in self.of(step.job_id, attempt.number, ended_ms, self.now_ms):
                     seen.kind = "starting"
                 self.charge(step.job_id, max(ended_ms, attempt.real_ms))
@@ -332,9 +352,12 @@ class Integral:
         attempt = self.live[job_id]
         days = range(attempt.real_ms // DAY_MS * DAY_MS, until_ms, DAY_MS)
         for wheres, dear in zip(attempt.wheres, attempt.dear, strict=True):
-            cuts = sorted({attempt.real_ms, until_ms, *days, *[at_ms for at_ms, _where in wheres]})
+            ways = [at_ms for at_ms, _where in wheres] + [at_ms for gap in attempt.skipped for at_ms in gap]
+            cuts = sorted({attempt.real_ms, until_ms, *days, *ways})
             cuts = [cut for cut in cuts if attempt.real_ms <= cut <= until_ms]
             for low, high in pairwise(cuts):
+                if any(left_ms <= low and high <= at_ms for left_ms, at_ms in attempt.skipped):
+                    continue
                 where = [place for at_ms, place in wheres if at_ms <= low][-1]
                 key = (low // DAY_MS, where, self.who[job_id])
                 self.charges[key] = self.charges.get(key, Fraction(0)) + dear * (high - low)

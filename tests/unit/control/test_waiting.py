@@ -23,9 +23,12 @@ from gpuyard.model import (
     AttemptEnded,
     AttemptMeasured,
     AttemptStarted,
+    ClockSet,
+    Grant,
     Job,
     JobSpec,
     JobSubmitted,
+    NodeAdded,
     Outcome,
     Settings,
     Verb,
@@ -323,3 +326,33 @@ def test_jobs_are_forgotten_two_hours_after_their_end() -> None:
     world.go(BEGIN_MS + 8 * HOUR_MS)
     rows = projected(Waits(), world.events())
     assert ["j/4"] == [key for key in rows if key.startswith("j/")]
+
+
+@pytest.mark.parametrize("beneath", [False, True])
+def test_nobody_waits_in_a_time_that_the_clock_leaves_out(*, beneath: bool) -> None:
+    """Also where the clock is set beneath a look, after the look has asked for the time."""
+    world = Planted()
+    world.job(2, 10, pool="room")
+    world.yard.step()
+    world.job(2, pool="room")
+    world.go(BEGIN_MS + 30 * MINUTE_MS)
+    asked_ms = world.yard.now_ms
+    world.yard.now_ms += HOUR_MS
+    world.yard.add(ClockSet(world.yard.now_ms, HOUR_MS))
+    if beneath:
+        world.meter.look(asked_ms)
+    world.go(world.yard.now_ms + 30 * MINUTE_MS)
+    assert {"room": pytest.approx(2.0, rel=0.02)} == world.hours()
+
+
+def test_a_crashed_attempt_lost_no_more_than_it_ran() -> None:
+    ends = AttemptEnded(BEGIN_MS + 3 * HOUR_MS, 1, 1, Outcome.FAILED)
+    events = [
+        NodeAdded(BEGIN_MS, node("g0", 2)),
+        AttemptStarted(BEGIN_MS, 1, 1, (Grant(0, 0b11, 1000, 0, 0, 1),)),
+        ClockSet(BEGIN_MS + 2 * HOUR_MS, HOUR_MS),
+        ends,
+    ]
+    rows = projected(Waits(), events)
+    lost = [sums[1] for key, pools in rows.items() if key.startswith("l/") for sums in pools.values()]
+    assert 2 * 2 * HOUR_MS == sum(lost)

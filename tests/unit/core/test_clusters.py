@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.config.reading import loads
+from gpuyard.control.wording import remedies_text
 from gpuyard.core.explain.admission import never
 from gpuyard.model import ClusterPreference, JobSpec, Node
 from gpuyard.model.remedies import Cure, Remedy
@@ -66,6 +67,21 @@ def test_a_gang_stays_in_one_cluster(policy: str) -> None:
     assert ["west"] == placed(here, gpus=4, clusters=("west",))
     assert ["east"] == placed(here, gpus=4, clusters=("east",))
     assert [] == placed(here, gpus=4, tasks=2)
+
+
+def test_a_yard_without_gpus_says_so() -> None:
+    bare = Yard("default", [replace(node, gpus=0, gpu_model="") for node in EAST])
+    reason = never(bare.state, JobSpec("t", ask(1)))
+    assert reason is not None
+    assert "asks for 1 GPU; the yard has no GPUs" == reason.text
+    assert (Remedy(Cure.NO_GPUS),) == reason.lifted_by
+    assert "`emulate: true` in yard.yaml" in remedies_text(reason.lifted_by)
+
+
+def test_more_gpus_than_a_node_has_name_the_most_to_ask_for() -> None:
+    reason = never(Yard("default", EAST).state, JobSpec("t", ask(64)))
+    assert reason is not None
+    assert "--gpus 4 or less, or several tasks (--tasks)" == remedies_text(reason.lifted_by)
 
 
 def test_a_job_that_no_node_of_its_clusters_can_hold_is_told_of_others() -> None:

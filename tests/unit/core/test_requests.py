@@ -109,6 +109,13 @@ def test_a_job_that_fails_is_tried_again_later_and_later_and_not_for_ever() -> N
     assert RETRY_FIRST_MS << 16 > RETRY_MAX_MS
 
 
+def test_a_job_that_fails_for_good_is_not_tried_again() -> None:
+    here = running(retries=2)
+    record = here.state.jobs[1]
+    apply(here.state, AttemptEnded(5, 1, 1, Outcome.FAILED, exit_code=125, for_good=True))
+    assert (JobState.FAILED, {}) == (record.state, here.state.jobs)
+
+
 def test_a_lost_node_ends_a_job_that_may_not_be_requeued() -> None:
     here = running(requeue=False)
     record = here.state.jobs[1]

@@ -33,6 +33,7 @@ _STOPPED = {
     StopCause.SHORTER: "preempted for {}, which is much shorter",
     StopCause.REQUEUE: "requeued on request",
 }
+_NOT_AGAIN = "it was not tried again, as each attempt would fail alike"
 
 
 class Bound(NamedTuple):
@@ -53,6 +54,8 @@ def history_row(record: JobRecord, started_ms: int, event: Event) -> HistoryRow:
     exit_code, why, ended_ms = 0, record.doomed, event.at_ms
     if isinstance(event, AttemptEnded):
         exit_code, why, ended_ms = event.exit_code, event.why, event.ended_ms or event.at_ms
+        if event.for_good and record.failures < spec.retries:
+            why = f"{why}; {_NOT_AGAIN}"
         if record.state is JobState.CANCELLED:
             why = "; ".join([text for text in (_cancelled(record, ended_ms), why) if text])
     elif isinstance(event, Requested) and event.by:

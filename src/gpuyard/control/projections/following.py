@@ -6,7 +6,7 @@ nowhere else, so filling it live and filling it again give the same rows, byte f
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -33,9 +33,13 @@ class Rows:
         self,
         look_up: Callable[[str], str | None] = lambda _key: None,
         known: dict[str, str | None] | None = None,
+        look_up_many: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
     ) -> None:
-        """`look_up` gives the JSON under a key, or None; without it there are no rows yet."""
+        """`look_up` gives the JSON under a key, or None; without it there are no rows yet. `look_up_many` gives that of
+        several keys at once.
+        """
         self._look_up = look_up
+        self._look_up_many = look_up_many
         self.known: dict[str, str | None] = {} if known is None else known
         """What was looked up, and what was put since."""
         self.changed: dict[str, str | None] = {}
@@ -49,11 +53,16 @@ class Rows:
         text = self.text(key)
         return default if text is None else json.loads(text)
 
-    def text(self, key: str) -> str | None:
-        """The value under a key as JSON; None: there is none."""
+    def text(self, key: str, ahead: Sequence[str] = ()) -> str | None:
+        """The value under a key as JSON; None: there is none. `ahead`: keys that will be asked for next."""
         key = kept_text(key)
         if key not in self.known:
-            self.known[key] = self._look_up(key)
+            if ahead and self._look_up_many is not None:
+                wanted = [key, *[each for each in ahead if each not in self.known]]
+                found = self._look_up_many(wanted)
+                self.known.update([(each, found.get(each)) for each in wanted])
+            else:
+                self.known[key] = self._look_up(key)
         return self.known[key]
 
     def __getitem__(self, key: str) -> Any:

@@ -3,7 +3,7 @@
 Rows: `w/PART`, lines of what waited for GPUs in five minutes of the clock; `l/PART`, by pool the GPU time in them that
 running jobs held and did not use, and that of crashed attempts whose work is lost; `h/HOUR`, lines of what waited for
 any other cause in a clock hour; `n/NODE` and `j/JOB`, what is needed to tell which pool that was; `e/N`, the jobs whose
-attempts ended in one minute: what was measured of them comes up to an hour later.
+attempts ended in one minute: what was measured of them comes up to an hour later; `set`, when the clock was set ahead.
 """
 
 import json
@@ -16,6 +16,7 @@ from gpuyard.model import (
     AttemptEnded,
     AttemptMeasured,
     AttemptStarted,
+    ClockSet,
     Event,
     NodeAdded,
     NodeChanged,
@@ -33,6 +34,8 @@ LACKS_GPUS = (WaitCause.ROOM.value, WaitCause.ORDER.value)
 """Causes that more free GPUs would have ended."""
 KEPT_MINUTES = 2 * HOUR_MS // MINUTE_MS
 """How long jobs are remembered after the end of their last attempt."""
+SET_MAX = 100
+"""How many times at which the clock was set ahead are remembered, for attempts that ran then."""
 UNUSED, LOST = 0, 1
 _CRASHES = (Outcome.FAILED, Outcome.NODE_FAIL, Outcome.OUT_OF_MEMORY)
 
@@ -60,6 +63,8 @@ class Waits(Projection):
                 if job is not None and job[0] == event.attempt:
                     unused = event.measured_gpu_ms - event.used_gpu_ms
                     _lay(rows, UNUSED, event.spans or ((event.from_ms, event.until_ms),), job[2], unused)
+            case ClockSet():
+                rows["set"] = [*rows.get("set", []), [event.at_ms, event.by_ms]][-SET_MAX:]
             case NodeAdded():
                 number = rows.get("nodes", 0)
                 rows["nodes"] = number + 1
@@ -158,7 +163,9 @@ def _ended(rows: Rows, event: AttemptEnded) -> None:
     _attempt, started_ms, pools, saved_ms, *_minute = job
     if event.outcome in _CRASHES:
         until_ms = event.ended_ms or event.at_ms
-        from_ms = min(until_ms, started_ms + max(0, event.saved_ms - saved_ms))
+        # What it ran before the clock was set lies next to what it ran after, as in all other books.
+        later_ms = sum([by_ms for at_ms, by_ms in rows.get("set", ()) if started_ms < at_ms <= event.at_ms])
+        from_ms = min(until_ms, started_ms + later_ms + max(0, event.saved_ms - saved_ms))
         parts = sum([held for _pool, held in pools])
         _lay(rows, LOST, ((from_ms, until_ms),), pools, parts * (until_ms - from_ms) // PARTS)
     rows[key] = [event.attempt, started_ms, pools, event.saved_ms]

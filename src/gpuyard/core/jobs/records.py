@@ -171,6 +171,7 @@ class JobExtras:
     __slots__ = (
         "boost",
         "cause",
+        "delayed_ms",
         "doomed",
         "failures",
         "for_job",
@@ -188,7 +189,7 @@ class JobExtras:
     def __init__(self) -> None:
         self.held = False
         self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = self.wanted_ms = 0
-        self.boost = 0
+        self.boost = self.delayed_ms = 0
         self.wanted_by = self.moved_by = ""
         self.cause: StopCause | None = None
         self.pending: dict[After, None] = {}
@@ -277,8 +278,20 @@ class JobRecord:
     def clear(self) -> None:
         """Forget the last attempt: a job without an attempt keeps nothing of it."""
         self.grants = ()
-        self.started_ms = self.end_ms = 0
+        self.started_ms = self.end_ms = self.delayed_ms = 0
         self.usage = _NO_USAGE
+
+    def delay(self, later_ms: int) -> None:
+        """All that happened to its attempt was that much later: the clock was set ahead."""
+        self.started_ms += later_ms
+        self.delayed_ms += later_ms
+        if self.checkpoint_ms:
+            self.checkpoint_ms += later_ms
+        if self.state is JobState.SUSPENDED:
+            self.suspended_ms += later_ms
+        by, at_ms = self.wanted_by
+        if by:
+            self.wanted_by = (by, at_ms + later_ms)
 
     def keep(self, saved_ms: int) -> None:
         """Work that is saved need not be done again: the next attempt is that much shorter, plus its restart."""
@@ -365,6 +378,16 @@ class JobRecord:
     def ran_ms(self, value: int) -> None:
         if value or self.extras is not None:
             self._own_extras().ran_ms = value
+
+    @property
+    def delayed_ms(self) -> int:
+        """By how much the clock was set ahead since its attempt started: its engine may not know of that."""
+        return (self.extras or _NO_EXTRAS).delayed_ms
+
+    @delayed_ms.setter
+    def delayed_ms(self, value: int) -> None:
+        if value or self.extras is not None:
+            self._own_extras().delayed_ms = value
 
     @property
     def cause(self) -> StopCause | None:

@@ -37,7 +37,7 @@ from gpuyard.model.serialise import Plain, from_plain, to_plain
 VERSION = 1
 
 _STATES = {state.value: state for state in JobState}
-_EXTRAS = ("ran_ms", "held", "suspended_ms", "for_job", "failures")
+_EXTRAS = ("ran_ms", "held", "suspended_ms", "for_job", "failures", "delayed_ms")
 
 
 def dump(state: State) -> dict[str, Plain]:
@@ -49,6 +49,7 @@ def dump(state: State) -> dict[str, Plain]:
         "version": VERSION,
         "now_ms": state.now_ms,
         "last_job_id": state.last_job_id,
+        **({"skipped_ms": state.skipped_ms} if state.skipped_ms else {}),
         **(
             {"last_external_id": state.last_external_id}
             if state.last_external_id >= FIRST_EXTERNAL_ID
@@ -169,6 +170,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "suspended_ms": record.suspended_ms,
         "saved_ms": record.saved_ms,
         "ran_ms": record.ran_ms,
+        **({"delayed_ms": record.delayed_ms} if record.delayed_ms else {}),
         "preemptions": record.preemptions,
         "cause": to_plain(record.cause),
         "for_job": record.for_job,
@@ -191,6 +193,7 @@ def load(plain: dict[str, Plain]) -> State:
     state = State()
     state.now_ms = plain["now_ms"]
     state.last_job_id = plain["last_job_id"]
+    state.skipped_ms = plain.get("skipped_ms", 0)
     # Missing in dumps of earlier releases, where the jobs of other schedulers had the next ids.
     state.last_external_id = plain.get("last_external_id", state.last_external_id)
     if state.last_job_id >= FIRST_EXTERNAL_ID:

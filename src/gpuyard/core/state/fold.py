@@ -30,6 +30,7 @@ from gpuyard.model import (
     BookEvent,
     BudgetReached,
     CheckpointSeen,
+    ClockSet,
     ConfigSet,
     DemandLearned,
     Earmark,
@@ -281,6 +282,7 @@ def end(
     _exit_code: int = 0,
     _why: str = "",
     ended_ms: int = 0,
+    for_good: bool = False,
 ) -> None:
     """`AttemptEnded`."""
     # What another scheduler tells of is charged as it was, however late it is told.
@@ -303,7 +305,7 @@ def end(
         state.moved.append(job_id)
     state.leaving.pop(job_id, None)
     record.phase = None
-    if not _waits_again(record, outcome):
+    if not _waits_again(record, outcome, for_good):
         # The job was to be cancelled and its attempt is over; a node failure just before that does not bring it back.
         cancelled = outcome is _PREEMPTED or (outcome is _NODE_FAIL and record.job.spec.requeue)
         record.state = JobState.CANCELLED if cancelled else JobState(outcome.value)
@@ -360,7 +362,31 @@ def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> 
             state.ended_tasks[job_id] = job.label
 
 
-def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
+def set_clock(state: State, at_ms: int, by_ms: int) -> None:
+    """`ClockSet`: count all that runs up to the time that was left, and on from the one that is set.
+
+    What another scheduler runs keeps its times: they are by that scheduler's clock.
+    """
+    left_ms = min(at_ms, max(state.now_ms, at_ms - by_ms))
+    running = [record for record in state.running.values() if record.id < FIRST_EXTERNAL_ID]
+    state.change_seq += 1
+    state.skipped_ms += at_ms - left_ms
+    _pass_time(state, left_ms)
+    for record in running:
+        state.leave_off(record, left_ms)
+    _pass_time(state, at_ms)
+    for record in running:
+        state.go_on(record, at_ms, at_ms - left_ms)
+    state.nodes.start_over()
+
+
+def _pass_time(state: State, at_ms: int) -> None:
+    state.now_ms = at_ms
+    if at_ms >= state.tenants.due_ms:
+        close_periods(state, at_ms)
+
+
+def _waits_again(record: JobRecord, outcome: Outcome, for_good: bool) -> bool:
     """Whether a job gets another attempt after one that did not complete."""
     if record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL:
         return False
@@ -368,7 +394,7 @@ def _waits_again(record: JobRecord, outcome: Outcome) -> bool:
         return True
     if outcome is _NODE_FAIL:
         return record.job.spec.requeue
-    return outcome is Outcome.FAILED and record.failures < record.job.spec.retries
+    return outcome is Outcome.FAILED and not for_good and record.failures < record.job.spec.retries
 
 
 def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
@@ -398,7 +424,7 @@ def requeue_if_due(state: State, record: JobRecord, at_ms: int) -> None:
 
 def apply(state: State, event: Event) -> None:
     """Fold one event into the state."""
-    if isinstance(event, tuple) and (of_parts := _OF_EVERY_JOB.get(type(event))) is not None:
+    if isinstance(event, tuple) and (of_parts := _OF_PARTS.get(type(event))) is not None:
         of_parts(state, *event)
         return
     state.now_ms = at_ms = event.at_ms
@@ -567,11 +593,12 @@ def _ticked(state: State, event: Ticked) -> None:
         state.drop_earmark(record)
 
 
-_OF_EVERY_JOB: dict[type, Callable[..., object]] = {
+_OF_PARTS: dict[type, Callable[..., object]] = {
     JobSubmitted: submit,
     TasksSubmitted: submit_tasks,
     AttemptStarted: start,
     AttemptEnded: end,
+    ClockSet: set_clock,
 }
 """Steps that take the fields of the event as arguments."""
 

@@ -4,6 +4,7 @@ Whatever goes beyond the log (free-count sets, sorted queues, cached answers) is
 event and one rebuilt from its dump give the same plan.
 """
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from gpuyard.core.fleet.nodes import Nodes
@@ -89,6 +90,8 @@ class State:
         """The same for jobs that other schedulers have: their ids are a line of their own."""
         self.now_ms = 0
         """Time of the last event."""
+        self.skipped_ms = 0
+        """By how much the clock was set ahead, all together."""
         self.tenants = Tenants(self.settings, self.models)
         self.queue = WaitQueue(FIFO, self.tenants)
         self.counts = Counts()
@@ -171,31 +174,38 @@ class State:
             tenants.commit(record.party, milli, self.micro_of(record), record.limit_ms)
 
     def micro_of(self, record: JobRecord) -> int:
-        """What an attempt costs in a millisecond, at the prices of its first day: micro-dollars / hour x milli-GPU.
-
-        0 where no budget asks.
-        """
+        """What an attempt costs, at the prices of its first day. 0 where no budget asks."""
         if not self.tenants.priced:
             return 0
-        nodes, shape, day = self.nodes, record.shape, record.started_ms // DAY_MS
+        return self.cost_on(record.shape, record.grants, record.started_ms // DAY_MS)
+
+    def micro_by(self, shape: Shape, way: Way, now_ms: int) -> int:
+        """What a job would cost if it was served by a way. 0 where no budget asks."""
+        return self.cost_by(shape, way, now_ms // DAY_MS) if self.tenants.priced else 0
+
+    def cost_on(self, shape: Shape, grants: Sequence[Grant], day: int) -> int:
+        """What a job costs in a millisecond on the nodes of its grants: micro-dollars / hour x milli-GPU."""
+        kinds = self.nodes.kind_of
         return sum(
             [
-                charge_milli(shape, nodes.kind_of[grant.node]) * grant.tasks * self.gpu_price(grant.node, day)
-                for grant in record.grants
+                charge_milli(shape, kinds[grant.node]) * grant.tasks * self.gpu_price(grant.node, day)
+                for grant in grants
             ]
         )
 
-    def micro_by(self, shape: Shape, way: Way, now_ms: int) -> int:
-        """What a job would cost like that if it was served by a way, on the dearest of its nodes."""
-        if not self.tenants.priced:
-            return 0
-        kind, day = self.nodes.kinds[way.kind], now_ms // DAY_MS
+    def cost_by(self, shape: Shape, way: Way, day: int) -> int:
+        """The same for a job that is served by a way, on the dearest of its nodes."""
+        return charge_milli(shape, self.nodes.kinds[way.kind]) * shape.tasks * self.dearest(way, day)
+
+    def dearest(self, way: Way, day: int) -> int:
+        """What an hour of a GPU costs on the dearest node of a way."""
         key = ("dearest", way.index, day)
         known = self._prices_known.get(key)
         if known is None:
-            numbers = [n for n in range(len(self.nodes.node)) if kind.members & way.pools & (1 << n)]
+            members = self.nodes.kinds[way.kind].members & way.pools
+            numbers = [n for n in range(len(self.nodes.node)) if members & (1 << n)]
             known = self._prices_known[key] = max([self.gpu_price(n, day) for n in numbers], default=0)
-        return charge_milli(shape, kind) * shape.tasks * known
+        return known
 
     def micro_least(self, shape: Shape, now_ms: int) -> int:
         """The same, served by the cheapest of its ways."""
@@ -455,6 +465,25 @@ class State:
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, started_ms + record.estimate_ms)
+
+    def leave_off(self, record: JobRecord, at_ms: int) -> None:
+        """Count a running attempt up to a time, and no further until `go_on`."""
+        usage, tenants = record.usage, self.tenants
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, self.stranded_milli(record))
+        if tenants.budgeted:
+            tenants.commit(usage.leaf, usage.milli, self.micro_of(record), -record.limit_ms)
+
+    def go_on(self, record: JobRecord, at_ms: int, later_ms: int) -> None:
+        """Count it on from a time; everything about it happened that much later, by the clock in force now."""
+        usage, tenants = record.usage, self.tenants
+        record.delay(later_ms)
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, 1, self.stranded_milli(record))
+        if tenants.budgeted:
+            tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
+        self.expect_end(record, record.end_ms + later_ms)
+        # Stopping it costs less than it seemed: caches go by the nodes.
+        self.nodes.touched += [grant.node for grant in record.grants]
+        self.touch(record)
 
     def stranded_milli(self, record: JobRecord) -> int:
         """What a running job has on nodes that are down, where that matters: while any tenant holds GPUs back."""
