@@ -19,9 +19,11 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import LocalCluster
+from gpuyard.engines.local.own_code import OwnCode
 from gpuyard.engines.registry import Context
 from gpuyard.model import Capability, Node
 from gpuyard.testing import Faults, Life, SimEngine
+from harness.patience import Patience, patient
 
 EPOCH = 1
 GPUS = 8
@@ -141,8 +143,8 @@ def ended(rig: Rig, key: str) -> AttemptReport:
 
 def moments(rig: Rig) -> Iterator[None]:
     """As many turns as fit into the longest wait of any test."""
-    limit = time.monotonic() + rig.settle_s
-    while time.monotonic() < limit:
+    patience = Patience(rig.settle_s)
+    while patience:
         yield
 
 
@@ -223,8 +225,10 @@ class LocalRig:
         use_cgroups: bool = True,
         fence_by: tuple[str, ...] = MEANS,
         nodes: ThisMachine | PretendedNodes = ONE_NODE,
+        code: OwnCode | None = None,
     ) -> None:
         self.nodes = nodes
+        self.code = code
         self.data = folder.resolve() / "data"
         self.effects = folder / "effects"
         self.effects.mkdir()
@@ -241,6 +245,7 @@ class LocalRig:
             nodes=self.nodes,
             use_cgroups=self.use_cgroups,
             fence_by=self.fence_by,
+            code=self.code,
             **options,  # type: ignore[arg-type]
         )
         self.engines.append(engine)
@@ -272,9 +277,9 @@ class LocalRig:
 
     def _wait_for_supervisors(self) -> None:
         """An end is on disk a moment before its supervisor is gone."""
-        limit = time.monotonic() + 2.0
+        patience = Patience(2.0)
         for pid in _claimed_pids(self.data):
-            while os.path.exists(f"/proc/{pid}/exe") and time.monotonic() < limit:
+            while os.path.exists(f"/proc/{pid}/exe") and patience:
                 time.sleep(0.002)
 
     def close(self) -> None:
@@ -311,6 +316,8 @@ class ApartRig(LocalRig):
 def recipe_of(effects: Path, key: str, program: Program) -> Recipe:
     """A script that does so, and writes down that it started and which GPUs it sees."""
     lines = ["#!/bin/sh"]
+    # What a test does while it runs takes longer on a busy machine.
+    run_ms = program.run_ms if program.run_ms >= 10_000 else int(1000 * patient(program.run_ms / 1000))
     if program.ignores_term:
         lines.append("trap '' TERM")
     if program.ends_well_on_term:
@@ -322,11 +329,11 @@ def recipe_of(effects: Path, key: str, program: Program) -> Recipe:
     lines.append(f"echo \"${{RANK:-0}} $CUDA_VISIBLE_DEVICES\" >>'{effects}/{key}'")
     if program.only_rank is not None:
         lines.append(f'[ "$RANK" = {program.only_rank} ] || sleep 60')
-    if program.run_ms and program.ends_well_on_term:
+    if run_ms and program.ends_well_on_term:
         # A shell that hears TERM just before it starts a sleep heeds it only when that sleep ends: short ones.
-        lines.append(f"n=0; while [ $n -lt {program.run_ms // 50} ]; do sleep 0.05; n=$((n + 1)); done")
-    elif program.run_ms:
-        lines.append(f"sleep {program.run_ms / 1000}")
+        lines.append(f"n=0; while [ $n -lt {run_ms // 50} ]; do sleep 0.05; n=$((n + 1)); done")
+    elif run_ms:
+        lines.append(f"sleep {run_ms / 1000}")
     lines.append(f"exit {program.exit_code}")
     return Recipe(script="\n".join(lines) + "\n")
 

@@ -11,6 +11,7 @@ from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import SlurmSettings
 from gpuyard.engines.slurm.keys import ContainerRuntime
+from harness.patience import Patience, patient
 from rigs.slurm.cluster import SlurmCluster
 
 TYPES = {"a100": "A100-80GB"}
@@ -44,7 +45,7 @@ class SlurmRig:
         assert GPUS == cluster.layout.gpus
 
     def commands(self) -> Commands:
-        return Commands(conf=str(self.cluster.folder / "slurm.conf"), timeout_s=30)
+        return Commands(conf=str(self.cluster.folder / "slurm.conf"), timeout_s=patient(30))
 
     def reopen(self) -> SlurmEngine:
         engine = SlurmEngine(self.data, CommandClient(self.commands(), as_user=True), self.site)
@@ -77,8 +78,8 @@ class SlurmRig:
 
     def close(self) -> None:
         """End whatever a failed test left and say so: nothing may be left behind."""
-        until = time.monotonic() + 90
-        while (left := self.live_jobs()) and time.monotonic() < until:
+        patience = Patience(90)
+        while (left := self.live_jobs()) and patience:
             # An end is on disk a moment before Slurm has noticed.
             time.sleep(0.1)
         for line in left:

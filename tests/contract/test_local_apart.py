@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from gpuyard.engines import apart
 from gpuyard.engines.apart import EngineApart
 from gpuyard.engines.contract import Answer, Phase, Stale, StopRequest, Transient
 from gpuyard.model import Outcome
+from harness.patience import Patience, patient, until
 
 LONG = Program(run_ms=60_000)
 
@@ -39,13 +40,6 @@ def pid_of(rig: ApartRig) -> int:
     return pid
 
 
-def soon(holds: Callable[[], bool], s: float = 30.0) -> None:
-    until_s = time.monotonic() + s
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-
-
 def stopped(rig: ApartRig, key: str) -> None:
     rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 0)])
     ended(rig, key)
@@ -58,7 +52,7 @@ def test_what_runs_outlives_the_process_and_is_known_to_the_next_one(rig: ApartR
     first, line = pid_of(rig), engine_of(rig)._line
     assert line is not None
     os.kill(first, signal.SIGKILL)
-    soon(lambda: line.process.poll() is not None)
+    until(lambda: line.process.poll() is not None)
 
     assert Phase.RUNNING is look(rig, "y-1-1").phase
     assert first != pid_of(rig)
@@ -108,8 +102,8 @@ def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_
     asking = threading.Thread(target=start)
     stop.start()
     asking.start()
-    until_s = time.monotonic() + 60
-    while asking.is_alive() and time.monotonic() < until_s:
+    patience = Patience(60)
+    while asking.is_alive() and patience:
         rig.engine.wait(0.05)
     assert ["has ended while it was asked to start"] == [str(each).partition("process ")[2] for each in told]
 
@@ -123,9 +117,9 @@ def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_
 
 def test_an_end_is_heard_of(rig: ApartRig) -> None:
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", Program(run_ms=50))])
-    until_s = time.monotonic() + 60
-    while look(rig, "y-1-1").phase is not Phase.ENDED and time.monotonic() < until_s:
-        assert rig.engine.wait(30.0), "nothing was heard"
+    patience = Patience(60)
+    while look(rig, "y-1-1").phase is not Phase.ENDED and patience:
+        assert rig.engine.wait(patient(30)), "nothing was heard"
     assert Phase.ENDED is look(rig, "y-1-1").phase
 
 
@@ -134,7 +128,7 @@ def test_it_has_none_of_the_servers_files(tmp_path: Path) -> None:
         line = apart.spare()
         try:
             # It closes them first of all, and has to come to that.
-            soon(lambda: 5 == len(os.listdir(f"/proc/{line.process.pid}/fd")))
+            until(lambda: 5 == len(os.listdir(f"/proc/{line.process.pid}/fd")))
             names = [os.readlink(each) for each in Path(f"/proc/{line.process.pid}/fd").iterdir()]
         finally:
             apart.end(line)
@@ -156,13 +150,13 @@ def test_it_ends_with_its_server() -> None:
         pid = int(server.stdout.readline())
         for ignored in (signal.SIGINT, signal.SIGTERM):
             # The keyboard and a service manager mean the server, which has a last step to finish.
-            soon(lambda: "yard-engine" in Path(f"/proc/{pid}/comm").read_text())
+            until(lambda: "yard-engine" in Path(f"/proc/{pid}/comm").read_text())
             time.sleep(0.05)
             os.kill(pid, ignored)
         time.sleep(0.1)
         assert Path(f"/proc/{pid}").exists()
         server.kill()
-    soon(lambda: not Path(f"/proc/{pid}").exists())
+    until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_server_ends_though_a_call_hangs(rig: ApartRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +174,7 @@ def test_a_server_ends_though_a_call_hangs(rig: ApartRig, monkeypatch: pytest.Mo
     asking.start()
     time.sleep(0.1)
     rig.engine.close()
-    asking.join(30)
+    asking.join(patient(30))
     assert [] != told
     with pytest.raises(Transient, match="stopping"):
         rig.engine.nodes()
@@ -195,7 +189,7 @@ def test_what_is_over_is_forgotten_in_its_own_time(rig: ApartRig) -> None:
 
     assert [] == rig.engine.listing()
     assert [Phase.UNKNOWN] * 2 == [report.phase for report in rig.engine.status(keys[-2:])]
-    soon(lambda: [] == os.listdir(rig.data / "attempts"))
+    until(lambda: [] == os.listdir(rig.data / "attempts"))
     assert b"" == rig.engine.log(keys[0], "stdout", 0, 10)
     rig.engine.start(EPOCH + 1, [])
     with pytest.raises(Stale):

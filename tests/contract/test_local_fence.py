@@ -103,6 +103,10 @@ class Yard:
         found: dict[str, Any] = json.loads(self.output("y-1-1"))
         return found
 
+    def told(self, kind: str) -> str:
+        """What `yard doctor` says of a kind of request."""
+        return next(each.by for each in self.rig.engine.protections() if each.kind == kind)
+
     def own(self, given: str) -> list[str]:
         """The devices that the hostile job is to have: a slice is reached through its GPU."""
         gpu = self.rig.engine._hosts()[self.rig.node].readings[0].uuid
@@ -173,6 +177,15 @@ def test_the_kernel_refuses_devices_of_others_that_a_job_sees(means: str, cut: b
         layers = {name: each for name, each in {**found, **found["namespace"]}.items() if "layer" in name}
         assert {} == {name: each for name, each in layers.items() if each == "open"}
         assert "open" == found["tmp"], "the rest is left to the view"
+        assert "the kernel refuses other devices" in yard.told("slice" if cut else "whole GPU")
+
+
+def test_the_doctor_names_the_kernel_only_where_it_refuses_devices_to_jobs() -> None:
+    """No driver is behind an emulated GPU, so one that is out of view is not refused besides."""
+    with opened(MEANS) as yard:
+        assert ["other GPUs are not in the job's view of the file system; a job of root can undo it"] * 2 == [
+            yard.told("whole GPU"), yard.told("slice"),
+        ]  # fmt: skip
 
 
 def test_a_job_without_gpus_sees_none() -> None:

@@ -20,6 +20,7 @@ from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import AttemptReport, Container, Phase, Recipe, StopRequest
 from gpuyard.engines.node import terminal
 from gpuyard.model import Capability, Outcome
+from harness import patience
 from rigs.images.rig import BUSYBOX, Images, Registry
 from rigs.others import OTHER, THIRD, act, refused
 
@@ -66,10 +67,7 @@ class Box:
         return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
 
     def until_written(self, key: str, text: str) -> None:
-        limit = time.monotonic() + 20
-        while text not in self.log(key):
-            assert time.monotonic() < limit, (look(self.rig, key), self.log(key))
-            time.sleep(0.02)
+        patience.until(lambda: text in self.log(key), 20, lambda: (look(self.rig, key), self.log(key)))
 
     def left(self) -> list[str]:
         """What ended attempts have left: processes, mounts, folders."""
@@ -155,21 +153,24 @@ def test_entrypoint_and_arguments_are_those_of_the_image_until_the_job_names_oth
 
 
 @pytest.mark.parametrize(
-    ("name", "pull", "says"),
+    ("name", "pull", "says", "for_good"),
     [
-        ("{open}/team/absent:1", "", "has no such image"),
-        ("{open}/team/plain:9", "", "has no such image"),
-        ("127.0.0.1:9/team/plain:1", "", "127.0.0.1:9 does not answer"),
-        ("{open}/team/absent:1", "never", "is not on this node, and is never to be pulled"),
-        ("{closed}/team/private:1", "", "log in as yardpod on this node: podman login {closed}"),
+        ("{open}/team/absent:1", "", "has no such image", True),
+        ("{open}/team/plain:9", "", "has no such image", True),
+        ("127.0.0.1:9/team/plain:1", "", "127.0.0.1:9 does not answer", False),
+        ("{open}/team/absent:1", "never", "is not on this node, and is never to be pulled", False),
+        ("{closed}/team/private:1", "", "log in as yardpod on this node: podman login {closed}", True),
     ],
 )
-def test_an_image_that_cannot_be_had_says_why(box: Box, name: str, pull: str, says: str) -> None:
+def test_an_image_that_cannot_be_had_says_why(
+    box: Box, name: str, pull: str, says: str, for_good: bool
+) -> None:
     names = {"open": box.images.open.name, "closed": box.images.closed.name}
     report, said = box.run(Container(name.format(**names), pull=pull), argv=("true",))
 
     assert (Outcome.FAILED, 125, "") == (report.outcome, report.exit_code, said)
     assert says.format(**names) in report.why
+    assert for_good is report.for_good, report
 
 
 def test_a_program_that_the_image_lacks_says_so(box: Box) -> None:
@@ -266,7 +267,7 @@ def test_a_stop_during_the_pull_ends_it_at_once(box: Box) -> None:
     report = ended(box.rig, key)
 
     assert Outcome.CANCELLED is report.outcome
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience.patient(30)
     assert Outcome.COMPLETED is box.shell("true")[0].outcome, "the store is free for the next pull"
 
 
@@ -320,7 +321,7 @@ def test_term_reaches_the_program_and_what_ignores_it_is_killed_after_the_grace(
     box.rig.engine.stop(EPOCH, [StopRequest(ignores, Outcome.PREEMPTED, 500)])
 
     assert [Outcome.CANCELLED, Outcome.CANCELLED] == [ended(box.rig, key).outcome for key in (heeds, plain)]
-    assert time.monotonic() - began < 30, "no grace is waited out"
+    assert time.monotonic() - began < patience.patient(30), "no grace is waited out"
     assert "saved\n" == (box.work / "saved").read_text()
     assert Outcome.PREEMPTED is ended(box.rig, ignores).outcome
 
@@ -409,12 +410,10 @@ class Visit:
     """A client of the keeper of a job's terminals, as the server passes it on."""
 
     def __init__(self, box: Box, key: str, **asked: Any) -> None:
-        limit = time.monotonic() + 20
-        while (link := box.rig.engine.terminal(key, own=False)) is None:
-            assert time.monotonic() < limit, look(box.rig, key)
-            time.sleep(0.02)
-        self.link = link
-        link.settimeout(20)
+        self.link = link = patience.until(
+            lambda: box.rig.engine.terminal(key, own=False), say=lambda: look(box.rig, key)
+        )
+        link.settimeout(patience.patient(20))
         self.send(terminal.HELLO, json.dumps(asked).encode())
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
@@ -521,10 +520,7 @@ def settings_for_all(box: Box) -> Iterator[None]:
 
 
 def wait_for(what: Any, s: float = 20.0) -> None:
-    limit = time.monotonic() + s
-    while not what():
-        assert time.monotonic() < limit, "it did not come true in time"
-        time.sleep(0.02)
+    patience.until(what, s, lambda: "it did not come true in time")
 
 
 def test_images_that_no_job_needs_are_removed_and_others_stay(box: Box) -> None:

@@ -50,6 +50,18 @@ def test_memory_is_limited_and_its_peak_is_kept(rig: LocalRig) -> None:
     ], "no group is left"
 
 
+def test_a_job_ends_with_the_child_that_the_kernel_killed_for_memory(rig: LocalRig) -> None:
+    """On cgroup v1 the kernel kills that child alone: the script would go on, and end well."""
+    child = "python3 -c 'bytearray(300 << 20)'"
+    waits = run(rig, "y-1-1", f"#!/bin/sh\n{child}\necho went on\nexec sleep 600\n", 64)
+    ends_well = run(rig, "y-2-1", f"#!/bin/sh\n{child}\nexit 0\n", 64)
+
+    for report in (waits, ends_well):
+        assert Outcome.OUT_OF_MEMORY is report.outcome, report
+        assert 137 == report.exit_code
+        assert "over 64 MiB" in report.why
+
+
 def test_cores_are_limited(rig: LocalRig) -> None:
     """Half a core for a program that would take all of one: the kernel holds it back, and counts how often."""
     code = "import time\nend = time.time() + 0.6\nwhile time.time() < end: pass\nprint(time.process_time())"

@@ -70,3 +70,36 @@ def test_a_yard_in_shared_memory_runs_jobs_of_others(monkeypatch: pytest.MonkeyP
     start(rig, "y-1-1", 1, OTHER, "true")
     report = ended(rig, "y-1-1")
     assert (Outcome.COMPLETED, "") == (report.outcome, report.why)
+
+
+def test_a_folder_that_is_a_link_shows_nothing_of_the_machine(rig: LocalRig) -> None:
+    """What the link led to was mounted in the job, were it the machine's own /tmp, /proc or /dev/shm."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        (folder / "anothers").touch()
+        (folder / "mine").mkdir()
+        (folder / "mine" / "input").write_text("read")
+        for path in (folder, folder / "mine"):
+            os.chown(path, OTHER, OTHER)
+            path.chmod(0o755)
+        targets = ("/", "/proc", "/tmp", "/dev/shm", folder / "mine")
+        for number, target in enumerate(targets, 1):
+            link = folder / f"link{number}"
+            link.symlink_to(target)
+            below = f"{folder.name}/anothers"
+            looks = f"exec 2>/dev/null; ls -d 1 tmp/{below} {below}; cat input; echo done >out"
+            recipe = Recipe(
+                argv=("sh", "-c", looks),
+                uid=OTHER,
+                gid=OTHER,
+                user=str(OTHER),
+                cwd=str(link),
+                stdout=str(folder / "mine" / f"seen{number}"),
+            )
+            key = f"y-{number}-1"
+            rig.keys.add(key)
+            rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, job_id=number)])
+            ended(rig, key)
+        seen = [(folder / "mine" / f"seen{number}").read_text() for number in range(1, 6)]
+        assert ["", "", "", "", "read"] == seen
+        assert "done\n" == (folder / "mine" / "out").read_text()

@@ -72,6 +72,7 @@ def test_a_job_of_700_mib_shows_them(yard: Box) -> None:
     assert [f"{job}|"] == [line for line in accounted if ".batch" not in line]
 
 
+@pytest.mark.rig
 def test_a_strict_yard_gives_no_shares_and_runs_nothing_of_roots(yard: Box) -> None:
     assert 0 == yard("down", "--jobs").code
     yard.config.write_text(CONFIG, encoding="utf-8")

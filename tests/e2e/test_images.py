@@ -6,16 +6,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
+import gpuyard
+from gpuyard.engines.node import podman
 from gpuyard.intake import Caller
 from gpuyard.intake.forms import read
-from rigs.images.rig import Images
+from harness.patience import patient
+from rigs.components import install, skip_or_fail
+from rigs.images.rig import BUSYBOX, Images
 
 from .conftest import Box, until
 
@@ -54,7 +60,7 @@ class Users(Box):
         fields = {"cwd": "", "env": {}, **fields}
         words = [sys.executable, "-c", SUBMIT, str(account.pw_uid), str(account.pw_gid), str(self.data)]
         done = subprocess.run(
-            [*words, json.dumps(fields)], capture_output=True, text=True, check=False, timeout=60
+            [*words, json.dumps(fields)], capture_output=True, text=True, check=False, timeout=patient(60)
         )
         assert 0 == done.returncode, done.stderr
         return int(done.stdout)
@@ -92,6 +98,9 @@ def test_a_job_in_an_image_outlives_its_server_and_keeps_its_exit_code(box: User
     line = "echo up; while [ ! -e $HOME/go ]; do sleep 0.1; done; exit 5"
     job_id = box.hand_in(image=box.images.plain, command=["sh", "-c", line], gpus=2)
     until(lambda: "up" in box("logs", job_id).out, s=60)
+    inside = "cat; ls /bin; echo apart >&2; exit 6"
+    piped = box("shell", job_id, "--", "busybox", "sh", "-c", inside, stdin="from a pipe\n")
+    assert (6, "from a pipe\nbusybox\n", "apart\n") == (piped.code, piped.out, piped.err)
     os.kill(box.note()["pid"], signal.SIGKILL)
     box.up()
     assert "RUNNING" == box.wait(job_id, "RUNNING")["state"]
@@ -104,9 +113,124 @@ def test_a_job_in_an_image_outlives_its_server_and_keeps_its_exit_code(box: User
 
 def test_an_image_that_is_missing_says_so_where_people_look(box: Users) -> None:
     name = f"{box.images.open.name}/team/absent:1"
-    job_id = box.hand_in(image=name, gpus=1)
-    box.wait(job_id, "FAILED", s=60)
+    job_id = box.hand_in(image=name, gpus=1, retries=100)
+    job = box.wait(job_id, "FAILED", s=60)
+    shown = " ".join(box("show", job_id).out.split())
 
-    assert (
-        f"image {name} cannot be pulled: {box.images.open.name} has no such image" in box("show", job_id).out
-    )
+    assert 1 == job["attempts"]
+    assert f"image {name} cannot be pulled: {box.images.open.name} has no such image" in shown
+    assert "it was not tried again, as each attempt would fail alike" in shown
+
+
+def test_nobody_enters_a_job_whose_image_is_on_its_way_and_is_told_so(box: Users) -> None:
+    job_id = box.hand_in(image=f"{box.images.silent.name}/team/slow:1", gpus=1)
+    box.wait(job_id, "RUNNING", s=60)
+    refused = box("cp", box.data.parent / "pod.yaml", f"{job_id}:/tmp")
+    box("cancel", job_id)
+
+    says = f"job {job_id} is STARTING: its image is made ready; there is nothing to enter until it runs"
+    assert (2, f"yard: {says}\n") == (refused.code, refused.err)
+    box.wait(job_id, "CANCELLED", s=60)
+
+
+def _link(path: str, link: str) -> None:
+    """The same file at another place; a copy of it where that is on another disk."""
+    try:
+        os.link(path, link)
+    except OSError:
+        shutil.copy2(path, link)
+
+
+class OwnYard(Box):
+    """The yard of an ordinary user, started and used by the user alone."""
+
+    images: Images
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        own = {"HOME": self.images.home, "PYTHONPATH": self._packages, "YARD_DATA": str(self.data)}
+        return kept | own
+
+    @cached_property
+    def _packages(self) -> str:
+        """The folders of gpuyard and what it needs: their own, or linked where the user gets to."""
+        folders = [Path(gpuyard.__file__).parent.parent, Path(sysconfig.get_paths()["purelib"])]
+        for at, folder in enumerate(folders):
+            words = [*self.become, "test", "-r", folder]
+            if subprocess.run(words, check=False).returncode:
+                folders[at] = self.data.parent / f"packages{at}"
+                shutil.copytree(folder, folders[at], copy_function=_link)
+        return ":".join(map(str, folders))
+
+    def command(self, *words: object) -> list[str]:
+        return [*self.become, self.python, "-m", "gpuyard.cli", *map(str, words)]
+
+    @property
+    def become(self) -> list[str]:
+        account = self.images.account
+        return ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
+
+    @property
+    def python(self) -> str:
+        """A Python of this version that the user may run: that of the tests may lie in a home that is closed."""
+        same = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
+        for path in (sys.executable, "/usr/bin/python3"):
+            # By `env`: what becomes the user may still run what the user cannot reach.
+            words = [*self.become, "env", path, "-c", same]
+            if not subprocess.run(words, check=False, capture_output=True).returncode:
+                return path
+        skip_or_fail("an ordinary user finds no Python of this version")
+        raise AssertionError
+
+    def build(self, folder: str, word: str) -> None:
+        """Build an image as the user, by vfs: podman's driver where folders cannot be laid over each other."""
+        Path(folder, "Containerfile").write_text(
+            f'FROM scratch\nCOPY busybox /bin/busybox\nENV WORD={word}\nENTRYPOINT ["/bin/busybox"]\n'
+        )
+        words = [
+            *self.become,
+            "podman",
+            "--storage-driver",
+            "vfs",
+            "build",
+            "--quiet",
+            "--isolation",
+            "chroot",
+        ]
+        done = subprocess.run(
+            [*words, "--tag", "mine", folder],
+            env=self.environment,
+            capture_output=True,
+            check=False,
+            cwd=folder,
+        )
+        assert 0 == done.returncode, done.stderr
+
+
+@pytest.fixture
+def own_yard(images: Images) -> Iterator[OwnYard]:
+    if podman.hybrid() and not podman.program("runc"):
+        install("runc")
+    with tempfile.TemporaryDirectory(prefix="yard-own-") as folder:
+        for path in (folder, Path(images.home, ".config")):
+            os.chown(path, images.account.pw_uid, images.account.pw_gid)
+        found = OwnYard(Path(folder, "yard"))
+        found.images = images
+        shutil.copy(BUSYBOX, folder)
+        found.up()
+        yield found
+        assert 0 == found("down", "--jobs").code
+        # Podman leaves a process behind that keeps the user's namespace.
+        for line in images.processes():
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+        shutil.rmtree(Path(images.home, ".local"))
+
+
+def test_images_of_ones_own_run_on_ones_own_yard_with_emulated_gpus(own_yard: OwnYard) -> None:
+    for word in ("first", "built-again"):
+        own_yard.build(str(own_yard.data.parent), word)
+        line = "echo $WORD; ls /dev | grep nvidia"
+        ran = own_yard("run", "-g", 2, "--image", "mine", "--", "sh", "-c", line)
+
+        assert (0, f"{word}\nnvidia0\nnvidia1\n") == (ran.code, ran.out), ran.err

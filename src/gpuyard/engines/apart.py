@@ -43,6 +43,8 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.engines.machine import processes
 from gpuyard.engines.registry import Context, runnable
+from gpuyard.errors import words_of
+from gpuyard.log_lines import start_log
 from gpuyard.model import Capability
 from gpuyard.model.mig import Slice
 
@@ -353,7 +355,7 @@ def main(calls: int, knocks: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # They mean the server, and what ends the server ends this. A handler, since what is ignored jobs would ignore.
         signal.signal(number, lambda *_: None)
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    start_log(logging.StreamHandler(), "WARNING")
     sys.setswitchinterval(_SWITCH_S)
     for each in (calls, knocks):
         os.set_inheritable(each, False)
@@ -382,7 +384,7 @@ def _serve(engine: "_Unhurried", line: Connection) -> None:
             answer = (False, error)
         except Exception as error:
             _log.exception("a call of %s failed", name)
-            answer = (False, RuntimeError(f"{type(error).__name__}: {error}"))
+            answer = (False, RuntimeError(f"{type(error).__name__}: {words_of(error)}"))
         line.send(answer)
 
 

@@ -217,6 +217,8 @@ class AttemptReport:
     """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before the end,
     what delays it.
     """
+    for_good: bool = False
+    """Whether another attempt would fail alike: its image does not exist. Only with FAILED."""
     gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
 

@@ -9,10 +9,9 @@ VERSION = "slurm-wlm 22.05.8"
 """The Slurm that these commands are like. Scripts look at the number; the words after it name gpuyard."""
 PROGRAMS = (
     "sbatch", "squeue", "scancel", "sinfo", "sacct", "srun", "scontrol", "sshare", "sreport", "salloc", "sbcast",
-    "sstat", "seff",
+    "sstat", "seff", "sattach",
 )  # fmt: skip
 INSTEAD = {
-    "sattach": "`yard logs -f JOB` shows what a job writes",
     "sprio": "`yard why JOB` says why a job waits, and `yard share --explain` whose turn it is",
     "sacctmgr": "tenants, classes and limits are in yard.yaml: `yard tenants` shows them, `yard apply` changes them",
     "sdiag": "`yard queue` shows the jobs that wait, and `yard top` the whole yard",

@@ -21,7 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from rigs.postgres import NoServer, install, skip_or_fail
+from harness.patience import Patience, patient
+from rigs.accounts import change_accounts
+from rigs.components import Missing, install, skip_or_fail
 
 PACKAGES = ("podman", "crun", "uidmap", "busybox-static", "docker-registry", "apache2-utils")
 PROGRAMS = ("podman", "crun", "newuidmap", "docker-registry", "htpasswd")
@@ -42,8 +44,8 @@ def need_podman() -> pwd.struct_passwd:
         skip_or_fail(f"only root on Debian can install {' '.join(PACKAGES)} and run jobs as another user")
     if not all([shutil.which(name) for name in PROGRAMS]) or not os.path.exists(BUSYBOX):
         try:
-            install(" ".join(("--no-install-recommends", *PACKAGES)), NoServer)
-        except NoServer as refusal:
+            install(*PACKAGES)
+        except Missing as refusal:
             skip_or_fail(str(refusal))
     return _user()
 
@@ -52,11 +54,8 @@ def _user() -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(USER)
     except KeyError:
-        subprocess.run(
-            ["useradd", "--system", "--create-home", "--shell", "/usr/sbin/nologin", USER], check=True
-        )
-        ids = ["--add-subuids", _IDS, "--add-subgids", _IDS]
-        subprocess.run(["usermod", *ids, USER], check=True)
+        change_accounts("useradd", "--system", "--create-home", "--shell", "/usr/sbin/nologin", USER)
+        change_accounts("usermod", "--add-subuids", _IDS, "--add-subgids", _IDS, USER)
         return pwd.getpwnam(USER)
 
 
@@ -92,11 +91,11 @@ class Registry:
         with self.log.open("ab") as log:
             words = ["docker-registry", "serve", str(self.folder / "config.yml")]
             self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        until = time.monotonic() + 20
+        patience = Patience(20)
         while True:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
-            assert time.monotonic() < until, self.log.read_text()[-1000:]
+            assert patience, self.log.read_text()[-1000:]
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -122,7 +121,7 @@ class Registry:
             plain = base64.b64encode(":".join(self.login).encode()).decode()
             request.add_header("Authorization", f"Basic {plain}")
         with suppress(OSError):
-            return urllib.request.urlopen(request, timeout=5).status == 200
+            return urllib.request.urlopen(request, timeout=patient(5)).status == 200
         return False
 
 

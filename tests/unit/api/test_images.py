@@ -23,6 +23,14 @@ def test_an_image_needs_no_command_and_gives_the_job_its_name() -> None:
     )
 
 
+def test_the_spelling_of_enroot_is_taken_everywhere() -> None:
+    asked = request(image="nvcr.io#nvidia/pytorch:24.01-py3", containers=[{"image": "ghcr.io#a/b"}])
+
+    assert ["nvcr.io/nvidia/pytorch:24.01-py3", "ghcr.io/a/b"] == [
+        each.image for each in asked.new_job().containers
+    ]
+
+
 def test_volumes_secrets_and_further_containers_become_containers() -> None:
     new = request(
         volumes=["/data", "/data:/mnt:ro", "scratch:/s"], secrets={"hf": "/home/a/.hf"}, pull="missing",
@@ -39,6 +47,8 @@ def test_volumes_secrets_and_further_containers_become_containers() -> None:
     [
         ({"image": "--privileged"}, "is a reference such as"),
         ({"image": "a b"}, "is a reference such as"),
+        ({"image": "#nvidia/pytorch"}, "is a reference such as"),
+        ({"image": "nvcr.io#"}, "is a reference such as"),
         ({"image": "", "command": ["true"], "volumes": ["/data"]}, "'volumes' is for jobs in an image"),
         ({"image": ""}, "there is nothing to run"),
         ({"volumes": ["data"]}, "with absolute paths"),

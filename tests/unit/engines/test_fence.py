@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
         return "shown"
 
     assert "shown" == act(0, lambda: inside("a", fence.opened))
-    assert act(0, lambda: inside("b", removed)).startswith(f"{fence.UNSHOWN}: [Errno 2]")
+    assert act(0, lambda: inside("b", removed)).startswith(f"{fence.UNSHOWN}: No such file")
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "full")
@@ -131,6 +132,35 @@ def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
     work.mkdir()
     monkeypatch.setattr(fence, "_bind_at", full)
     assert "[Errno 28] full" == act(0, lambda: inside("c", fence.opened))
+
+
+def ends() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails() -> None:
+    raise ValueError("no such thing")
+
+
+def refuses() -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted", "/dev/shm")
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (lambda: None, ""),
+        (refuses, "/dev/shm: Operation not permitted"),
+        (fails, "ValueError('no such thing')"),
+        (ends, "the process that tried it out has ended"),
+    ],
+)
+def test_what_is_tried_out_can_be_had_only_if_that_is_said(
+    work: Callable[[], None], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence, "unshare", lambda *_: work())
+    monkeypatch.setattr(fence, "mount", lambda *_: None)
+    assert [why, why] == [fence.flaw(False), fence.unshown(())]
 
 
 def test_capabilities_are_found_by_the_drivers_names(tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def test_a_group_in_which_attempts_go_on_stays_and_nobody_waits_for_them(above: 
     held = cgroups.hold(str(base))
     process, began_s = sleeper(base / "y-1-1"), time.monotonic()
 
-    assert not cgroups.let_go(str(base), held, wait_s=60)
-    assert time.monotonic() - began_s < 30
+    assert not cgroups.let_go(str(base), held, wait_s=3600)
+    assert time.monotonic() - began_s < 1800
     assert (base / "y-1-1").exists()
     process.kill()
     process.wait()

@@ -1,11 +1,17 @@
 """This machine as a node: what a pool of yard.yaml says about it, against what is found."""
 
+from pathlib import Path
+
 import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
+from gpuyard.control.serve import Options, Yard
+from gpuyard.engines.contract import Transient
 from gpuyard.engines.local import hosts
+from gpuyard.engines.local.hosts import emulated
 from gpuyard.engines.local.translate import MachineReading
+from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 
@@ -29,7 +35,7 @@ def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(text: str, emulate: str = "") -> tuple[Node, tuple[str, ...]]:
     nodes = chosen(loads(text, "yard.yaml"), emulate).clusters[0].keys.nodes
     (host,) = nodes.read()
-    return host.node, nodes.notes()
+    return host.node, nodes.notes([host])
 
 
 def test_the_pool_of_one_machine_counts_as_far_as_the_machine_goes() -> None:
@@ -65,4 +71,56 @@ def test_a_machine_without_pools_and_one_that_pretends() -> None:
     node, _notes = found(bare)
     assert ("local", 16_000, ("nvme",)) == (node.pool, node.cpu_milli, node.features)
     pretends = chosen(loads(bare, "yard.yaml"), "4 x H100").clusters[0].keys.nodes
-    assert ("4 x H100 emulated", ("the GPUs are emulated",)) == (pretends.words(), pretends.notes())
+    assert ("4 x H100 emulated", ("the GPUs are emulated",)) == (
+        pretends.words(),
+        pretends.notes(pretends.read()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "pretends"),
+    [
+        ("version: 1\nclusters: {box: {engine: local}}\n", "box: {gpus: 8 x A100-80GB, emulate: true}"),
+        (
+            POOL.replace("CPUS", "8").replace("MEMORY", "32G"),
+            "box: {engine: local, pools: {gpu: {nodes: 1, gpus: 2 x T4, emulate: true}}}",
+        ),
+    ],
+)
+def test_a_file_on_a_machine_without_gpus_says_that_there_are_none_and_how_to_pretend(
+    text: str, pretends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(text: str, emulate: str = "") -> list[str]:
+        return [note for note in found(text, emulate)[1] if note.startswith("no GPUs were found")]
+
+    assert [] == told(text)
+    monkeypatch.setattr(hosts, "read_gpus", lambda emulate, node: emulated(emulate, node) if emulate else [])
+    (note,) = told(text)
+    assert note.startswith("no GPUs were found: the yard has 0. ")
+    assert pretends in note
+    file = note.partition("`")[2].partition("`")[0]
+    assert [] == told(f"version: 1\n{file}\n"), "the file that it shows"
+    assert [] == told(text, "2 x T4")
+
+
+@pytest.mark.parametrize("text", ["", "version: 1\nclusters: {box: {engine: local}}\n", POOL])
+def test_a_gpu_that_cannot_be_asked_is_said_to_be_there_and_keeps_no_server_from_its_start(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_args: object) -> list[GpuReading]:
+        raise Transient("the GPUs cannot be read: GPU is lost")
+
+    monkeypatch.setattr(hosts, "read_gpus", lost)
+    monkeypatch.setattr(nvml, "read_gpus", lost)
+    file = tmp_path / "yard.yaml"
+    file.write_text(text := text.replace("CPUS", "8").replace("MEMORY", "32G"))
+    here = Yard(Options(tmp_path / "data", config=file if text else None, port=0))
+    try:
+        (nodes,) = [cluster.keys.nodes for cluster in here.fleet.clusters]
+        assert not nodes.emulated
+        assert "the GPUs cannot be read: GPU is lost" in here.notes
+        assert not [note for note in here.notes if note.startswith("no GPUs were found")]
+        # Nor does a request for a file look at them.
+        assert () == here.configs.proposal(text or "version: 1\nclusters: {local: {}}\n", "yard.yaml").fleet
+    finally:
+        here.close()

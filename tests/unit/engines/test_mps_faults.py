@@ -14,6 +14,7 @@ from gpuyard.engines.local.gpus.mps import Daemon
 from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, attempt_of
 from gpuyard.engines.local.gpus.mps_inquiry import FIRST_MS, MARGIN_MS
 from gpuyard.engines.machine import files
+from harness.patience import until
 
 T = 1_700_000_000_000
 """When the fault was."""
@@ -50,10 +51,7 @@ class ClusterSnapshot:
         process = subprocess.Popen(["sleep", "60"], env={"YARD_ATTEMPT_DIR": str(attempt)})
         self.started.append(process)
         # A process has its environment only once it runs its program.
-        until = time.monotonic() + 10
-        while not attempt_of(process.pid):
-            assert time.monotonic() < until
-            time.sleep(0.001)
+        until(lambda: attempt_of(process.pid), 10)
         self.write(started_ms, f"Client {{PID: {process.pid}, Context ID: 0}} connected")
         self.faults.look()
         return process.pid

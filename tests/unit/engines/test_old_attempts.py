@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import Outcome
+from harness.patience import until
 
 KEY = "c7tuvu3m-1a1e4413a6a-1-1"
 GPUS = ["GPU-emulated-194aaf6f7c06-0", "GPU-emulated-ed8b45871505-1"]
@@ -101,10 +101,8 @@ def test_a_launch_that_the_release_before_put_on_disk_is_started_once(old: Old, 
     launch = Launch(KEY, 1, 1, "1", "seven", recipe, (Part("n", (0, 1), 1000, 0, 0, 1),), 0, 30_000)
     for _ in range(2):
         engine.start(1, [launch])
-    until_s = time.monotonic() + 20
-    while (report := engine.status([KEY])[0]).phase is not Phase.ENDED:
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    until(lambda: engine.status([KEY])[0].phase is Phase.ENDED)
+    report = engine.status([KEY])[0]
 
     assert (Outcome.FAILED, 7) == (report.outcome, report.exit_code)
     assert "ran\n" == old.effects.read_text()

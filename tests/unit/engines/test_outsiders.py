@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ import pytest
 from gpuyard.engines.local.gpus import persistence
 from gpuyard.engines.local.gpus.outsiders import UNSEEN_S, Outsiders
 from gpuyard.engines.machine.nvml import GpuReading
+from harness.patience import until
 
 EXIT = {"x86_64": 60, "aarch64": 93}
 """The system call that ends one thread."""
@@ -25,9 +25,7 @@ def zombie() -> Iterator[int]:
     pid = os.fork()
     if not pid:
         os._exit(0)
-    until = time.monotonic() + 5
-    while b") Z" not in Path(f"/proc/{pid}/stat").read_bytes():
-        assert time.monotonic() < until
+    until(lambda: b") Z" in Path(f"/proc/{pid}/stat").read_bytes())
     yield pid
     os.waitpid(pid, 0)
 
@@ -59,10 +57,7 @@ def test_a_process_whose_first_thread_is_gone_still_runs() -> None:
            f"ctypes.CDLL(None).syscall({EXIT[os.uname().machine]}, 0)\n"  # fmt: skip
     child = subprocess.Popen([sys.executable, "-c", code])
     try:
-        until = time.monotonic() + 10
-        while b") Z" not in Path(f"/proc/{child.pid}/stat").read_bytes():
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: b") Z" in Path(f"/proc/{child.pid}/stat").read_bytes(), 10)
         assert [child.pid] == [
             busy.pid for busy in Outsiders(everybody=True).among(reading(child.pid), set())
         ]

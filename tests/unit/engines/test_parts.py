@@ -23,8 +23,8 @@ from gpuyard.engines.node.processes import descendants
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_a_supervisor_imports_next_to_nothing() -> None:
-    """Every module is held in memory by every running job, and costs time at the start of each."""
+def test_a_supervisor_is_made_of_what_visits_and_images_need_and_of_little_else() -> None:
+    """Every module is held in memory by every running job; one that were missing could not be loaded any more."""
     code = (
         f"import sys; sys.path.append({str(ROOT / 'src')!r}); import gpuyard.engines.local.attempt.supervisor; "
         "ours = {name: module for name, module in sys.modules.items() if name.startswith('gpuyard')}; "
@@ -41,16 +41,27 @@ def test_a_supervisor_imports_next_to_nothing() -> None:
         "gpuyard.engines.machine.peeking",
         "gpuyard.engines.machine.processes",
         "gpuyard.engines.local.attempt.room",
+        "gpuyard.engines.local.attempt.sealing",
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.local.attempt.v1",
+        "gpuyard.engines.node.copying",
         "gpuyard.engines.node.crew",
+        "gpuyard.engines.node.devices",
         "gpuyard.engines.node.fence",
+        "gpuyard.engines.node.files",
+        "gpuyard.engines.node.image",
+        "gpuyard.engines.node.inside",
+        "gpuyard.engines.node.podman",
         "gpuyard.engines.node.processes",
         "gpuyard.engines.node.runner",
+        "gpuyard.engines.node.runtimes",
         "gpuyard.engines.node.tasks",
+        "gpuyard.engines.node.terminal",
+        "gpuyard.engines.node.visitors",
+        "gpuyard.errors",
     } == set(found[:-1])
-    assert int(found[-1]) < 100
+    assert int(found[-1]) < 130
 
 
 def test_a_group_writes_its_limits(tmp_path: Path) -> None:

@@ -113,22 +113,73 @@ def test_a_name_stands_for_an_image_as_in_kubernetes(name: str, full: list[str])
 
 
 @pytest.mark.parametrize(
-    ("said", "means", "again"),
+    ("said", "means", "helps"),
     [
-        ("Error: ... manifest unknown: manifest unknown", "docker.io has no such image", False),
-        ("Error: reading manifest 9: unauthorized: authentication required", "podman login docker.io", False),
-        ("Error: requested access to the resource is denied", "log in as ana", False),
-        ("Error: dial tcp 127.0.0.1:9: connect: connection refused", "docker.io does not answer", True),
-        ("Error: lookup docker.io: no such host", "does not answer", True),
-        ("Error: writing blob: write /s/x: no space left on device", "the disk is full", False),
-        ("Error: something new", "cannot be pulled: Error: something new", False),
-        ("", "podman said nothing", False),
+        ("Error: ... manifest unknown: manifest unknown", "docker.io has no such image", "nothing"),
+        ("Error: reading manifest 9: unauthorized: authentication required", "podman login docker.io", "login"),
+        ("Error: requested access to the resource is denied", "log in as ana", "login"),
+        ("Error: dial tcp 127.0.0.1:9: connect: connection refused", "docker.io does not answer", "asking again"),
+        ("Error: lookup docker.io: no such host", "does not answer", "asking again"),
+        ("Error: writing blob: write /s/x: no space left on device", "the disk is full", "another attempt"),
+        ('Error: default OCI runtime "runc" not found: invalid argument', "apt-get install crun", "another attempt"),
+        ('Error: cannot set up namespace using "newuidmap": exec: executable file not found in $PATH',
+         "too few ids for ana", "another attempt"),
+        ("Error: mkdir /s/overlay: permission denied", "podman cannot work on this node", "another attempt"),
+        ("Error: no image found in manifest list for architecture arm64", "no variant", "another attempt"),
+        ("Error: something new", "cannot be pulled: Error: something new", "another attempt"),
+        ("", "podman said nothing", "another attempt"),
     ],
 )  # fmt: skip
-def test_a_pull_that_failed_says_why(said: str, means: str, again: bool) -> None:
-    why, retry = podman.why_not_pulled("a", f"Trying to pull\n{said}\n" if said else "", "ana")
+def test_a_pull_that_failed_says_why_and_what_may_help(
+    said: str, means: str, helps: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(podman, "PATH", str(tmp_path))
+    monkeypatch.setattr(podman, "hybrid", lambda: False)
+    text = f"Trying to pull\n{said}\n" if said else ""
+    why, ask_again, for_good = podman.why_not_pulled("a", text, "ana", login="")
+    logged_in = podman.why_not_pulled("a", text, "ana", login="/home/ana/auth.json")
 
-    assert (True, again) == (means in why, retry), why
+    assert means in why
+    assert (helps == "asking again", helps in ("nothing", "login")) == (ask_again, for_good)
+    assert (why, ask_again, helps == "nothing") == logged_in
+
+
+@pytest.mark.parametrize(
+    ("installed", "hybrid", "uid", "lacking", "taken"),
+    [
+        ((), False, 1000, ["podman", "crun"], "crun"),
+        (("podman",), True, 1000, ["runc"], "runc"),
+        (("podman", "crun"), True, 1000, ["runc"], "runc"),
+        (("podman", "crun"), True, 0, [], "runc"),
+        (("podman", "crun"), False, 1000, [], "crun"),
+        (("podman", "runc"), False, 1000, [], "runc"),
+        (("podman", "runc"), True, 1000, [], "runc"),
+    ],
+)
+def test_what_an_image_needs_is_named(
+    installed: tuple[str, ...], hybrid: bool, uid: int, lacking: list[str], taken: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    for name in installed:
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setattr(podman, "PATH", str(tmp_path))
+    monkeypatch.setattr(podman, "hybrid", lambda: hybrid)
+    monkeypatch.setattr(podman.os, "geteuid", lambda: uid)
+
+    assert (lacking, taken) == (podman.missing(), podman.runtime(hybrid))
+
+
+def test_images_that_a_user_built_are_found_whatever_driver_has_them(tmp_path: Path) -> None:
+    home, own = str(tmp_path), tmp_path / ".local" / "share" / "containers" / "storage"
+    assert {"others": [], "copied": []} == podman.users_own(1000, home)
+    for driver in ("vfs", "overlay"):
+        (own / f"{driver}-images").mkdir(parents=True)
+        (own / f"{driver}-images" / "images.json").write_text(
+            '[{"id": "7", "names": ["localhost/a:latest"]}]'
+        )
+
+    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(1000, home)
+    assert {"localhost/a:latest": "7"} == podman.images(str(own), "vfs", "id")
 
 
 def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) -> None:
@@ -174,6 +225,21 @@ def test_the_specification_of_gpus_names_each_by_its_uuid(
     assert ["--device", "/dev/nvidia3:/dev/nvidia3"] == words[:2]
 
 
+def test_an_emulated_gpu_is_a_file_in_the_containers_of_an_ordinary_users_yard(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readings = [GpuReading("GPU-a", "H100", 80_000), GpuReading("GPU-b", "H100", 80_000)]
+    own, made = cdi.Devices(str(tmp_path), emulated=True), tmp_path / cdi.DEVICES
+    assert ["--device", "/dev/null:/dev/nvidia1"] == own.words([readings])["GPU-b"]
+    made.mkdir()
+    for uid, words in (
+        (0, ["--device", f"{made}/GPU-b:/dev/nvidia1"]),
+        (1000, ["--volume", f"{made}/GPU-b:/dev/nvidia1:ro"]),
+    ):
+        monkeypatch.setattr(cdi.os, "geteuid", lambda uid=uid: uid)
+        assert words == own.words([readings])["GPU-b"]
+
+
 def test_the_toolkits_own_specification_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\ndevices:\n- name: GPU-a\n- name: '1'\n")
     for each in (cdi, devices):
@@ -203,7 +269,7 @@ def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_f
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
-    monkeypatch.setattr(podman, "missing", lambda _names: [])
+    monkeypatch.setattr(podman, "missing", list)
     theirs = tmp_path / f"box-{os.getuid()}"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
@@ -230,7 +296,7 @@ def test_a_folder_that_is_open_to_other_users_holds_no_images(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
-    monkeypatch.setattr(podman, "missing", lambda _names: [])
+    monkeypatch.setattr(podman, "missing", list)
     found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
     boxes.make(found)
     boxes.make(found)
@@ -242,7 +308,7 @@ def test_a_folder_that_is_open_to_other_users_holds_no_images(
         runtimes.Failed, match=r"is open to other users; close it \(chmod 700\), or remove it"
     ):
         boxes.own_folder()
-    monkeypatch.setattr(podman, "missing", lambda _names: ["podman"])
+    monkeypatch.setattr(podman, "missing", lambda: ["podman"])
     with pytest.raises(runtimes.Failed, match="podman is not installed on node"):
         boxes.make(found)
 

@@ -14,6 +14,7 @@ import pytest
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine import readers as module
 from gpuyard.engines.machine.readers import Readers
+from harness.patience import until
 
 ME = (os.geteuid(), os.getegid())
 
@@ -107,8 +108,5 @@ def test_one_that_is_silent_goes_by_itself(
     before = children()
     readers.read(*ME, log, 0, 4)
     (pid,) = children() - before
-    until_s = time.monotonic() + 20
-    while "State:\tZ" not in Path(f"/proc/{pid}/status").read_text():
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    until(lambda: "State:\tZ" in Path(f"/proc/{pid}/status").read_text(), 20)
     assert b"one\n" == readers.read(*ME, log, 0, 4)

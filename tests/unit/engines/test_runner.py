@@ -162,3 +162,17 @@ def test_a_runner_that_fails_says_so(clock: list[float]) -> None:
         raise ValueError("no such thing")
 
     assert ("NODE_FAIL", 0, "its runner failed: ValueError('no such thing')") == ran(clock, {3: breaks})[0]
+
+
+@pytest.mark.parametrize("set_by_s", [3600, -3600], ids=["ahead", "back"])
+def test_an_attempt_is_as_long_as_it_ran_whatever_becomes_of_the_clock(
+    monkeypatch: pytest.MonkeyPatch, set_by_s: int
+) -> None:
+    wall_s, steady_s = 1_000_000.0, 50.0
+    monkeypatch.setattr(runner.time, "time", lambda: wall_s)
+    monkeypatch.setattr(runner.time, "clock_gettime", lambda _clock: steady_s)
+    made = Runner(PLAN, Hands())
+    made.begin()
+    wall_s, steady_s = wall_s + 7 + set_by_s, steady_s + 7
+    end = made.end()
+    assert (1_000_000_000, 1_000_007_000) == (end["started_ms"], end["ended_ms"])

@@ -221,10 +221,10 @@ def test_without_mps_shares_take_turns_and_that_is_said(
     without = sharing(Mps(str(tmp_path)))
     ready = without.prepare(part, readings, ANA)
     assert ((GPU,), {"YARD_SHARED_THROUGH": "time-slicing"}) == (ready.devices, ready.environment)
-    assert "not capped" in without.note()
+    assert "not capped" in without.notes(readings)[-1]
     assert [] == without.daemons()
     (tmp_path / "nvidia-cuda-mps-control").touch(mode=0o755)
-    assert "" == without.note()
+    assert not [note for note in without.notes(readings) if "not capped" in note]
     mps = NoMps(str(tmp_path))
     assert "mps" == sharing(mps).prepare(part, readings, ANA).environment["YARD_SHARED_THROUGH"]
     mps.stop_unused(set())

@@ -1,18 +1,26 @@
 """The keeper of terminals: several clients at one terminal, those that come back, and those that take nothing."""
 
+import ctypes
+import errno
 import json
 import os
+import shutil
+import signal
 import socket
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuyard.engines.machine import files
-from gpuyard.engines.node import copying, terminal, visitors
+from gpuyard.engines.node import copying, fence, inside, terminal, visitors
+from gpuyard.engines.node.processes import stat_of
+from harness import patience
+from rigs.others import OTHER, THIRD, act, needs_root
 
 WAIT_S = 10.0
 
@@ -29,7 +37,7 @@ class Looker:
         assert found is not None
         self.link = found
         _links.append(found)
-        self.link.settimeout(WAIT_S)
+        self.link.settimeout(patience.patient(WAIT_S))
         self.send(terminal.HELLO, json.dumps({"do": "attach", **asked}).encode())
         self.shown = b""
 
@@ -78,8 +86,20 @@ def plainly(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
     return pid
 
 
+def stopped(work: Callable[[], None], complain: Callable[[str], None]) -> int:
+    """The same; its user stops it before it does anything."""
+
+    def wait() -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        work()
+
+    return plainly(wait, complain)
+
+
 @contextmanager
-def kept(folder: Path, *argv: str, container: str = "") -> Iterator[terminal.KeeperHandle]:
+def kept(
+    folder: Path, *argv: str, container: str = "", fork: terminal.Fork = plainly
+) -> Iterator[terminal.KeeperHandle]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)
@@ -92,9 +112,7 @@ def kept(folder: Path, *argv: str, container: str = "") -> Iterator[terminal.Kee
             terminal.take(pty[1])
             os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
         own = terminal.Session(terminal.OWN, pty, log=log)
-        keeper = terminal.keep(
-            plainly, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container
-        )
+        keeper = terminal.keep(fork, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container)
     finally:
         os.chdir(before)
     try:
@@ -158,14 +176,12 @@ def test_a_shell_beside_it_is_found_again_by_its_name_and_ends_with_its_code(tmp
 def test_a_client_that_takes_nothing_holds_up_no_job_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_STALLED_S", 0.3)
+    # It holds for the one that looks late, too.
+    monkeypatch.setattr(terminal, "_STALLED_S", patience.patient(0.5))
     with kept(tmp_path, "sh", "-c", "read x; yes | head -c 4000000; echo done; sleep 60"):
         stuck = Looker(tmp_path, seen=0)
         stuck.send(terminal.DATA, b"\n")
-        until = time.monotonic() + WAIT_S
-        while not (tmp_path / "stdout").read_bytes().endswith(b"done\r\n"):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        patience.until(lambda: (tmp_path / "stdout").read_bytes().endswith(b"done\r\n"), WAIT_S)
         # What it showed last is there, from the beginning of a line on.
         late = Looker(tmp_path)
         assert late.until(b"done\r\n").startswith(b"y\r\n")
@@ -181,7 +197,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
         assert raw is not None
         _links.append(raw)
         raw.sendall(terminal.HEAD.pack(terminal.DATA, 1 << 30))
-        raw.settimeout(WAIT_S)
+        raw.settimeout(120)
         assert b"" == raw.recv(1)
         Looker(tmp_path, seen=0).next()
 
@@ -196,6 +212,46 @@ def test_a_container_that_is_not_there_yet_is_said_to_a_shell_and_a_copy(tmp_pat
         Looker(tmp_path, seen=0).next()
 
 
+def below(keeper: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()))
+
+
+def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
+    with kept(tmp_path, "cat", container="here", fork=stopped) as keeper:
+        one = Looker(tmp_path, do="shell", argv=["sh"])
+        one.send(terminal.DATA, b"echo fi''rst\n")
+        (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
+        try:
+            taken = sent_on(tmp_path, one)
+        finally:
+            os.kill(shell, signal.SIGCONT)
+        one.send(terminal.DATA, b"stty size; exit 6\n")
+        one.until(b"first\r\n")
+        one.until(b"41 111\r\n")
+        assert {"code": 6} == json.loads(one.end())
+    assert not taken, "the keeper took what was sent"
+
+
+def sent_on(folder: Path, client: Looker) -> bool:
+    """Fill a connection of a client again and again; whether the keeper has taken something of it."""
+    sizes = terminal.frame(terminal.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
+    taken = False
+    for again in range(5):
+        client.link.setblocking(False)
+        with suppress(BlockingIOError):
+            for _ in range(20_000):
+                client.link.send(sizes)
+                taken = taken or again > 0
+        client.link.setblocking(True)
+        # Who asks after it is answered after the keeper has looked at all that was there.
+        assert "no 'dance' here" in Looker(folder, do="dance").end()
+    client.link.settimeout(patience.patient(WAIT_S))
+    return taken
+
+
 def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
@@ -203,7 +259,21 @@ def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Pa
         assert 0o600 == os.stat(folder / terminal.SOCKET).st_mode & 0o777
         Looker(folder, seen=0).next()
     assert terminal.reach(str(folder)) is None
-    assert files.KEEPER == terminal.WISH
+
+
+def test_a_keeper_that_cannot_be_forked_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fork", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(BlockingIOError):
+            terminal.keep(plainly, {}, None, None)
+    assert (before, []) == (len(os.listdir("/proc/self/fd")), os.listdir(tmp_path))
 
 
 def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> None:
@@ -216,13 +286,154 @@ def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> Non
         assert terminal.reach(str(there), os.geteuid() + 1) is None
 
 
-def copied(source: Path, target: Path) -> list[str]:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_reaches_the_foreground_of_a_terminal(tmp_path: Path, number: signal.Signals) -> None:
+    with kept(
+        tmp_path, "sh", "-c", f"trap 'echo to''ld' {number.value}; echo up; sleep 0.05; read x; read x"
+    ):
+        one = Looker(tmp_path, seen=0)
+        one.until(b"up\r\n")
+        one.send(terminal.SIGNAL, str(number.value).encode())
+        one.until(b"told\r\n")
+        one.send(terminal.SIGNAL, b"0")
+        one.send(terminal.SIGNAL, b"-9")
+        one.send(terminal.SIGNAL, b"999")
+        one.send(terminal.DATA, b"shown\n")
+        one.until(b"shown\r\n")
+
+
+class Recycled:
+    """In a view of processes of its own: a terminal whose foreground has ended, and whose number somebody else has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self) -> dict[str, object]:
+        """What becomes of somebody else's process when clients signal the foreground of the terminal."""
+        # Numbers are given out again in a namespace alone, whatever else happens on the machine.
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert 0 == libc.unshare(0x20000000), os.strerror(ctypes.get_errno())
+        ears, mouth = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.write(mouth, json.dumps(self._inside()).encode())
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        os.close(mouth)
+        os.waitpid(pid, 0)
+        with os.fdopen(ears) as told:
+            found: dict[str, object] = json.load(told)
+        return found
+
+    def _inside(self) -> dict[str, object]:
+        fence.unshare()
+        fence.mount("proc", "/proc", "proc", 0, "")
+        os.chdir(self.folder)
+        pty = terminal.open_pty((OTHER, OTHER))
+        leader = self._leader(pty[1])
+        own = terminal.Session(terminal.OWN, pty, log=os.open("stdout", os.O_WRONLY | os.O_CREAT, 0o600))
+        keeper = terminal.keep(self._as_user, {}, (OTHER, OTHER), own)
+        group = self._ended_foreground(leader)
+        victim = self._somebody(group)
+        one = Looker(self.folder, seen=0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            one.send(terminal.SIGNAL, str(int(number)).encode())
+        # What is asked for after them is answered after them.
+        Looker(self.folder, seen=0).next()
+        # Each signal is sent by a process of its own, which ends then.
+        patience.until(lambda: not self._senders(keeper.pid))
+        # A process that has been killed does not stop any more.
+        os.kill(victim, signal.SIGSTOP)
+        lives = os.WIFSTOPPED(os.waitpid(victim, os.WUNTRACED)[1])
+        os.kill(keeper.pid, 9)
+        return {"same number": victim == group, "lives": lives}
+
+    @staticmethod
+    def _senders(keeper: int) -> list[int]:
+        below = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
+        return [pid for pid in below if (stat := stat_of(pid)) is not None and stat.state != "Z"]
+
+    @staticmethod
+    def _as_user(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                os.setresgid(OTHER, OTHER, OTHER)
+                os.setresuid(OTHER, OTHER, OTHER)
+                work()
+            finally:
+                os._exit(1)
+        return pid
+
+    def _leader(self, slave: int) -> int:
+        """The first process at the terminal: it puts another one into the foreground, which ends, and says which."""
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            terminal.take(slave)
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            child = os.fork()
+            if child == 0:
+                os.setpgid(0, 0)
+                os.tcsetpgrp(0, os.getpid())
+                os._exit(0)
+            os.waitpid(child, 0)
+            (self.folder / "group.new").write_text(str(child))
+            (self.folder / "group.new").rename(self.folder / "group")
+            time.sleep(60)
+            os._exit(0)
+        return pid
+
+    def _ended_foreground(self, leader: int) -> int:
+        patience.until((self.folder / "group").exists, WAIT_S, lambda: leader)
+        return int((self.folder / "group").read_text())
+
+    @staticmethod
+    def _somebody(number: int) -> int:
+        """A process of somebody else, with this number."""
+        for _ in range(20):
+            Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+            pid = os.fork()
+            if pid == 0:
+                os.setsid()
+                os.setresuid(THIRD, THIRD, THIRD)
+                time.sleep(60)
+                os._exit(0)
+            if pid == number:
+                break
+        return pid
+
+
+@needs_root
+def test_a_signal_reaches_nobody_who_has_the_number_of_a_foreground_that_ended(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert {"same number": True, "lives": True} == act(0, Recycled(tmp_path).run)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may pass through."""
+    made = Path(tempfile.mkdtemp(prefix="yard-copy-", dir="/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def copied(source: Path, target: Path, failed: Callable[[str, str], None] | None = None) -> list[str]:
     """Copy as a job and a client do; gives what was left out."""
+
+    def fail(path: str, why: str) -> None:
+        raise AssertionError((path, why))
+
     left_out: list[str] = []
-    taker = copying.Taker(str(target))
-    for head, place in copying.entries(str(source), left_out.append):
+    taker = copying.Taker(str(target), failed)
+    for head, file in copying.entries(str(source), left_out.append, failed or fail):
         taker.head(json.dumps(head).encode())
-        for piece in copying.pieces(head, place):
+        for piece in copying.pieces(head, file):
             taker.data(piece)
     taker.close(whole=True)
     return left_out
@@ -249,6 +460,89 @@ def test_files_and_folders_arrive_as_cp_puts_them(tmp_path: Path) -> None:
         assert b"#!/bin/sh" == (root / "link").read_bytes()
         assert (root / "deep" / "empty").is_dir()
     assert 0o750 == (tmp_path / "named.sh").stat().st_mode & 0o777
+
+
+def test_a_name_as_long_as_names_can_be_is_copied(tmp_path: Path) -> None:
+    source, there = tmp_path / "data", tmp_path / "there"
+    for folder in (source, there):
+        folder.mkdir()
+    for name in ("n" * 255, "ü" * 127):
+        (source / name).write_bytes(b"long")
+        copied(source / name, there)
+        assert b"long" == (there / name).read_bytes()
+    copied(source, there)
+    assert {"n" * 255, "ü" * 127} == set(os.listdir(there / "data"))
+
+
+def test_a_copy_is_written_into_no_file_that_somebody_laid_there(tmp_path: Path) -> None:
+    """In a folder of many users the owner of such a file could read on."""
+    source, there = tmp_path / "data", tmp_path / "there"
+    source.write_bytes(b"secret")
+    there.mkdir()
+    laid = there / f".{os.getpid()}.yard.part"
+    laid.touch()
+    copied(source, there)
+
+    assert (b"", b"secret") == (laid.read_bytes(), (there / "data").read_bytes())
+
+
+@needs_root
+def test_what_cannot_be_read_or_written_is_told_and_the_rest_is_copied(open_folder: Path) -> None:
+    """As an ordinary user: root may read everything."""
+    source, there = open_folder / "data", open_folder / "there"
+    for folder in (source / "closed", source / "open", there / "data" / "shut", there / "data" / "taken"):
+        folder.mkdir(parents=True)
+    for name in ("a", "closed/b", "open/c", "secret", "taken", "z"):
+        (source / name).write_bytes(name.encode())
+    (source / "shut").mkdir()
+    (source / "shut" / "d").write_bytes(b"d")
+    (source / "secret").chmod(0)
+    (source / "closed").chmod(0)
+    for path in (there, there / "data", there / "data" / "taken"):
+        os.chown(path, OTHER, OTHER)
+
+    def copy() -> list[tuple[str, str]]:
+        failed: list[tuple[str, str]] = []
+        copied(source, there, lambda path, why: failed.append((os.path.relpath(path, open_folder), why)))
+        return sorted(failed)
+
+    assert [
+        ["data/closed", "Permission denied"],
+        ["data/secret", "Permission denied"],
+        ["there/data/shut/d", "Permission denied"],
+        ["there/data/taken", "Is a directory"],
+    ] == act(OTHER, copy)
+    found = {str(path.relative_to(there / "data")) for path in there.rglob("*") if path.is_file()}
+    assert {"a", "open/c", "z"} == found
+
+
+def test_a_file_that_becomes_shorter_is_told_and_the_rest_is_copied(tmp_path: Path) -> None:
+    source, there = tmp_path / "data", tmp_path / "there"
+    for folder in (source, there):
+        folder.mkdir()
+    for name in ("a", "b"):
+        (source / name).write_bytes(bytes(100))
+    failed: list[tuple[str, str]] = []
+    taker = copying.Taker(str(there), lambda *told: failed.append(told))
+    for head, file in copying.entries(str(source), print, print):
+        taker.head(json.dumps(head).encode())
+        if head["path"] == "data/a":
+            (source / "a").write_bytes(b"x")
+        for piece in copying.pieces(head, file):
+            taker.data(piece)
+    taker.close(whole=True)
+    assert [(f"{there}/data/a", "it became shorter while it was copied")] == failed
+    assert ["b"] == os.listdir(there / "data")
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"7", b"{}", b'{"path": 7, "mode": 0, "folder": false, "size": 0}',
+             b'{"path": "a", "mode": "x", "folder": false, "size": 0}',
+             b'{"path": "a", "mode": 0, "folder": false, "size": -1}'],
+)  # fmt: skip
+def test_a_head_that_is_none_is_refused_in_words(tmp_path: Path, head: bytes) -> None:
+    with pytest.raises(copying.Trouble, match="no head of a file"):
+        copying.Taker(str(tmp_path)).head(head)
 
 
 @pytest.mark.parametrize("path", ["../evil", "/evil", "a/../../evil", "", "a//b", "out/evil", "."])
@@ -293,6 +587,19 @@ def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> Non
         there.close()
         client = terminal.Client(here)
         client.greeted = True
+        assert [(terminal.DATA, b"typed")] == client.frames()
+        assert client.frames() is None
+
+
+def test_what_a_client_typed_last_counts_though_something_is_shown_to_it_after_it_left() -> None:
+    here, there = socket.socketpair()
+    with here:
+        there.sendall(terminal.frame(terminal.DATA, b"typed"))
+        there.close()
+        client = terminal.Client(here)
+        client.greeted = True
+        client.send(terminal.frame(terminal.DATA, b"shown"))
+        assert client.flush(), "the keeper lets it go before it has read what was typed"
         assert [(terminal.DATA, b"typed")] == client.frames()
         assert client.frames() is None
 

@@ -12,23 +12,40 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.engines.contract import Permanent
+from gpuyard.engines.local.attempt.sealing import LOG_BYTES_MAX
 from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
+from gpuyard.engines.local.own_code import own_code
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.peeking import Inside
+from gpuyard.errors import words_of
 
 _ANSWER_BYTES_MAX = 8192
 _END_S_MAX = 5.0
 _SPAWN_S_MAX = 10.0
 _TRIES_MAX = 3
+_SPAWNER = """\
+import sys
+sys.path.append({above!r})
+try:
+    from gpuyard.engines.local.attempt.supervisor import spawn
+except BaseException as error:
+    import os, time
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    what = ascii(str(error))[1:-1][:300]
+    sys.exit(f"{{when}} ERROR supervisor {{os.getpid()}}: {{type(error).__name__}}: {{what}}")
+spawn()
+"""
+"""Errors have the same form before there is anything of ours to write them."""
 
 
 class Spawner:
     """The process that forks supervisors. Started when first needed, and again if it is gone."""
 
-    def __init__(self, log: str, group: str = "") -> None:
-        self._log = log
+    def __init__(self, log: str, group: str = "", above: str = "") -> None:
+        """`above`: the folder in which Python finds the yard's code, where it is not this one's."""
+        self._log, self._above = log, above or own_code().above
         self._group = group
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -83,9 +100,10 @@ class Spawner:
             return self._socket
         self._stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        root = str(Path(__file__).resolve().parents[3])
-        called = "from gpuyard.engines.local.attempt.supervisor import spawn; spawn()"
-        code = f"import sys; sys.path.append({root!r}); {called}"
+        code = _SPAWNER.format(above=self._above)
+        with suppress(OSError):
+            if os.path.getsize(self._log) >= LOG_BYTES_MAX:
+                os.replace(self._log, f"{self._log}.1")
         with theirs, open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", "-c", code, *filter(None, [self._group])],
@@ -162,7 +180,7 @@ class Data(OneLeader):
                 os.close(fd)
             self.inside = Inside(self.root)
         except OSError as error:
-            raise Permanent(f"{self.root} cannot hold the engine's data: {error}") from error
+            raise Permanent(f"{self.root} cannot hold the engine's data: {words_of(error)}") from error
 
     def attempt(self, key: str) -> str:
         """The folder of an attempt."""

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.engines import slurm_commands
 from gpuyard.engines.contract import (
     Answer,
     AttemptReport,
@@ -35,16 +34,17 @@ from gpuyard.engines.local import cores, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, room, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
-from gpuyard.engines.local.gpus import persistence, signals
+from gpuyard.engines.local.gpus import persistence, signals, stand_in
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
 from gpuyard.engines.local.gpus.outsiders import Outsiders
-from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, cutting_note, held_by_all
+from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, held_by_all
 from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine, free_port, hostname
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.outputs import Trimmer
+from gpuyard.engines.local.own_code import OwnCode, own_code
 from gpuyard.engines.local.watching import AttemptMonitor, Tracker
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
@@ -52,14 +52,13 @@ from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_ke
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.readers import Readers
-from gpuyard.engines.node import terminal
-from gpuyard.engines.node.image import facts_of
+from gpuyard.engines.node import files as node_files
+from gpuyard.engines.node import image, terminal
+from gpuyard.errors import words_of
 from gpuyard.model import Capability, Outcome
-from gpuyard.model.mig import MigGeometry, Slice
+from gpuyard.model.mig import Slice
 
 _log = logging.getLogger(__name__)
-_COMMANDS = "slurm"
-"""The folder of Slurm's commands, in the engine's folder."""
 _DONE = Reply(Answer.DONE)
 _USELESS = frozenset(
     {
@@ -71,7 +70,7 @@ _USELESS = frozenset(
         room.ROOM,
         room.NAMES,
         terminal.SOCKET,
-        files.KEEPER,
+        node_files.WISH,
     }
 )
 """Files that are not needed once an attempt has ended."""
@@ -105,6 +104,7 @@ class LocalEngine:
         strict: bool = False,
         log_limit_mib: int = 0,
         hands_off: bool = False,
+        code: OwnCode | None = None,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -113,21 +113,22 @@ class LocalEngine:
         self._hands_off = hands_off and not nodes.emulated
         """Whether the settings of GPUs stay as they are; emulated GPUs have none."""
         self._yard = str(yard or "")
-        self._commands = ""
         self._boot = boot_id()
         self._hostname = hostname()
         self._now_ms = now_ms
         self._data = Data(data)
         if isinstance(nodes, PretendedNodes):
             os.makedirs(os.path.join(self._data.root, files.DOWN), exist_ok=True)
-        if yard is not None:
-            self._commands = os.path.join(self._data.root, _COMMANDS)
-            slurm_commands.write(Path(self._commands))
+        slurm = yard is not None
+        self._commands, self._smi = stand_in.programs(self._data.root, slurm=slurm, gpus=self._emulated)
         self._mutex = threading.Lock()
         self._groups = Groups(self._data.root, wanted=use_cgroups)
         self._notes = tuple(filter(None, [self._groups.note]))
-        self._spawner = Spawner(os.path.join(self._data.root, "spawner.log"), self._groups.supervisors)
-        self._fencing = Fencing(self._data.root, self._yard, self._groups, fence_by, emulated=self._emulated)
+        code, log = code or own_code(), os.path.join(self._data.root, "spawner.log")
+        self._spawner = Spawner(log, self._groups.supervisors, code.above)
+        self._fencing = Fencing(
+            self._data.root, self._yard, self._groups, fence_by, emulated=self._emulated, code=code.hidden()
+        )
         self._strict = strict
         if strict and (lacking := [each for each in self._fencing.protections() if needed_by_all(each)]):
             self._groups.let_go()
@@ -164,11 +165,14 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this engine on this machine, in sentences."""
-        own = [*self._notes, *self._source.notes()]
-        readings = [gpu for host in self._hosts().values() for gpu in host.readings]
-        if not self._emulated and readings:
-            own += [cutting_note(readings, hands_off=self._hands_off), self._sharing.note()]
-        return tuple([note for note in own if note])
+        try:
+            hosts = self._hosts().values()
+            real = [gpu for host in hosts for gpu in host.readings if not self._emulated]
+            told = (*self._source.notes(hosts), *self._sharing.notes(real))
+        except Transient as error:
+            # A GPU that cannot be asked is unknown, not absent.
+            told = (str(error),)
+        return tuple([note for note in (*self._notes, *told, self._images.note()) if note])
 
     def protections(self) -> tuple[Protection, ...]:
         """What is enforced here, kind by kind."""
@@ -179,7 +183,7 @@ class LocalEngine:
     def nodes(self) -> tuple[NodeReport, ...]:
         """The nodes, their GPUs, and other processes on them."""
         found = self._read()
-        for trouble in self._sharing.tidy(self._geometry_of(found)):
+        for trouble in self._sharing.tidy(Host.geometries(found.values())):
             _log.warning("%s", trouble)
         for key in self._data.attempts():
             self._trimmer.trim(self._data.attempt(key))
@@ -307,14 +311,6 @@ class LocalEngine:
             self._found, self._fresh_s = found, time.monotonic() + _FRESH_S
         return found
 
-    @staticmethod
-    def _geometry_of(hosts: Mapping[str, Host]) -> Callable[[str], MigGeometry | None]:
-        """How a GPU can be cut. A GPU that is no longer found is taken to be like the others, if all are alike."""
-        geometries = [host.geometry for host in hosts.values()]
-        if len(geometries) == 1:
-            return lambda _gpu: geometries[0]
-        return {gpu.uuid: host.geometry for host in hosts.values() for gpu in host.readings}.get
-
     def _share(self) -> Sharing:
         root = str(self._data.root)
         if self._emulated:
@@ -429,7 +425,7 @@ class LocalEngine:
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
         return None
 
     def _plan(
@@ -450,6 +446,7 @@ class LocalEngine:
                         each.devices,
                         each.environment,
                         hosts[part.node].node.gpu_model,
+                        hosts[part.node].emulated_mib if self._smi else None,
                     )
                     for part, each in zip(launch.parts, ready, strict=True)
                 ]
@@ -464,6 +461,7 @@ class LocalEngine:
             lang=os.environ.get("LANG") or "C.UTF-8",
             held=held_by_all(ready),
             commands=self._commands,
+            emulated=self._smi,
             host=self._hostname,
             yard=self._yard,
         )
@@ -502,7 +500,7 @@ class LocalEngine:
                 self._end_unborn(folder, halt.outcome)
                 return _DONE
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
         self._monitor.tell(halt.key)
         return _DONE
 
@@ -512,7 +510,7 @@ class LocalEngine:
             os.makedirs(self._data.kept(key), mode=0o711, exist_ok=True)
             files.sync(os.path.join(self._data.root, files.KEPT))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
         return Reply(Answer.BARRED)
 
     def _end_unborn(self, folder: str, outcome: Outcome) -> None:
@@ -613,7 +611,7 @@ class LocalEngine:
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         news = files.read(os.path.join(folder, files.RUNNING)) or {}
         counted = cgroups.Cgroup(plan["cgroup"]).usage() if plan.get("cgroup") else {}
-        facts = facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
+        facts = image.facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
         return translate.usage_of(counted | v1.usage(plan.get("v1") or {}), facts, news.get("started_ms", 0))
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
@@ -638,8 +636,10 @@ class LocalEngine:
             raise Permanent("it was started without a terminal")
         found = terminal.reach(folder)
         if found is None and not own:
-            with suppress(OSError):
-                os.close(os.open(os.path.join(folder, files.KEEPER), os.O_WRONLY | os.O_CREAT, 0o600))
+            if why := node_files.trouble(folder):
+                raise Permanent(f"nobody can be let in: {why}")
+            if not node_files.touch(os.path.join(folder, node_files.WISH)):
+                raise Permanent(f"nobody can be let in: {folder} cannot be written to; is its disk full?")
             self._monitor.tell(key)
         return found
 
@@ -659,7 +659,7 @@ class LocalEngine:
         """Let go. Attempts go on under their supervisors; idle GPUs are left whole."""
         if self._found:
             with suppress(EngineError):
-                self._sharing.tidy(self._geometry_of(self._found), now=True)
+                self._sharing.tidy(Host.geometries(self._found.values()), now=True)
         if not self._emulated and not self._hands_off:
             with suppress(OSError):
                 persistence.put_back(str(self._data.root), self._sharing.pinned())

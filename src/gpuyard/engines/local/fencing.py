@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.contract import Launch, Protection
+from gpuyard.engines.contract import Launch, Permanent, Protection
 from gpuyard.engines.local.attempt import cgroups, devices, v1
 from gpuyard.engines.local.attempt.room import PRIVATE
 from gpuyard.engines.local.gpus.cdi import DEVICES
 from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
+from gpuyard.engines.machine.installation import PLACE
 from gpuyard.engines.node import fence
 
 
@@ -106,7 +107,20 @@ def needed_by_all(each: Protection) -> bool:
 class Fencing:
     """The fences of one yard."""
 
-    def __init__(self, root: str, yard: str, groups: Groups, means: Sequence[str], *, emulated: bool) -> None:
+    def __init__(
+        self,
+        root: str,
+        yard: str,
+        groups: Groups,
+        means: Sequence[str],
+        *,
+        emulated: bool,
+        code: Sequence[str] = (),
+    ) -> None:
+        """`code`: folders of the yard's code in whose place a job has files of its own.
+
+        Raises Permanent if these cannot be shown inside.
+        """
         self._root = root
         self._groups = groups
         self._yard = yard or root
@@ -116,8 +130,14 @@ class Fencing:
         """Why no view of the file system can be made for a job; empty: it can."""
         self.blind = self.flaw or fence.hides_processes()
         """Why processes of others cannot be hidden; empty: they can."""
+        self._code = code if self._privileged and not self.flaw else ()
+        if self._code and (why := fence.unshown(self._code)):
+            raise Permanent(
+                f"the yard's code lies in {self._code[0]}, where every job has files of its own,"
+                f" and cannot be shown there ({why}); install it elsewhere: {PLACE}"
+            )
         self.refuses = self._refuses(groups, means)
-        """By which cgroups devices are refused; empty: by none."""
+        """By which cgroups devices could be refused; empty: by none."""
         if self.any:
             self._prepare()
 
@@ -125,6 +145,15 @@ class Fencing:
     def any(self) -> bool:
         """Whether there is any fence here."""
         return bool(self.refuses or not self.flaw)
+
+    @property
+    def _by_kernel(self) -> str:
+        """By which cgroups attempts are refused devices of others; empty: by none.
+
+        No driver is behind an emulated device: to have the kernel refuse one that is out of view is a millisecond for
+        nothing.
+        """
+        return self.refuses if self.flaw or not self._emulated else ""
 
     @staticmethod
     def _refuses(groups: Groups, means: Sequence[str]) -> str:
@@ -167,9 +196,8 @@ class Fencing:
         readings = [hosts[part.node].readings[gpu] for part in launch.parts for gpu in part.gpus]
         slices = [device for each in ready if "slices" in each.held for device in each.devices]
         found: dict[str, Any] = {} if self._privileged else {"user": True}
-        # No driver is behind an emulated device: to have the kernel refuse it, too, is a millisecond for nothing.
-        if self.refuses and (self.flaw or not self._emulated):
-            found["devices"] = self.refuses
+        if self._by_kernel:
+            found["devices"] = self._by_kernel
         if self.flaw or (plan.get("image") and not self._privileged):
             # Podman makes a user namespace itself, with more ids than one within another could have.
             found["view"] = False
@@ -194,14 +222,17 @@ class Fencing:
         programs = [path for path in plan["argv"][:1] if path.startswith("/")]
         needed = [self._yard, folder, plan["cwd"], plan["envs"][0]["HOME"], *above, *outputs, *programs]
         needed += (plan.get("image") or {}).get("bound", ())
+        # Programs that share a GPU through MPS speak to its server through files there.
+        # A yard's own folder there would be out of sight.
+        shm = not daemons and not fence.in_shared(folder)
         return {
             "tmp": os.path.join(folder, PRIVATE),
             # Only what the job names itself: it has to be there, and its output must not go when the job ends.
             "keep": sorted({path for path in needed if fence.in_temporary(path)}),
             "touch": sorted({path for path in outputs if fence.in_temporary(path)}),
-            # Programs that share a GPU through MPS speak to its server through files there.
-            # A yard's own folder there would be out of sight.
-            "shm": not daemons and not fence.in_shared(folder),
+            # What the yard runs inside the job is the yard's, whatever the job has put in its place.
+            "code": [path for path in self._code if shm or not fence.in_shared(path)],
+            "shm": shm,
             "proc": not self.blind,
         }
 
@@ -212,7 +243,7 @@ class Fencing:
     def _told(self) -> dict[str, tuple[str, str]]:
         view = "" if self.flaw else "other GPUs are not in the job's view of the file system"
         kernel = {V2: "the kernel refuses other devices (a program on cgroup v2)", V1: _BY_V1}.get(
-            self.refuses, ""
+            self._by_kernel, ""
         )
         means = "; ".join(filter(None, [view, kernel])) or self.flaw
         gpus = (YES if self.any else NO, f"{means}{self._but(root=True)}")

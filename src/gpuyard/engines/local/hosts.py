@@ -9,7 +9,7 @@ import hashlib
 import os
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +29,10 @@ class EmulatedGpus:
 
     count: int
     model: str
+
+
+STAND_IN = EmulatedGpus(8, "A100-80GB")
+"""What a machine without GPUs pretends to have by default, so that a first job runs anywhere."""
 
 
 def hostname() -> str:
@@ -102,9 +106,22 @@ class Host:
     readings: list[GpuReading]
 
     @property
+    def emulated_mib(self) -> int:
+        """The memory of each of its GPUs, which are emulated and alike."""
+        return max([each.memory_mib for each in self.readings], default=0)
+
+    @property
     def geometry(self) -> MigGeometry | None:
         """How its GPUs can be cut; None: they cannot."""
         return MIG_MODELS.get(self.node.gpu_model)
+
+    @staticmethod
+    def geometries(hosts: Collection["Host"]) -> Callable[[str], MigGeometry | None]:
+        """How each GPU can be cut. One that is no longer found is taken to be like the others, if all are alike."""
+        found = [host.geometry for host in hosts]
+        if len(found) == 1:
+            return lambda _gpu: found[0]
+        return {gpu.uuid: host.geometry for host in hosts for gpu in host.readings}.get
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +150,11 @@ class ThisMachine:
 
     def read(self) -> list[Host]:
         """The node as it is found now."""
-        found, readings = self._found()
+        name = self.name or hostname()
+        gpus = read_gpus(self.emulate, name)
+        readings = [gpus[place] for place in translate.alike(gpus)]
+        found = translate.node_of(read_machine(name), readings, self.cluster, self.pool)
+        found = replace(found, features=self.features)
         if (said := self.described) is not None:
             found = replace(
                 found,
@@ -144,18 +165,11 @@ class ThisMachine:
             )
         return [Host(found, readings)]
 
-    def _found(self) -> tuple[Node, list[GpuReading]]:
-        name = self.name or hostname()
-        gpus = read_gpus(self.emulate, name)
-        readings = [gpus[place] for place in translate.alike(gpus)]
-        found = translate.node_of(read_machine(name), readings, self.cluster, self.pool)
-        return replace(found, features=self.features), readings
-
-    def notes(self) -> tuple[str, ...]:
-        """What people should know about this node, in sentences."""
+    def notes(self, hosts: Collection[Host]) -> tuple[str, ...]:
+        """What people should know about this node as it was found, in sentences."""
         told = [EMULATED] if self.emulated else []
+        (found,) = [host.node for host in hosts]
         if (said := self.described) is not None:
-            found, _readings = self._found()
             here = f"pool {self.pool} has {{}} in yard.yaml, and this machine has {{}}: that is what counts"
             if (said.gpus, said.gpu_model) != (found.gpus, found.gpu_model):
                 told.append(here.format(_gpus_text(said), _gpus_text(found)))
@@ -163,7 +177,21 @@ class ThisMachine:
                 told.append(here.format(f"{said.cpu_milli / MILLI:g} cores", f"{found.cpu_milli / MILLI:g}"))
             if said.memory_mib > found.memory_mib:
                 told.append(here.format(_gib_text(said.memory_mib), _gib_text(found.memory_mib)))
+        if not self.emulated and not found.gpus and (said is None or said.gpus):
+            told.append(
+                f"no GPUs were found: the yard has 0. It pretends to have some with {self._pretending()}"
+            )
         return tuple(told)
+
+    def _pretending(self) -> str:
+        """What a file says of this machine so that it pretends to have the GPUs that it lacks."""
+        said = self.described
+        if said is None:
+            cluster = f"gpus: {STAND_IN.count} x {STAND_IN.model}, emulate: true"
+        else:
+            gpus = f"{said.gpus} x {said.gpu_model}"
+            cluster = f"engine: local, pools: {{{said.pool}: {{nodes: 1, gpus: {gpus}, emulate: true}}}}"
+        return f"`clusters: {{{self.cluster}: {{{cluster}}}}}` in yard.yaml"
 
 
 THIS_MACHINE = ThisMachine()
@@ -213,7 +241,7 @@ class PretendedNodes:
             for place, each in enumerate(made)
         ]
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, _hosts: Collection[Host]) -> tuple[str, ...]:
         """What people should know about emulated nodes, in sentences."""
         gpus = sum([node.gpus for node in self.nodes])
         are = "1 node is" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes are"

@@ -21,9 +21,6 @@ from gpuyard.engines.node import image, podman
 
 STORES = "images"
 """In the engine's folder: a store of images for each user."""
-_USERS_OWN = ".local/share/containers/storage"
-"""Where podman keeps the images that a user has built or pulled without the yard."""
-
 _PRUNE_S = 300.0
 """How long one user's store may take."""
 
@@ -45,6 +42,15 @@ class Images:
             return ""
         return f"runs in an image, and {' and '.join(self.missing)} is not installed on this machine"
 
+    def note(self) -> str:
+        """What people should know where podman is there and cannot be used; empty: nothing."""
+        if not self.missing or "podman" in self.missing:
+            return ""
+        return (
+            f"jobs in images are refused: {self.missing[0]} is not installed, which starts containers for podman; "
+            f"root installs it (apt-get install {self.missing[0]}), and the yard finds it when it starts"
+        )
+
     def of(
         self,
         launch: Launch,
@@ -58,7 +64,6 @@ class Images:
         store = os.path.join(self._root, STORES, str(account.uid))
         self._make(store, account if place.drop else None)
         folder, job_folder = place.folder, place.job_folder
-        own = os.path.join(account.home, _USERS_OWN)
         volumes = [f"{job_folder}:{job_folder}"]
         wanted = [*volumes, *[each for one in recipe.containers for each in one.volumes]]
         sources = [each.partition(":")[0] for each in wanted]
@@ -66,7 +71,7 @@ class Images:
             "folder": os.path.join(folder, IMAGE),
             "short": podman.short_folder(folder),
             "store": store,
-            "others": [own] if os.path.isdir(os.path.join(own, "overlay-images")) else [],
+            **podman.users_own(account.uid, account.home),
             "containers": containers_of(recipe),
             "volumes": volumes,
             # What has to be seen of the node, though a fence hides the rest.

@@ -19,6 +19,7 @@ from gpuyard.engines.machine import files
 from gpuyard.engines.machine.files import read_own
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.readers import Readers
+from gpuyard.errors import words_of
 
 NOTE = "cut.json"
 _HEAD_PART, _TAIL_PART = 8, 2
@@ -82,7 +83,7 @@ class Trimmer:
                 # Nothing is gone, so nothing is left out.
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(folder, NOTE))
-            _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, error)
+            _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, words_of(error))
         finally:
             os.close(fd)
 

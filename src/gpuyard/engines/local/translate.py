@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuyard.engines.contract import AttemptReport, Launch, Part, Phase, Usage
 from gpuyard.engines.local.attempt.room import SCRATCH
+from gpuyard.engines.machine import emulated_smi
 from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.slurm_names import appends, counted, expand, folded
@@ -35,6 +36,8 @@ class Seat:
     """The variables that they need to use them."""
     gpu_model: str = ""
     """The model of the node's GPUs."""
+    emulated_mib: int | None = None
+    """The memory of each of them, where they are emulated; None: they are not."""
 
     def devices_of(self, part: Part) -> tuple[str, ...]:
         """The names by which a job sees the GPUs or slices that it has there."""
@@ -65,6 +68,8 @@ class LocalContext:
     """Its GPUs that are cut or shared, for other attempts to read."""
     commands: str = ""
     """The folder of Slurm's commands, for jobs that are to have them."""
+    emulated: str = ""
+    """The folder of `nvidia-smi` for emulated GPUs; empty: they are real, and so is the program."""
     host: str = ""
     """The machine's name."""
     yard: str = ""
@@ -226,6 +231,8 @@ def _environment(launch: Launch, account: UnixAccount, place: LocalContext) -> d
     env = base | _slurm_defaults(launch, place.job_folder, place.host) | recipe.env | yard
     if recipe.slurm_commands:
         env["SLURM_TMPDIR"] = f"{place.folder}/{SCRATCH}"
+    if place.emulated and not inside:
+        env["PATH"] = f"{place.emulated}:{env['PATH']}"
     if recipe.slurm_commands and place.commands and not inside:
         env["PATH"] = f"{place.commands}:{env['PATH']}"
     return env
@@ -254,12 +261,21 @@ def _task_environments(launch: Launch, place: LocalContext) -> Iterator[dict[str
                     else {}
                 ),
                 "YARD_TASK_GPUS": ",".join(share),
+                **_emulated(part, seat),
                 **_slurm_of_task(launch, number, local),
             }
             if gang:
                 env |= {"RANK": str(rank), "LOCAL_RANK": str(local), "NODE_RANK": str(number)}
             yield env
             rank += 1
+
+
+def _emulated(part: Part, seat: Seat) -> dict[str, str]:
+    """What tells `nvidia-smi` which emulated GPUs a task has."""
+    if seat.emulated_mib is None:
+        return {}
+    cards = [f"{seat.uuids[gpu]}={seat.gpu_model}={seat.emulated_mib}" for gpu in part.gpus]
+    return {emulated_smi.GPUS: ",".join(cards)}
 
 
 def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:
@@ -271,8 +287,10 @@ def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:
         exit_code=end["exit_code"],
         started_ms=end["started_ms"],
         ended_ms=end["ended_ms"],
-        checkpoint_ms=min(end["checkpoint_ms"], now_ms),
+        checkpoint_ms=min(end["checkpoint_ms"], max(end["ended_ms"], end["started_ms"]), now_ms),
         why=end["why"],
+        # An end of an earlier release says nothing of it.
+        for_good=end.get("for_good") is True,
     )
 
 
@@ -285,7 +303,7 @@ def usage_of(found: object, facts: dict[str, Any] | None = None, started_ms: int
 
 
 def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
-    """The end of an attempt that has no supervisor left to write it."""
+    """The end of an attempt that has no supervisor left to write it; it ended by `now_ms`."""
     started_ms = running["started_ms"] if running else claimed_ms
     return {
         "outcome": Outcome.NODE_FAIL.value,

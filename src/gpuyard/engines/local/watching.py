@@ -23,9 +23,10 @@ from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
+from gpuyard.engines.node import files as node_files
 from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
-from gpuyard.engines.node.processes import signal_all
-from gpuyard.engines.node.runner import BROKE
+from gpuyard.engines.node.processes import signal_seen
+from gpuyard.engines.node.runner import BROKE, steady_ms
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
@@ -90,7 +91,7 @@ class AttemptMonitor:
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
-        mark = (0, 0) if flaw_of_key(key) else _mark(f"{folder}/.")
+        mark = (0, 0) if flaw_of_key(key) else node_files.mark(f"{folder}/.")
         if mark == (0, 0):
             return AttemptReport(key, Phase.UNKNOWN)
         seen = self._seen.get(key)
@@ -198,12 +199,31 @@ class AttemptMonitor:
             return report
         news = files.read(os.path.join(folder, files.RUNNING))
         if seen.identity.boot != self._boot:
-            return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT)
+            by_ms = self._latest_end_ms(folder, news, seen.claimed_ms)
+            return self._settle(key, folder, news, seen.claimed_ms, _LOST_BOOT, by_ms=by_ms)
         if not self.clear(key):
             return AttemptReport(
                 key, Phase.STOPPING, started_ms=(news or {}).get("started_ms", seen.claimed_ms)
             )
-        return self._settle(key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR)
+        # By the clock that cannot be set, since its supervisor began: it cannot have run for longer.
+        age_ms = steady_ms() - seen.identity.ticks * 1000 // os.sysconf("SC_CLK_TCK")
+        return self._settle(
+            key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR, by_ms=seen.claimed_ms + max(0, age_ms)
+        )
+
+    def _latest_end_ms(self, folder: str, news: dict[str, Any] | None, claimed_ms: int) -> int:
+        """By when an attempt was over that ended with an earlier boot: it ran no longer than that and its time limit.
+
+        Both are by the clock of people: no other has seen its start and this boot.
+        """
+        by_ms = self._now_ms() - steady_ms()
+        plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
+        limit_ms = plan.get("limit_ms", 0)
+        # How long its time limit waits while it is suspended, nobody knows; nor does a supervisor of an older release.
+        if limit_ms > 0 and news is not None and news["phase"] != "SUSPENDED" and "lost_ms" in news:
+            longest_ms = limit_ms + plan["grace_ms"] + news["lost_ms"]
+            by_ms = min(by_ms, max(claimed_ms, news["started_ms"]) + longest_ms)
+        return max(claimed_ms, by_ms)
 
     def _enough(self, key: str, end: dict[str, Any], how: str | tuple[str, ...]) -> dict[str, Any]:
         """The end of an attempt; of a job that ended so again and again, as its own failure.
@@ -224,9 +244,11 @@ class AttemptMonitor:
         }
 
     def _settle(
-        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str
+        self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str, *, by_ms: int = 0
     ) -> AttemptReport:
-        end = translate.lost_end(news, claimed_ms, self._now_ms(), why)
+        """Write the end of what is lost; it ended by then, or by now."""
+        now_ms = self._now_ms()
+        end = translate.lost_end(news, claimed_ms, min(now_ms, by_ms or now_ms), why)
         if why == _LOST_SUPERVISOR:
             end = self._enough(key, end, why)
         with suppress(OSError):
@@ -240,8 +262,9 @@ class AttemptMonitor:
         until = time.monotonic() + _CLEAR_S_MAX
         seen_none = 0
         while True:
-            left = processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key))
-            signal_all(left, signal.SIGKILL)
+            left = signal_seen(
+                lambda: processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key)), signal.SIGKILL
+            )
             if group is not None:
                 with suppress(OSError):
                     group.kill()
@@ -273,21 +296,12 @@ class AttemptMonitor:
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:
         path = f"{folder}/{files.RUNNING}"
-        mark = _mark(path)
+        mark = node_files.mark(path)
         if mark == (0, 0):
             return None
         if mark != seen.mark:
             seen.news, seen.mark = files.read(path), mark
         return seen.news
-
-
-def _mark(path: str) -> tuple[int, int]:
-    """What changes when a file is replaced, or when something appears in a folder; zeros if nothing can be found."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0)
-    return (found.st_ino, found.st_mtime_ns)
 
 
 def _identity(claim: dict[str, Any]) -> Identity:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Transient
+from gpuyard.errors import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def minors_of(names: Sequence[str], table: str = MINORS) -> tuple[int, ...]:
         with open(table, encoding="ascii") as file:
             known = dict([line.split() for line in file if len(line.split()) == 2])
     except OSError as error:
-        raise Transient(f"the capabilities of slices cannot be read: {error}") from error
+        raise Transient(f"the capabilities of slices cannot be read: {words_of(error)}") from error
     if missing := [name for name in names if name not in known]:
         raise Transient(f"{table} has no {missing[0]}")
     return tuple(sorted([int(known[name]) for name in names]))

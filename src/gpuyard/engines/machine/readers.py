@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 
 from gpuyard.engines.contract import Transient
+from gpuyard.errors import words_of
 
 READERS_MAX = 16
 """Processes in all."""
@@ -157,7 +158,7 @@ class Readers:
                 self._drop((uid, gid), reader)
             except OSError as error:
                 self._drop((uid, gid), reader)
-                raise Transient(f"{path} cannot be read: {error}") from error
+                raise Transient(f"{path} cannot be read: {words_of(error, path)}") from error
             finally:
                 reader.lock.release()
         raise Transient(
@@ -194,7 +195,7 @@ class Readers:
         try:
             made = self._readers[uid, gid] = _Reader(uid, gid)
         except OSError as error:
-            raise Transient(f"{path} cannot be read: {error}") from error
+            raise Transient(f"{path} cannot be read: {words_of(error, path)}") from error
         return made
 
     def _drop(self, key: tuple[int, int], reader: _Reader) -> None:

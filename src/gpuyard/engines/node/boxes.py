@@ -18,7 +18,6 @@ from . import podman, runtimes
 FOLDER = "/var/tmp/gpuyard-{}"
 """A user's folder on a node; where another user has made it first, one whose name goes on with a dash."""
 _STORE = "images"
-_USERS_OWN = ".local/share/containers/storage"
 
 
 def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
@@ -27,16 +26,15 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     above = own_folder()
     # Several nodes of a cluster may share one disk.
     folder = "{}/{}.{}".format(above, plan["key"], node)
-    own = "{}/{}".format(found["home"], _USERS_OWN)
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     found.update(
         key=plan["key"],
         folder=folder,
         short=podman.short_folder(folder),
         store="{}/{}".format(above, _STORE),
-        others=[own] if os.path.isdir(own + "/overlay-images") else [],
         gpus={name: gpus.of_gpu(name) for name in names if name},
     )
+    found.update(podman.users_own(os.getuid(), found["home"]))
     return found
 
 

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from .processes import descendants, described, signal_all
+from .processes import descendants, described, signal_all, signal_below
 from .tasks import NOT_RUN, Failure, Start, Task, TaskEntry, beside, heard
 
 _SWEEP_S, _SWEEP_S_MAX = 0.01, 0.5
@@ -149,7 +149,7 @@ class Crew:
         left = self.below() - {self.looker}
         if left and not self.told_all:
             self.told_all = True
-            signal_all(left, signal.SIGTERM)
+            signal_below(os.getpid(), left, signal.SIGTERM)
         return bool(left)
 
     def below(self) -> Set[int]:
@@ -179,7 +179,7 @@ class Crew:
             return
         steps = self.entry.starters(self.below)
         if steps:
-            signal_all(steps, number)
+            signal_below(os.getpid(), steps, number)
         else:
             self.signal(number)
 
@@ -192,7 +192,7 @@ class Crew:
         new = self.below()
         # Processes forked while the others were being stopped are found in the next round.
         while new:
-            signal_all(new, signal.SIGSTOP)
+            signal_below(os.getpid(), new, signal.SIGSTOP)
             seen |= new
             new = self.below() - seen
 
@@ -201,7 +201,7 @@ class Crew:
         if self.group is not None:
             self.group.freeze(False)
         else:
-            signal_all(self.below(), signal.SIGCONT)
+            signal_below(os.getpid(), self.below(), signal.SIGCONT)
 
     def kill(self) -> float:
         """Kill every process; how long to wait before the next kill, for one that is being forked may be missed."""
@@ -209,7 +209,7 @@ class Crew:
             self.group.kill()
         self.signal(signal.SIGKILL)
         if self.group is None:
-            signal_all(self.below(), signal.SIGKILL)
+            signal_below(os.getpid(), self.below(), signal.SIGKILL)
         return self._insist()
 
     def _insist(self) -> float:
@@ -238,7 +238,7 @@ class Crew:
             if self.group is not None:
                 self.group.kill()
             below = self.below()
-            signal_all(below, signal.SIGKILL)
+            signal_below(os.getpid(), below, signal.SIGKILL)
             others = self.looker or self.keeper is not None
             if others and below <= {self.looker} and (self.group is None or self.group.empty()):
                 # These are none of the job's processes; a look may hang indefinitely, and a keeper waits for the end.

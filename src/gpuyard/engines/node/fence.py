@@ -12,10 +12,10 @@ import errno
 import os
 import re
 import stat
-from contextlib import suppress
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
-from .processes import put
+from .processes import put, words_of
 
 DEV, CAPS = "/dev", "/dev/nvidia-caps"
 UNFENCED = "cannot raise its fence"
@@ -39,10 +39,11 @@ _GPU = re.compile(r"nvidia[0-9]+")
 _TEMPORARY = ("/tmp", "/var/tmp")
 _SHM = "/dev/shm"
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _MNT_DETACH = 2
 _OPEN_TO_ALL = 0o1777
+_DONE = "ok"
 _HIDEPID_SINCE = (5, 8)
 """Before this kernel `hidepid` is a setting of the whole machine and not of one mount."""
 
@@ -62,6 +63,7 @@ Fence = Dict[str, Any]
     tmp     a folder of its own in place of /tmp and /var/tmp
     keep    paths that stay where they are though they lie in one of these
     touch   files there that are made first, as the job's user
+    code    folders of the yard's code that are shown where they are, and cannot be written to
     shm     true: a /dev/shm of its own
     devices what else refuses devices, `v1` or `v2` of cgroups; `view` false: nothing but that. Not done here
     proc    true: only processes of its own user in /proc
@@ -71,9 +73,13 @@ Fence = Dict[str, Any]
 def enter(fence: Fence, look: Callable[[Fence], List[Kept]]) -> None:
     """Go into the fence, for good. `look`: `opened`, with the rights of the job's user."""
     unshare(bool(fence.get("user")))
+    code = _handles(fence.get("code", ()))
     # First: what stays visible in /tmp is shown there without what is mounted in it.
-    if fence.get("tmp"):
-        _own_temporary(fence, look(fence))
+    kept, links = _own_temporary(fence, look(fence)) if fence.get("tmp") else ([], {})
+    if fence.get("shm"):
+        mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    shown = _show(kept, code)
+    _link(links, shown)
     if "gpus" in fence:
         for name in hidden_gpus(fence["gpus"]):
             bind(fence["mask"], "{}/{}".format(DEV, name))
@@ -81,8 +87,6 @@ def enter(fence: Fence, look: Callable[[Fence], List[Kept]]) -> None:
         leave_only(folder, fence["only"][folder])
     if fence.get("names"):
         bind(fence["names"], "/etc/hosts")
-    if fence.get("shm"):
-        mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
     if fence.get("proc"):
         mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2")
 
@@ -158,26 +162,50 @@ def mounted_below(folder: str) -> List[str]:
 
 
 def flaw(user: bool) -> str:
-    """Why no fence can be raised here; empty: one can. Tried out in a process of its own."""
+    """Why no fence can be raised here; empty: one can."""
+
+    def work() -> None:
+        unshare(user)
+        mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "")
+
+    return _tried(work)
+
+
+def unshown(code: Iterable[str]) -> str:
+    """Why these folders cannot be shown in folders of a job's own; empty: they can."""
+
+    def work() -> None:
+        unshare()
+        handles = _handles(code)
+        for top in sorted({_top_of(path) for path, _fd, _is_folder in handles}):
+            mount("tmpfs", top, "tmpfs", _MS_NOSUID | _MS_NODEV, "")
+        _show([], handles)
+
+    return _tried(work)
+
+
+def _tried(work: Callable[[], None]) -> str:
+    """What goes wrong with some work, tried out in a process of its own; empty: nothing."""
     ears, mouth = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(ears)
-            why = ""
             try:
-                unshare(user)
-                mount("tmpfs", _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "")
+                work()
+                told = _DONE
             except OSError as error:
-                why = "{}: {}".format(error.filename or "namespaces", error.strerror)
-            os.write(mouth, why.encode("utf-8", "surrogateescape"))
+                told = "{}: {}".format(error.filename or "namespaces", error.strerror)
+            except BaseException as error:  # whatever it is, it could not be done
+                told = words_of(error)
+            os.write(mouth, told.encode("utf-8", "surrogateescape"))
         finally:
             os._exit(0)
     os.close(mouth)
     with os.fdopen(ears, "rb") as file:
         told = file.read().decode("utf-8", "surrogateescape")
     os.waitpid(pid, 0)
-    return told
+    return "" if told == _DONE else told or "the process that tried it out has ended"
 
 
 # -- /tmp --------------------------------------------------------------------------------------------------------------
@@ -210,8 +238,21 @@ def opened(fence: Fence) -> List[Kept]:
     return found
 
 
-def _own_temporary(fence: Fence, kept: List[Kept]) -> None:
-    own = []
+def _own_temporary(fence: Fence, kept: List[Kept]) -> Tuple[List[Kept], Dict[str, str]]:
+    """Put folders of the job's own in the place of the machine's; gives what is to be shown in them, and the links.
+
+    A path that leads through a link is a link in the job's view too, never what it leads to on the machine: that may be
+    the machine's own /tmp or /proc.
+    """
+    own, found, links = [], [], {}
+    for path, fd, is_folder in kept:
+        real = os.readlink("/proc/self/fd/{}".format(fd))
+        if real != path:
+            links[path] = real
+        if in_temporary(real):
+            found.append((real, fd, is_folder))
+        else:
+            os.close(fd)
     # Other jobs of the same user must not pass.
     os.makedirs(fence["tmp"], mode=0o700, exist_ok=True)
     for top in _TEMPORARY:
@@ -223,19 +264,57 @@ def _own_temporary(fence: Fence, kept: List[Kept]) -> None:
     for top, fd in own:
         bind("/proc/self/fd/{}".format(fd), top)
         os.close(fd)
-    shown: List[str] = []
-    for path, fd, is_folder in kept:
-        # What lies in a folder that is shown already is there. Nothing is made in it: it is the user's.
-        if in_temporary(path) and not any([path.startswith(above + "/") for above in shown]):
-            try:
-                os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-                _bind_at(fd, path, is_folder)
-            except OSError as error:
-                if error.errno in _OF_THE_MACHINE:
-                    raise
-                raise OSError("{}: {}".format(UNSHOWN, error)) from error
-            shown.append(path)
+    return found, links
+
+
+def _handles(code: Iterable[str]) -> List[Kept]:
+    """Folders of the yard's code: where each is shown, and what is shown there."""
+    return [(path, os.open(path, os.O_PATH | os.O_DIRECTORY), True) for path in sorted(code)]
+
+
+def _show(kept: List[Kept], code: List[Kept]) -> Dict[str, bool]:
+    """Show paths of the job and of the yard's code where they are, in folders of the job's own.
+
+    Gives the paths, and whether each is of the code.
+    """
+    shown: Dict[str, bool] = {}
+    # Of two with one path the code comes first: a folder that the job names itself is there as its user has it.
+    wanted = [(each, 0) for each in code] + [(each, 1) for each in kept]
+    for (path, fd, is_folder), order in sorted(wanted, key=lambda each: (each[0][0], each[1])):
+        is_code = order == 0
+        above = [shown[each] for each in shown if path == each or path.startswith(each + "/")]
+        # What lies in a folder of the job that is shown already is there. Nothing is made in it: it is the user's.
+        if is_code or not above or above[-1]:
+            with _blamed_on(not is_code):
+                _bind_at(fd, path, is_folder, is_code, not above)
+            shown[path] = is_code
         os.close(fd)
+    return shown
+
+
+def _link(links: Dict[str, str], shown: Iterable[str]) -> None:
+    """Make the links by which the job names its paths. One that lies in a folder that is shown is there already, and so
+    is one in a folder of the machine's that is itself a link.
+    """
+    there = [*shown, *[top for top in (*_TEMPORARY, _SHM) if os.path.islink(top)]]
+    for path in sorted(links):
+        if not any([path == each or path.startswith(each + "/") for each in there]):
+            with _blamed_on(True):
+                above, name = _folder_above(path, True)
+                os.symlink(links[path], name, dir_fd=above)
+                os.close(above)
+            there.append(path)
+
+
+@contextmanager
+def _blamed_on(job: bool) -> Iterator[None]:
+    """Say of an error that the job's own paths are in the way, unless the machine is."""
+    try:
+        yield
+    except OSError as error:
+        if not job or error.errno in _OF_THE_MACHINE:
+            raise
+        raise OSError("{}: {}".format(UNSHOWN, words_of(error))) from error
 
 
 def leave_temporary() -> None:
@@ -245,13 +324,52 @@ def leave_temporary() -> None:
             _checked(_libc.umount2(os.fsencode(top), _MNT_DETACH), top)
 
 
-def _bind_at(fd: int, path: str, is_folder: bool) -> None:
-    """Show an open file or folder at a path where there is nothing yet."""
-    if is_folder:
-        os.mkdir(path)
-    else:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    bind("/proc/self/fd/{}".format(fd), path)
+def _bind_at(fd: int, path: str, is_folder: bool, read_only: bool = False, make: bool = True) -> None:
+    """Show an open file or folder at a path; `make`: there is nothing yet."""
+    above, name = _folder_above(path, make)
+    if make:
+        _make_at(above, name, is_folder)
+    at = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
+    bind("/proc/self/fd/{}".format(fd), "/proc/self/fd/{}".format(at))
+    os.close(at)
+    if read_only:
+        # Opened again, it is what was mounted there.
+        at = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
+        place = "/proc/self/fd/{}".format(at)
+        as_it_is = os.statvfs(place).f_flag & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+        mount("none", place, "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY | as_it_is, "")
+        os.close(at)
+    os.close(above)
+
+
+def _folder_above(path: str, make: bool) -> Tuple[int, str]:
+    """The folder above a path, open, and the path's name in it; `make`: there is nothing yet.
+
+    No link on the way there is followed, since users may have made one.
+    """
+    top = _top_of(path)
+    above = os.open(top, os.O_PATH | os.O_DIRECTORY)
+    *folders, name = os.path.relpath(path, top).split("/")
+    for each in folders:
+        if make:
+            _make_at(above, each, True)
+        at = os.open(each, os.O_PATH | os.O_NOFOLLOW, dir_fd=above)
+        os.close(above)
+        above = at
+    return above, name
+
+
+def _make_at(folder: int, name: str, is_folder: bool) -> None:
+    with suppress(FileExistsError):
+        if is_folder:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        else:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
+
+
+def _top_of(path: str) -> str:
+    """The folder at the top, to which a path leads without links."""
+    return next((top for top in (*_TEMPORARY, _SHM) if path.startswith(top + "/")), os.path.dirname(path))
 
 
 def _checked(answer: int, target: str) -> None:

@@ -5,7 +5,8 @@ Both sides use this file, so it keeps to what Python 3.6 and its standard librar
 
 import json
 import os
-from typing import Any, Dict, List, Optional
+import stat
+from typing import Any, Dict, List, Optional, Tuple
 
 LAUNCH, HALT, RUN, PLAN = "launch.json", "halt.json", "run", "plan.json"
 ATTEMPTS = "attempts"
@@ -21,6 +22,9 @@ DEAD = "dead.json"
 """Slurm has given up a node of the job: a part that still lives, cut off from the others, is to end at once."""
 TOLD = "TOLD"
 """The outcome where Slurm ended it: only Slurm knows its name."""
+WISH, TROUBLE = "terminal.wish", "terminal.trouble"
+"""Somebody wants to come in, and there is no keeper of terminals yet; why there can be none."""
+_TROUBLE_BYTES_MAX = 1000
 BEAT_S = 5.0
 LEASE_S = 60.0
 """A head that could not give a sign of life for this long has ended its tasks, and so have nodes that saw none."""
@@ -75,9 +79,54 @@ def changed(path: str) -> float:
         return -1.0
 
 
+def mark(path: str) -> Tuple[int, int]:
+    """What changes when a file is replaced, or when something appears in a folder; zeros if nothing can be found."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)
+
+
 def names(path: str) -> List[str]:
     """The names in a folder. Opening it makes a network file system look again; asking for one name does not."""
     try:
         return os.listdir(path)
     except OSError:
         return []
+
+
+def tell_trouble(why: str) -> None:
+    """Leave word in the current folder that a keeper is wanted and cannot be started."""
+    draft = "{}.{}".format(TROUBLE, os.getpid())
+    try:
+        with open(draft, "wb") as file:
+            file.write(why.encode("utf-8", "replace")[:_TROUBLE_BYTES_MAX])
+        os.rename(draft, TROUBLE)
+    except OSError:
+        # On a full disk there is no room for the word, either.
+        pass
+
+
+def trouble(folder: str, uid: Optional[int] = None) -> str:
+    """Why no keeper could be started when one was wanted last; empty: nothing is known. It is told once.
+
+    `uid`: the user whose folder it is. Nothing but a file of that user is read.
+    """
+    path = os.path.join(folder, TROUBLE)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != (os.geteuid() if uid is None else uid):
+            return ""
+        told = os.read(fd, _TROUBLE_BYTES_MAX).decode(errors="replace")
+    finally:
+        os.close(fd)
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+    return "".join([char if char.isprintable() else "?" for char in told])

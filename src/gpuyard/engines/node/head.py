@@ -19,7 +19,6 @@ from .runner import Runner, insist, now_ms
 from .spread import POLL_S as _POLL_NODE_S
 from .spread import SIGNALS, Remote, make_boxes, on_node
 from .tasks import Failure, open_output, write_script
-from .terminal import WISH
 
 _POLL_S = 1.0
 _TERM_RACE_S, _END_RACE_S = 0.5, 0.015
@@ -44,7 +43,7 @@ class Head(Runner):
         """Start the tasks; why they do not run, if so."""
         plan = self.plan
         self.see_to()
-        self.started_ms = now_ms()
+        self.begin()
         self.obey()
         if self.verdict:
             self.started_ms, self.why = 0, "stopped before it ran"
@@ -60,13 +59,13 @@ class Head(Runner):
         self.obey()
         if isinstance(self.hands, Remote):
             # Nothing ran before all nodes were there, so the start is now.
-            self.started_ms = now_ms()
+            self.begin()
             self.set_limit()
         if failure is None and not self.verdict:
             failure = self.hands.go()
             self.running = True
-            if failure is None and plan.get("terminal"):
-                self._keep()
+            if failure is None and plan.get("terminal") and isinstance(self.hands, Crew):
+                self.hands.keep()
         if failure is not None or self.verdict:
             # Those at the gate have nothing to save.
             self.kill_at = time.monotonic()
@@ -89,11 +88,6 @@ class Head(Runner):
             self._told()
         self.keep_time()
         self.see_to()
-
-    def _keep(self) -> None:
-        """Start the keeper of its terminals, unless it is there, or the job is spread over several nodes."""
-        if isinstance(self.hands, Crew) and self.hands.keeper is None:
-            self.hands.keep()
 
     def _output(self) -> Tuple[int, int]:
         """Standard output and standard error: the recipe's files, or one of our own."""
@@ -154,8 +148,14 @@ class Head(Runner):
         if files.DEAD in above:
             self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
             return
-        if WISH in above and self.running:
-            self._keep()
+        # A job that is spread over several nodes has none.
+        if (
+            files.WISH in above
+            and self.running
+            and isinstance(self.hands, Crew)
+            and self.hands.keeper is None
+        ):
+            self.let_in("../" + files.WISH)
         halt = files.read("../" + files.HALT) if files.HALT in above else None
         if halt is not None:
             self.halt(halt)

@@ -18,7 +18,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import podman, runtimes
-from .processes import descendants, signal_all
+from .processes import descendants, signal_all, signal_below, words_of
 from .runtimes import Failed
 
 Image = Dict[str, Any]
@@ -28,6 +28,7 @@ Image = Dict[str, Any]
     short       the same for the state of what runs, with a short path
     store       where the user's images are kept on this node
     others      stores of images besides that one, which are only read
+    copied      DRIVER@STORE of images that are copied into that store first; left out: none
     containers  each with image, name, entrypoint, argv, env, workdir, volumes, init, pull; the first is the job's own
     volumes     what all of them see, as /source:/target[:ro]
     cwd         the folder in which they run, which they see where it is; empty: the one that an image names
@@ -100,23 +101,20 @@ class Containers:
                 )
             self.found[name] = name
             return False
+        copied = self._copy(name)
         there = self._look(name)
         if there and pull != "always":
             self.found[name] = there
-            return False
+            return copied
         if pull == "never":
             raise Failed("image {} is not on this node, and is never to be pulled".format(name))
         if there.startswith("localhost/"):
             # It was built here: there is no registry to ask for a newer one.
             self.found[name] = there
-            return False
+            return copied
         full = podman.names_of(name)[-1]
-        lock = os.open(
-            _file_of(self.image["store"], "lock", full), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        lock = self._alone(full)
         try:
-            # It may be on its way already, for another job of this user.
-            fcntl.flock(lock, fcntl.LOCK_EX)
             pulled = pull == "always" or not self._look(name)
             if pulled:
                 self._pull(name, full)
@@ -124,6 +122,61 @@ class Containers:
             os.close(lock)
         self.found[name] = self._look(name) or full
         return pulled
+
+    def _alone(self, full: str) -> int:
+        """Wait until no other job of this user has an image on its way; held for as long as the answer is open."""
+        path = _file_of(self.image["store"], "lock", full)
+        lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
+
+    def _copy(self, name: str) -> bool:
+        """Have an image that the user built or pulled with another driver as it is there now; whether it was copied."""
+        for each in self.image.get("copied", ()):
+            driver, _, source = each.partition("@")
+            there = podman.images(source, driver, "id")
+            full = next((full for full in podman.names_of(name) if full in there), "")
+            if not full:
+                continue
+            note = _file_of(self.image["store"], "copied", full)
+            lock = self._alone(full)
+            try:
+                if full in podman.images(self.image["store"]) and _text(note) == there[full]:
+                    return False
+                self._carry(full, driver, source)
+                with open(note, "w") as file:
+                    file.write(there[full])
+                return True
+            finally:
+                os.close(lock)
+        return False
+
+    def _carry(self, full: str, driver: str, source: str) -> None:
+        """Copy an image from a store of another driver into the yard's."""
+        between = self.folder + "/tmp/copied.tar"
+        copy = podman.environment(self.folder, self.short, "copy", self.image, self.env)
+        podman.lay_out_copy(self.folder, self.short, driver, source)
+        out = ["podman", "--log-level", "fatal", "save", "--quiet", "--output", between, full]
+        into = ["podman", "--log-level", "fatal", "load", "--quiet", "--input", between]
+        try:
+            for words, env in ((out, copy), (into, self.for_pull)):
+                status, said = self._asked(words, env)
+                if status:
+                    why = podman.last_line(said)
+                    raise Failed("image {} cannot be copied from {}: {}".format(full, source, why))
+        finally:
+            if os.path.exists(between):
+                os.unlink(between)
+
+    def _asked(self, words: List[str], env: Dict[str, str]) -> Tuple[int, str]:
+        """Ask podman for something; how it ended, and what it said."""
+        ears, mouth = os.pipe()
+        pid = self._fork(words, env, (mouth, mouth), False)
+        os.close(mouth)
+        said = _all_of(ears)
+        _, status = os.waitpid(pid, 0)
+        _sweep()
+        return status, said.decode(errors="replace")
 
     def _hold(self, full: str) -> None:
         """Keep an image from being removed for as long as this process lives, and say that it was used."""
@@ -153,28 +206,24 @@ class Containers:
 
     def _look(self, name: str) -> str:
         """The full name of an image that is in one of the stores; empty: none has it."""
-        for store in [self.image["store"]] + self.image["others"]:
-            there = podman.images(store)
-            for full in podman.names_of(name):
+        stores = [podman.images(store) for store in [self.image["store"]] + self.image["others"]]
+        for full in podman.names_of(name):
+            for there in stores:
                 if full in there:
                     self.facts["digest"] = there[full]
                     return full
         return ""
 
     def _pull(self, name: str, full: str) -> None:
-        words = podman.words_of_pull(full, _login(self.image["home"], self.env))
+        login = _login(self.image["home"], self.env)
+        words = podman.words_of_pull(full, login)
         for left in reversed(range(_TRIES)):
-            ears, mouth = os.pipe()
-            pid = self._fork(words, self.for_pull, (mouth, mouth), False)
-            os.close(mouth)
-            said = _all_of(ears)
-            _, status = os.waitpid(pid, 0)
-            _sweep()
+            status, said = self._asked(words, self.for_pull)
             if status == 0:
                 return
-            why, again = podman.why_not_pulled(name, said.decode(errors="replace"), _user())
-            if not again or not left:
-                raise Failed(why)
+            failed = podman.why_not_pulled(name, said, _user(), login)
+            if not failed.ask_again or not left:
+                raise Failed(failed.why, failed.for_good)
             time.sleep(_PAUSE_S)
 
     # ---- containers
@@ -202,7 +251,7 @@ class Containers:
         except Failed as failed:
             code, self.facts["why"] = NOT_RUN, str(failed)
         except BaseException as error:  # a task must never go on as a second supervisor
-            self.facts["why"] = "its containers could not be run: {!r}".format(error)
+            self.facts["why"] = "its containers could not be run: {}".format(words_of(error))
         finally:
             _sweep()
             self._note()
@@ -370,7 +419,7 @@ def prune_as(uid: int, gid: int, store: str, folder: str, unused_since_ms: int, 
 def _sweep() -> None:
     """End what podman has left: monitors, its pause process, what a container has left behind."""
     while True:
-        signal_all(descendants({os.getpid()}), signal.SIGKILL)
+        signal_below(os.getpid(), descendants({os.getpid()}), signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -420,6 +469,15 @@ def _all_of(fd: int) -> bytes:
             if not part:
                 return said
             said = (said + part)[-_ERROR_BYTES_MAX:]
+
+
+def _text(path: str) -> str:
+    """The text of a small file; empty: there is none."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 
 def _login(home: str, env: Dict[str, str]) -> str:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import struct
+import warnings  # noqa: F401 (Python loads it to run a program, and inside a container there may be another one)
 from typing import Dict, List, NoReturn, Optional, Tuple
 
 from .terminal import Fork, open_pty, say, set_size, take

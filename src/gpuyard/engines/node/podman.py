@@ -4,6 +4,7 @@ Runs on the nodes as the job's user: only the standard library, nothing newer th
 """
 
 import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -13,9 +14,12 @@ import signal
 import subprocess
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
+OVERLAY = "overlay"
+"""The driver of the yard's own stores: a container lies over the files of its image, and nothing is copied."""
+_OF_USER, _OF_ROOT = ".local/share/containers/storage", "/var/lib/containers/storage"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NEEDS = ("podman", "crun")
-"""Programs without which no image runs. Where cgroups are of both versions, runc may take crun's place."""
+_RUNTIMES = ("crun", "runc")
+"""What starts containers for podman, the better one first."""
 _HYBRID = "/sys/fs/cgroup/unified"
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _OURS = re.compile(
@@ -54,9 +58,25 @@ def die_with(above: int) -> None:
         os._exit(1)
 
 
-def missing(names: Iterable[str] = NEEDS) -> List[str]:
-    """Programs that are not installed here, without which no image runs."""
+def missing() -> List[str]:
+    """Programs that are not installed here, without which no image runs for this user."""
+    # Root hides from its containers what crun stumbles over.
+    stumbles = hybrid() and os.geteuid() != 0
+    return lacking(["podman", runtime(stumbles)])
+
+
+def lacking(names: Iterable[str]) -> List[str]:
+    """Programs that are not installed here, of these."""
     return [name for name in names if not program(name)]
+
+
+def runtime(stumbles: bool) -> str:
+    """The program that starts containers here; `stumbles`: crun cannot, as cgroups are of both versions.
+
+    Where none is installed it is the one that should be.
+    """
+    usable = _RUNTIMES[1:] if stumbles else _RUNTIMES
+    return next((name for name in usable if program(name)), usable[0])
 
 
 def hybrid() -> bool:
@@ -102,26 +122,44 @@ def short_folder(folder: str) -> str:
 
 def lay_out(folder: str, short: str, store: str) -> None:
     """Make the folders in which podman has all that it needs for one task, and its settings there."""
-    folders = [folder + name for name in ("", "/tmp", "/run/containers", "/pull/containers")]
+    folders = [
+        folder + name for name in ("", "/tmp", "/run/containers", "/pull/containers", "/copy/containers")
+    ]
     for path in folders + [short + name for name in ("", "/x", "/run", "/lib")]:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    engine = {
+    engine = _engine()
+    _set(folder + "/run/engine.conf", "engine", engine)
+    _set(folder + "/run/containers/storage.conf", "storage", {"driver": OVERLAY})
+    _of_store(folder + "/pull", short + "/pull", OVERLAY, store)
+    if not _has_ids():
+        with open(folder + "/pull/containers/storage.conf", "a") as file:
+            file.write('[storage.options.overlay]\nignore_chown_errors = "true"\n')
+
+
+def lay_out_copy(folder: str, short: str, driver: str, store: str) -> None:
+    """Settings with which podman reads a store of the user's own."""
+    _of_store(folder + "/copy", short + "/copy", driver, store)
+
+
+def _of_store(settings: str, state: str, driver: str, store: str) -> None:
+    # A store holds images alone: what podman knows beside them is that of one attempt.
+    engine = dict(_engine(), static_dir=state + "/static", tmp_dir=state + "/tmp")
+    _set(settings + "/engine.conf", "engine", engine)
+    _set(
+        settings + "/containers/storage.conf",
+        "storage",
+        {"driver": driver, "graphroot": store, "runroot": state + "/run"},
+    )
+
+
+def _engine() -> Dict[str, str]:
+    return {
         # Locks in files go with the folder; those in shared memory would stay, and be those of all jobs of the user.
         "lock_type": "file",
         "cgroup_manager": "cgroupfs",
         "events_logger": "none",
-        "runtime": "runc" if hybrid() else "crun",
+        "runtime": runtime(hybrid()),
     }
-    _set(folder + "/run/engine.conf", "engine", engine)
-    _set(folder + "/run/containers/storage.conf", "storage", {"driver": "overlay"})
-    # A store holds images alone: what podman knows beside them is that of one attempt.
-    engine.update(static_dir=short + "/static", tmp_dir=short + "/pull")
-    _set(folder + "/pull/engine.conf", "engine", engine)
-    storage = {"driver": "overlay", "graphroot": store, "runroot": short + "/stored"}
-    _set(folder + "/pull/containers/storage.conf", "storage", storage)
-    if not _has_ids():
-        with open(folder + "/pull/containers/storage.conf", "a") as file:
-            file.write('[storage.options.overlay]\nignore_chown_errors = "true"\n')
 
 
 def _set(path: str, section: str, settings: Dict[str, str]) -> None:
@@ -132,7 +170,7 @@ def _set(path: str, section: str, settings: Dict[str, str]) -> None:
 def environment(
     folder: str, short: str, purpose: str, image: Dict[str, Any], env: Dict[str, str]
 ) -> Dict[str, str]:
-    """The variables of podman itself, to `run` or to `pull`. Of the user's own settings those for registries count."""
+    """The variables of podman itself, to `run`, `pull` or `copy`. Of the user's settings those for registries count."""
     found = {
         "PATH": PATH,
         "LANG": "C.UTF-8",
@@ -167,7 +205,7 @@ def _write(path: str, text: str) -> None:
 def storage(root: str, run: str, lib: str) -> List[str]:
     """The first words of podman over a store of containers."""
     words = ["podman", "--root", root, "--runroot", run, "--tmpdir", lib, "--log-level", "fatal"]
-    words += ["--storage-driver", "overlay"]
+    words += ["--storage-driver", OVERLAY]
     if not _has_ids():
         # All files of an image then belong to the user: there are no other users to own them.
         words += ["--storage-opt", "overlay.ignore_chown_errors=true"]
@@ -207,12 +245,27 @@ def names_of(name: str) -> List[str]:
     return ["localhost/" + path, "docker.io/" + ("" if slash else "library/") + path]
 
 
-def images(store: str) -> Dict[str, str]:
-    """The digests of the images in a store, by their names."""
+def users_own(uid: int, home: str) -> Dict[str, List[str]]:
+    """Where podman keeps what a user has built or pulled without the yard, as a plan says it.
+
+    `others`: stores that a container starts from as they are. `copied`: those of other drivers, such as vfs, which
+    podman takes where it cannot lay folders over each other; an image comes from there by a copy.
+    """
+    own = _OF_ROOT if uid == 0 else "{}/{}".format(home, _OF_USER)
+    found = sorted(glob.glob(glob.escape(own) + "/*-images/images.json"))
+    drivers = [path.split("/")[-2][: -len("-images")] for path in found]
+    return {
+        "others": [own] if OVERLAY in drivers else [],
+        "copied": ["{}@{}".format(driver, own) for driver in drivers if driver != OVERLAY],
+    }
+
+
+def images(store: str, driver: str = OVERLAY, field: str = "digest") -> Dict[str, str]:
+    """The digests of the images in a store, or another of their fields, by their names."""
     try:
-        with open(store + "/overlay-images/images.json", "rb") as file:
+        with open("{}/{}-images/images.json".format(store, driver), "rb") as file:
             rows = json.loads(file.read().decode())
-        return {name: str(row.get("digest", "")) for row in rows for name in row.get("names") or ()}
+        return {name: str(row.get(field, "")) for row in rows for name in row.get("names") or ()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
@@ -243,32 +296,63 @@ def words_of_pull(name: str, login: str) -> List[str]:
     return words + (["--authfile", login] if login else []) + [name]
 
 
+_ASK_AGAIN, _ANOTHER_ATTEMPT, _UNLESS_LOGGED_IN, _NEVER = range(4)
+"""What may help where an image was not pulled: to ask again at once, another attempt, another one where the user has
+logged in and may renew that, or nothing.
+"""
 _MEANINGS = (
-    (r"no space left on device|disk quota exceeded", "the disk is full", False),
+    # What the node lacks comes first: podman says of it, too, that something was not found or is denied.
+    (r"no space left on device|disk quota exceeded", "the disk is full", _ANOTHER_ATTEMPT),
+    (r"OCI runtime", "the node has no program that starts containers; root installs it: apt-get install {runtime}",
+     _ANOTHER_ATTEMPT),
+    (r"newuidmap|newgidmap|subuid|insufficient UIDs",
+     "the node has too few ids for {user}: see /etc/subuid; root installs the programs for it: apt-get install uidmap",
+     _ANOTHER_ATTEMPT),
+    (r"executable file not found|permission denied|operation not permitted|read-only file system",
+     "podman cannot work on this node", _ANOTHER_ATTEMPT),
     (r"unauthorized|authentication required|denied|incorrect username or password|invalid username/password|\b403\b",
-     "{registry} refuses it; where it is private, log in as {user} on this node: podman login {registry}", False),
+     "{registry} refuses it; where it is private, log in as {user} on this node: podman login {registry}",
+     _UNLESS_LOGGED_IN),
     (r"manifest unknown|name unknown|not found|no such image|does not exist|repository name not known",
-     "{registry} has no such image", False),
-    (r"no image found in manifest list|no image satisfies", "it has no variant for this kind of machine", False),
-    (r"server gave HTTP response to HTTPS", "{registry} speaks no HTTPS; registries.conf may call it insecure", False),
-    (r"certificate", "the certificate of {registry} is not trusted", False),
-    (r"newuidmap|newgidmap|subuid|insufficient UIDs", "the node has too few ids for {user}: see /etc/subuid", False),
+     "{registry} has no such image", _NEVER),
+    (r"no image found in manifest list|no image satisfies", "it has no variant for this kind of machine",
+     _ANOTHER_ATTEMPT),
+    (r"server gave HTTP response to HTTPS", "{registry} speaks no HTTPS; registries.conf may call it insecure",
+     _ANOTHER_ATTEMPT),
+    (r"certificate", "the certificate of {registry} is not trusted", _ANOTHER_ATTEMPT),
     (r"connection refused|no such host|i/o timeout|deadline exceeded|network is unreachable|no route to host"
      r"|server misbehaving|connection reset|unexpected EOF|temporary failure|\b50[0234]\b|toomanyrequests",
-     "{registry} does not answer", True),
+     "{registry} does not answer", _ASK_AGAIN),
 )  # fmt: skip
 
 
-def why_not_pulled(name: str, said: str, user: str) -> Tuple[str, bool]:
-    """What podman's complaint means, and whether another try may help."""
-    registry = names_of(name)[-1].partition("/")[0]
+class NotPulled(NamedTuple):
+    """What podman's complaint about an image means."""
+
+    why: str
+    ask_again: bool = False
+    """Whether asking the registry again at once may help."""
+    for_good: bool = False
+    """Whether another attempt would fail alike, on this node or another one."""
+
+
+def last_line(said: str) -> str:
+    """What podman said last, which is its complaint."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    last = (lines[-1] if lines else "podman said nothing")[-300:]
-    for pattern, means, again in _MEANINGS:
+    return (lines[-1] if lines else "podman said nothing")[-300:]
+
+
+def why_not_pulled(name: str, said: str, user: str, login: str) -> NotPulled:
+    """What podman's complaint means; `login` is the file with the credentials that it was given, if any."""
+    registry = names_of(name)[-1].partition("/")[0]
+    last = last_line(said)
+    for pattern, means, helps in _MEANINGS:
         if re.search(pattern, said, re.IGNORECASE):
-            text = means.format(registry=registry, user=user)
-            return "image {} cannot be pulled: {} ({})".format(name, text, last), again
-    return "image {} cannot be pulled: {}".format(name, last), False
+            text = means.format(registry=registry, user=user, runtime=runtime(hybrid()))
+            why = "image {} cannot be pulled: {} ({})".format(name, text, last)
+            for_good = helps == _NEVER or (helps == _UNLESS_LOGGED_IN and not login)
+            return NotPulled(why, helps == _ASK_AGAIN, for_good)
+    return NotPulled("image {} cannot be pulled: {}".format(name, last))
 
 
 # -- containers --------------------------------------------------------------------------------------------------------
@@ -354,9 +438,10 @@ def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerC
 
 
 def _gpus(image: Dict[str, Any], env: Dict[str, str]) -> List[str]:
-    words: List[str] = []
-    for name in env.get("CUDA_VISIBLE_DEVICES", "").split(","):
-        words += image["gpus"].get(name, [])
+    wanted = [image["gpus"].get(name, []) for name in env.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    # What two GPUs share, such as a library, is mounted once.
+    pairs = dict.fromkeys([tuple(given[at : at + 2]) for given in wanted for at in range(0, len(given), 2)])
+    words = [word for pair in pairs for word in pair]
     pipes = env.get("CUDA_MPS_PIPE_DIRECTORY", "")
     if pipes:
         # Programs that share a GPU speak to its daemon through files and shared memory.

@@ -7,9 +7,14 @@ of it, and nothing newer than Python 3.6.
 import ctypes
 import os
 import signal
-from typing import Iterable, Iterator, NamedTuple, Optional, Set
+from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Set
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+
+_HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+"""Python has them from 3.9 on."""
+_HELD_MAX = 512
+"""Descriptors of processes at once: a supervisor, and a server with its threads, need some for other things."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -112,6 +117,73 @@ def signal_all(pids: Iterable[int], number: int, group: bool = False) -> None:
             continue
 
 
+def signal_below(root: int, pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes that were seen below another, and to none that got the number of one since.
+
+    A process below may end at any moment, and its number is given away; a descriptor of it names that process alone.
+    """
+    for pid in pids:
+        fd = _descriptor(pid)
+        try:
+            if _is_below(root, pid):
+                _send(pid, fd, number)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def signal_seen(see: Callable[[], Iterable[int]], number: int) -> Set[int]:
+    """Send a signal to processes that two looks see, and to none that got the number of one in between.
+
+    Gives those of the first look. The second comes before any signal: what one ends may show the others no more.
+    """
+    first = set(see())
+    held = [(pid, _descriptor(pid) if count < _HELD_MAX else -1) for count, pid in enumerate(sorted(first))]
+    try:
+        again = set(see()) if first else first
+        for pid, fd in held:
+            if pid in again:
+                _send(pid, fd, number)
+    finally:
+        for _pid, fd in held:
+            if fd >= 0:
+                os.close(fd)
+    return first
+
+
+def _send(pid: int, fd: int, number: int) -> None:
+    """Send a signal by a descriptor, or by the number where there is none; it is no error if it has gone since."""
+    try:
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, number)
+        else:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _descriptor(pid: int) -> int:
+    """A descriptor of a process; -1: there is none to be had, or no such process."""
+    try:
+        return os.pidfd_open(pid) if _HAS_PIDFD else -1
+    except OSError:
+        # Kernels before 5.3 have none, a fence of system calls may refuse it, and there may be too many open files.
+        return -1
+
+
+def _is_below(root: int, pid: int) -> bool:
+    path = set()
+    while pid > 0 and pid not in path:
+        path.add(pid)
+        stat = stat_of(pid)
+        if stat is None:
+            return False
+        pid = stat.parent
+        if pid == root:
+            return True
+    return False
+
+
 # -- what ties processes to others -------------------------------------------------------------------------------------
 
 
@@ -154,3 +226,17 @@ def reset_signals() -> None:
 def unblock_signals() -> None:
     """Let every signal in."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def words_of(error: BaseException) -> str:
+    """An error as people read it: of the system what it refused, and where; of anything else what it is, too."""
+    if isinstance(error, OSError):
+        if error.strerror and error.filename:
+            name = (
+                error.filename.decode(errors="replace")
+                if isinstance(error.filename, bytes)
+                else error.filename
+            )
+            return "{}: {!r}".format(error.strerror, name)
+        return error.strerror or str(error)
+    return repr(error)

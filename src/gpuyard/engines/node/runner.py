@@ -8,16 +8,21 @@ Runs in supervisors and, copied, on the nodes of a cluster: only the standard li
 than Python 3.6.
 """
 
+import os
 import signal
 import time
 from typing import Any, Dict, Optional
 
+from .files import mark, tell_trouble
+from .processes import words_of
 from .tasks import Failure
 
 NEVER = float("inf")
 BROKE = "its runner failed"
 """Why an attempt has ended that nobody foresaw; what it was follows."""
 _RETRY_S = 1.0
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
+"""Python 3.6 has no name for it."""
 
 
 class Runner:
@@ -25,7 +30,8 @@ class Runner:
 
     def __init__(self, plan: Dict[str, Any], hands: Any) -> None:
         self.plan, self.hands = plan, hands
-        self.started_ms = 0
+        self.started_ms = self.began_ms = 0
+        """When it started: by the clock of people, and by the one that cannot be set."""
         self.verdict = self.why = ""
         """How its end is reported, once something other than the job has decided it."""
         self.failure: Optional[Failure] = None
@@ -36,7 +42,13 @@ class Runner:
         """Whether the tasks are being stopped because one has failed."""
         self.warned = False
         """Once is enough: a job that has saved its work and asks to be requeued is not warned again."""
+        self.unvisited = ""
+        """Why there is no keeper for clients that want to come in."""
+        self.unmet = (0, 0)
+        """The mark of the wish for one that could not be met."""
         self.frozen_at: Optional[float] = None
+        self.lost_s = 0.0
+        """How long nothing of it ran, all together: its time limit has waited."""
         self.limit_at = self.warn_at = self.term_at = self.kill_at = NEVER
 
     # ---- what an engine says
@@ -78,10 +90,32 @@ class Runner:
                 self.keep_time()
                 self.see_to()
         except Exception as error:  # whatever it is, the job must not outlive its runner unseen
-            self.verdict, self.why = "NODE_FAIL", "{}: {!r}".format(BROKE, error)
+            self.verdict, self.why = "NODE_FAIL", "{}: {}".format(BROKE, words_of(error))
         self.hands.sweep()
         self.last_word()
         return self.finish(self.end())
+
+    def let_in(self, wish: str) -> None:
+        """Have a keeper for clients that want to come in, if there is this wish for one.
+
+        Where there can be none, they do not, and the job goes on. The wish is tried again when it is made anew.
+        """
+        if mark(wish) in ((0, 0), self.unmet):
+            return
+        try:
+            self.hands.keep()
+            self.unvisited = ""
+        except Exception as error:
+            why = words_of(error)
+            tell_trouble(why)
+            self.unmet = mark(wish)
+            if why != self.unvisited:
+                self.unvisited = why
+                self.note("{}: nobody can come in: {}".format(self.plan["key"], why))
+
+    def note(self, text: str) -> None:
+        """Write down what went wrong beside the job."""
+        os.write(2, "{}\n".format(text).encode("utf-8", "replace"))
 
     def last_word(self) -> None:
         """A last look whether something else has decided its end."""
@@ -100,15 +134,22 @@ class Runner:
             outcome, why = "FAILED", self.judge(failed).why
         if self.verdict:
             outcome, why = self.verdict, self.why
+        for_good = outcome == "FAILED" and failed is not None and failed.for_good
         return {
             "outcome": outcome,
             "exit_code": failed.exit_code if failed is not None else 0,
             "why": why,
+            "for_good": for_good,
             "started_ms": self.started_ms,
-            "ended_ms": max(now_ms(), self.started_ms),
+            # Its length is what it ran, whatever became of the clock of people meanwhile.
+            "ended_ms": self.started_ms + steady_ms() - self.began_ms if self.started_ms else now_ms(),
         }
 
     # ---- wishes and deadlines
+
+    def begin(self) -> None:
+        """It starts now."""
+        self.started_ms, self.began_ms = now_ms(), steady_ms()
 
     def set_limit(self) -> None:
         """Begin the time limit now."""
@@ -188,6 +229,7 @@ class Runner:
 
     def lose(self, lost_s: float) -> None:
         """Let the time limit wait for as long as nothing ran."""
+        self.lost_s += lost_s
         self.limit_at += lost_s
         self.warn_at += lost_s
 
@@ -195,6 +237,11 @@ class Runner:
 def now_ms() -> int:
     """The time of this machine's clock."""
     return int(time.time() * 1000)
+
+
+def steady_ms() -> int:
+    """Time since this machine was started, also while it slept: a clock that nobody can set."""
+    return int(time.clock_gettime(_BOOTTIME) * 1000)
 
 
 def insist(write: Any, is_lost: Any) -> bool:

@@ -23,7 +23,7 @@ PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
 _UNPACKED, _IMAGE = "unpacked", "image.json"
 _NOT_LAID_OVER = ("dev", "proc", "sys")
 """Folders of an image that the kernel's own take the place of."""
-_NEEDS = {PODMAN: podman.NEEDS, OCI: ("podman", "srun", "tar"), PYXIS: ("srun",), APPTAINER: ("apptainer",)}
+_NEEDS = {OCI: ("podman", "srun", "tar"), PYXIS: ("srun",), APPTAINER: ("apptainer",)}
 _HOOK = 'sed -n \'s/.*"pid" *: *\\([0-9]*\\).*/\\1/p\' >"$0.new" && mv "$0.new" "$0"'
 """Told by the runtime which container has started; the number of its first process goes into a file."""
 _END_S_MAX, _POLL_S = 10.0, 0.02
@@ -31,7 +31,14 @@ _MARK = "YARD_ATTEMPT_KEY"
 
 
 class Failed(Exception):
-    """Why a task cannot run in its image: in words, for the job's owner."""
+    """Why a task cannot run in its image: in words, for the job's owner.
+
+    `for_good`: another attempt would fail alike, wherever and whenever it ran.
+    """
+
+    def __init__(self, why: str, for_good: bool = False) -> None:
+        Exception.__init__(self, why)
+        self.for_good = for_good
 
 
 class Order(NamedTuple):
@@ -47,7 +54,9 @@ class Order(NamedTuple):
 
 def missing(image: Dict[str, Any]) -> List[str]:
     """Programs that are not installed here, without which these images do not run."""
-    lacking = podman.missing(_NEEDS[kind_of(image)])
+    if kind_of(image) == PODMAN:
+        return podman.missing()
+    lacking = podman.lacking(_NEEDS[kind_of(image)])
     # Slurm's commands may lie in a folder of their own.
     return [name for name in lacking if name != "srun" or not shutil.which(name)]
 
@@ -125,7 +134,7 @@ def unpack(
     """
     final = _unpacked(image, digest)
     if os.path.exists("{}/{}".format(final, _IMAGE)):
-        # When it was last used, for those who clear away.
+        # When it was last used, for what clears away.
         os.utime(final)
         return False
     os.makedirs(os.path.dirname(final), mode=0o700, exist_ok=True)

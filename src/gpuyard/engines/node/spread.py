@@ -97,7 +97,7 @@ class Remote:
             if name.startswith(files.FAILED) and name.endswith(".json") and self.failed is None:
                 said = files.read(name)
                 if said is not None:
-                    self.failed = Failure(said["exit_code"], said["why"])
+                    self.failed = Failure(said["exit_code"], said["why"], said.get("for_good") is True)
         for each in self.sruns:
             if each.poll() and self.failed is None:
                 # No task has failed, so it was not the job: a node went, or Slurm ended the step.
@@ -230,7 +230,7 @@ def on_node(plan: Dict[str, Any], node: str) -> int:
 
 def _tell(node: str, failed: Failure) -> bool:
     """Tell the head what failed here; whether that could be written."""
-    said = {"exit_code": failed.exit_code, "why": failed.why, "at_ms": now_ms()}
+    said = dict(failed._asdict(), at_ms=now_ms())
     return files.write(files.FAILED + node + ".json", said)
 
 

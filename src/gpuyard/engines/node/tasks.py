@@ -11,7 +11,7 @@ import select
 import signal
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
 
-from .processes import die_with, reset_signals, unblock_signals
+from .processes import die_with, reset_signals, unblock_signals, words_of
 
 NOT_FOUND, NOT_RUN = 127, 126
 """Exit codes of shells for a program that is not there, and for one that cannot be run."""
@@ -25,10 +25,12 @@ class Failure(NamedTuple):
 
     exit_code: int
     why: str
+    for_good: bool = False
+    """Whether another attempt would fail alike."""
 
 
 class NotReady(Exception):
-    """A task that cannot run its program, in words; its exit code is the second argument."""
+    """A task that cannot run its program; its argument is the failure."""
 
 
 class Task:
@@ -126,7 +128,7 @@ class TaskEntry:
         try:
             return images.prepare(image, env)
         except runtimes.Failed as failed:
-            raise NotReady(str(failed), images.NOT_RUN) from failed
+            raise NotReady(Failure(images.NOT_RUN, str(failed), failed.for_good)) from failed
 
 
 class Start:
@@ -179,17 +181,17 @@ class Start:
             doing = "run {}".format(argv[0])
             os.execvpe(argv[0], argv, env)
         except NotReady as failed:
-            code = failed.args[1]
-            say(mouth, code, failed.args[0])
+            code = failed.args[0].exit_code
+            say(mouth, failed.args[0])
         except OSError as error:
             if doing.startswith("run ") and error.errno in (errno.ENOENT, errno.ENOTDIR):
                 code = NOT_FOUND
             named = " {}".format(error.filename) if doing.startswith("open ") else ""
             if plan["script"] and code == NOT_FOUND:
                 named = " (is the program of its first line there?)"
-            say(mouth, code, "cannot {}{}: {}".format(doing, named, error.strerror))
+            say(mouth, Failure(code, "cannot {}{}: {}".format(doing, named, error.strerror)))
         except BaseException as error:  # a child must never go on as a second runner
-            say(mouth, code, "cannot {}: {!r}".format(doing, error))
+            say(mouth, Failure(code, "cannot {}: {}".format(doing, words_of(error))))
         finally:
             os._exit(code)
 
@@ -214,7 +216,7 @@ def beside(entry: TaskEntry, work: Callable[[], None], complain: Callable[[str],
     except OSError as error:
         complain("cannot {}: {}".format(doing, error.strerror or error))
     except BaseException as error:  # a child must never go on as a second keeper
-        complain("cannot {}: {!r}".format(doing, error))
+        complain("cannot {}: {}".format(doing, words_of(error)))
     finally:
         os._exit(NOT_RUN)
 
@@ -231,14 +233,17 @@ def heard(task: Task, heed: Callable[[], None], whole: bool) -> Optional[Failure
     said = os.read(task.ears, _MESSAGE_BYTES_MAX)
     if said == (b"" if whole else _READY):
         return None
-    code, _, why = said.decode(errors="replace").partition(" ")
-    return Failure(int(code), why) if why else Failure(NOT_RUN, "killed before its program ran")
+    if not said:
+        return Failure(NOT_RUN, "killed before its program ran")
+    code, for_good, why = said.decode(errors="replace").split(" ", 2)
+    return Failure(int(code), why, bool(int(for_good)))
 
 
-def say(mouth: int, code: int, why: str) -> None:
+def say(mouth: int, failure: Failure) -> None:
     """Tell the process above why the program cannot be run."""
+    text = "{} {:d} {}".format(failure.exit_code, failure.for_good, failure.why)
     try:
-        os.write(mouth, "{} {}".format(code, why).encode(errors="replace")[:_MESSAGE_BYTES_MAX])
+        os.write(mouth, text.encode(errors="replace")[:_MESSAGE_BYTES_MAX])
     except OSError:
         # It has gone, or a signal has ended all of it.
         pass

@@ -20,15 +20,16 @@ import termios
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .processes import signal_all
+
 SOCKET = "terminal"
 """In the attempt's folder."""
-WISH = "terminal.wish"
-"""Present where a keeper is wanted for an attempt that was started without one."""
 
 DATA, SIZE, SIGNAL, HELLO, EXIT, ERROR, END, FILE = b"d", b"w", b"s", b"h", b"x", b"e", b"z", b"f"
+ERRORS = b"r"
 """Bytes both ways; rows and columns; a signal for the foreground; what is wanted, or what it came to; how it ended, in
-an exit code or in words; no more bytes from here, where they are no terminal's; the head of a file (`copying.py`).
-"""
+an exit code or in words; no more bytes from here, or that a shell is to go; the head of a file (`copying.py`); bytes
+of standard error, where they come apart (`visitors.py`)."""
 HEAD = struct.Struct(">cI")
 FRAME_BYTES_MAX = 1 << 20
 OWN = "job"
@@ -239,14 +240,15 @@ class Client:
         self.unsent += data
 
     def flush(self) -> bool:
-        """Send what can be sent; whether the connection is still good."""
+        """Send what can be sent; whether the connection is still needed."""
         while self.unsent:
             try:
                 sent = self.connection.send(self.unsent)
             except BlockingIOError:
                 return True
             except OSError:
-                return False
+                # It has gone: that is met where what it typed before is read.
+                sent = len(self.unsent)
             del self.unsent[:sent]
             self.took_at = time.monotonic()
         return not self.closing
@@ -301,6 +303,9 @@ class TerminalKeeper:
         `owner`: user and group of the job's processes, where the keeper's are others. `container`: the file that names
         the first process of the container in which the job runs, and with it its clients.
         """
+        from . import inside, visitors  # here, before anybody comes in: they need this module themselves
+
+        self.inside, self.visitors = inside, visitors
         self.container = container
         self.listener, self.control, self.fork, self.env = listener, control, fork, env
         self.owner = owner
@@ -350,8 +355,11 @@ class TerminalKeeper:
                 poll.register(session.master, wanted)
         for fd in self.coming:
             poll.register(fd, select.POLLIN)
+        # What is sent to a shell that is still on its way stays in the connection.
+        coming = {id(each.client) for each in self.coming.values()}
         for fd, client in self.clients.items():
-            room = client.session is None or len(client.session.unread) < _INPUT_BYTES_MAX
+            unread = client.session.unread if client.session is not None else b""
+            room = len(unread) < _INPUT_BYTES_MAX and id(client) not in coming
             poll.register(fd, (select.POLLIN if room else 0) | (select.POLLOUT if client.unsent else 0))
         left_s = self._left_s()
         happened = dict(poll.poll(None if left_s is None else max(0, int(1000 * left_s) + 1)))
@@ -396,7 +404,7 @@ class TerminalKeeper:
                 session.resize(session.size)
             if session.pid and not self._watched(session) and now >= session.left_at + _LEFT_S:
                 session.left_at = now
-                _kill(session.pid, signal.SIGHUP)
+                signal_all([session.pid], signal.SIGHUP, group=True)
         for client in list(self.clients.values()):
             if client.unsent and now >= client.took_at + _STALLED_S:
                 self._drop(client)
@@ -453,7 +461,7 @@ class TerminalKeeper:
         if piece and b"\n" not in piece:
             for session in self.sessions.values():
                 if session.pid:
-                    _kill(session.pid, signal.SIGHUP)
+                    signal_all([session.pid], signal.SIGHUP, group=True)
             return
         self.ending_at = time.monotonic() + _LAST_S
         own = self.sessions.get(OWN)
@@ -491,8 +499,10 @@ class TerminalKeeper:
                 return
             try:
                 self._heed(client, kind, content)
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                self._refuse(client, "the request cannot be served: {}".format(error))
+            except Exception as error:  # what fails here fails one visit, and neither the job nor the others
+                self._refuse(
+                    client, "the request cannot be served: {}".format(getattr(error, "strerror", "") or error)
+                )
                 return
         if found is None:
             self._drop(client)
@@ -502,18 +512,16 @@ class TerminalKeeper:
         if kind == HELLO and session is None and not client.closing:
             self._begin(client, json.loads(content.decode()))
         elif session is None:
-            for coming in [each for each in self.coming.values() if each.client is client]:
-                coming.early.append((kind, content))
+            return
         elif kind == DATA:
             session.unread += content
             session.type()
+        elif kind == END and session.pid:
+            signal_all([session.pid], signal.SIGHUP, group=True)
         elif kind == SIZE:
             session.resize(_size_of(json.loads(content.decode())))
         elif kind == SIGNAL:
-            group = os.tcgetpgrp(session.master)
-            number = int(content)
-            if group > 1 and 0 < number < signal.NSIG:
-                os.killpg(group, number)
+            self.visitors.signal_foreground(self.fork, session.master, int(content))
 
     def _refuse(self, client: Client, why: str) -> None:
         client.closing = True
@@ -531,16 +539,15 @@ class TerminalKeeper:
             # The connection ends when the attempt does: that is all that is wanted.
             client.send(said(HELLO, {}))
             self._flush(client)
-        elif what in ("forward", "read", "write"):
-            self._hand_over(client, asked)
+        elif what in ("forward", "read", "write", "run", "signal"):
+            # The parent of the job's processes, and this one: the job's user may not be able to see them.
+            self._hand_over(client, dict(asked, family=(os.getppid(), os.getpid())))
         else:
             self._refuse(client, "there is no {!r} here".format(str(what)[:40]))
 
     def _hand_over(self, client: Client, asked: Dict[str, Any]) -> None:
         """Give the connection to a process of the job's own, which reaches what the job's user reaches, and no more."""
-        from . import inside, visitors
-
-        link, env = client.connection, self.env
+        link, env, inside, visitors = client.connection, self.env, self.inside, self.visitors
 
         def complain(text: str) -> None:
             link.setblocking(True)
@@ -549,7 +556,7 @@ class TerminalKeeper:
         def work() -> None:
             seen = env
             # The network of a container is that of its node.
-            if self.container and asked["do"] != "forward":
+            if self.container and asked["do"] not in ("forward", "signal"):
                 try:
                     seen = inside.enter(self.container)
                 except inside.NotThere as why:
@@ -587,9 +594,7 @@ class TerminalKeeper:
         words = [str(word) for word in asked.get("argv") or ()]
         told = {str(name): str(value) for name, value in dict(asked.get("env") or {}).items()}
         if self.container:
-            from . import inside
-
-            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked))
+            ours, pid = self.inside.start(self.fork, self.container, words, told, _size_of(asked))
             self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
             return
         argv = words or [self.env.get("SHELL") or "/bin/sh"]
@@ -617,18 +622,14 @@ class TerminalKeeper:
 
     def _come(self, coming: "Coming") -> None:
         """A shell has entered the container, or could not."""
-        from . import inside
-
         client, name = coming.client, coming.name
-        pty, why = inside.received(coming.ours)
+        pty, why = self.inside.received(coming.ours)
         if pty is not None:
             self.sessions[name] = Session(name, pty, coming.pid)
         if client.connection.fileno() < 0:
             return
         if pty is not None:
             self._attach(client, coming.asked, name)
-            for kind, content in coming.early:
-                self._heed(client, kind, content)
         else:
             self._refuse(client, why)
 
@@ -640,15 +641,6 @@ class Coming:
         self, ours: socket.socket, client: Client, asked: Dict[str, Any], name: str, pid: int
     ) -> None:
         self.ours, self.client, self.asked, self.name, self.pid = ours, client, asked, name, pid
-        self.early: List[Tuple[bytes, bytes]] = []
-        """What the client has sent meanwhile."""
-
-
-def _kill(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 class KeeperHandle:
@@ -681,19 +673,26 @@ def keep(
     container: str = "",
 ) -> KeeperHandle:
     """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
-    listener = listen()
     control, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(tell)
-            TerminalKeeper(listener, control, fork, env, own, owner, container).run()
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(control)
-    listener.close()
+    try:
+        with listen() as listener:
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    os.close(tell)
+                    TerminalKeeper(listener, control, fork, env, own, owner, container).run()
+                    code = 0
+                finally:
+                    os._exit(code)
+    except OSError:
+        os.close(tell)
+        if os.path.exists(SOCKET):
+            # By this name it would be taken for the socket of a keeper that has just ended.
+            os.unlink(SOCKET)
+        raise
+    finally:
+        os.close(control)
     for fd in (own.master, own.slave, own.log) if own is not None else ():
         if fd >= 0:
             os.close(fd)

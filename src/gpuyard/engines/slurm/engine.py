@@ -39,6 +39,7 @@ from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, KnownAttempt
 from gpuyard.engines.slurm.words.translate import SlurmJob
+from gpuyard.errors import words_of
 from gpuyard.model import Capability, Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -195,7 +196,7 @@ class SlurmEngine(NoMig):
                 pokes.append(key)
                 return _DONE
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
         pokes.append(key)
         traces = self._monitor.traces(key, known)
         silent_s = self._monitor.silent_s(key, known)
@@ -224,7 +225,7 @@ class SlurmEngine(NoMig):
             os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
             whole.sync(os.path.join(self._folder.root, KEPT))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
         return Reply(Answer.BARRED)
 
     def _poke(self, keys: Sequence[str]) -> None:
@@ -391,7 +392,9 @@ class SlurmEngine(NoMig):
                 f"`srun --jobid={claim.get('slurm_id')} --overlap --pty bash` opens a shell beside it"
             )
         if found is None and not own:
-            self._folder.put(key, terminal.WISH, {})
+            if why := files.trouble(self._folder.run(key), plan["uid"]):
+                raise Permanent(f"nobody can be let in: {why}")
+            self._folder.put(key, files.WISH, {})
         return found
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:

@@ -25,6 +25,7 @@ from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.node import files, terminal
+from gpuyard.errors import words_of
 from gpuyard.model import Outcome
 
 ATTEMPTS, JOBS, KEPT, NEWS = files.ATTEMPTS, "jobs", "logs", "news"
@@ -49,7 +50,9 @@ class Folder(OneLeader):
             os.chmod(self.news, 0o1733)
             self.program = self._program()
         except OSError as error:
-            raise Permanent(f"{self.root} cannot hold the attempts of a Slurm cluster: {error}") from error
+            raise Permanent(
+                f"{self.root} cannot hold the attempts of a Slurm cluster: {words_of(error)}"
+            ) from error
 
     def _program(self) -> str:
         """Put the code for the nodes in place, under a name that changes with it; gives the folder it lies in."""
@@ -184,7 +187,7 @@ class Folder(OneLeader):
         for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO, terminal.SOCKET):
             with suppress(OSError):
                 os.unlink(os.path.join(self.run(key), name))
-        for name in (files.HALT, terminal.WISH):
+        for name in (files.HALT, files.WISH):
             with suppress(OSError):
                 os.unlink(os.path.join(folder, name))
         # In one step: at any time the key is in one of the two places and so cannot start again.

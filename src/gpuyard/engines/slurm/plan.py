@@ -175,6 +175,8 @@ def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: in
         ended_ms=end["ended_ms"],
         checkpoint_ms=min(end["checkpoint_ms"], now_ms),
         why=end["why"],
+        # An end of an earlier release says nothing of it.
+        for_good=end.get("for_good") is True,
     )
 
 

@@ -18,6 +18,7 @@ from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
+from gpuyard.errors import words_of
 from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -89,7 +90,7 @@ class Submitter:
         try:
             folder.make(key, plans.plan_of(launch, account, place, usable), launch.job_id)
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
         known = self._monitor.known(key)
         limit_s = -(-launch.limit_ms // 1000) if launch.limit_ms else None
         now_s = self._now_ms() // 1000
@@ -149,7 +150,7 @@ class Submitter:
         except OutOfReach as error:
             return Reply(Answer.UNSURE, str(error))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {error}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
         except EngineError as error:
             return self._refused(job, str(error))
         if number < self._id_max - _OUT_OF_ORDER or number in ids:

@@ -7,6 +7,7 @@ from typing import Any
 from gpuyard.errors import quoted
 from gpuyard.intake.sbatch.reading import Values
 from gpuyard.intake.values import Caller
+from gpuyard.wire.image_names import reference
 
 _SCHEME = re.compile(r"(docker|oci)://")
 _ABSOLUTE = re.compile(r"/[^:]*")
@@ -50,9 +51,7 @@ def _image(text: str) -> str:
         raise ValueError(f"must be an image of a registry, not a file such as {quoted(text)}")
     if "://" in plain:
         raise ValueError(f"must be an image of a registry, not {quoted(text)}")
-    registry, sign, rest = plain.partition("#")
-    # Credentials are those of the user on the node, and not in a script.
-    return f"{registry.rpartition('@')[2]}/{rest}" if sign else plain
+    return reference(plain)
 
 
 def _mounts(text: str) -> list[str]:

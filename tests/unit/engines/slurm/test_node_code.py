@@ -1,12 +1,12 @@
 """The code that runs on the nodes: by itself, with what an old Python has."""
 
 import ast
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from gpuyard.engines import node
 from gpuyard.engines.node import files, head, spread
 from gpuyard.engines.node.head import Head
+from harness.patience import until
 
 FILES = sorted(Path(node.__file__).parent.glob("*.py"))
 
@@ -86,6 +87,33 @@ def test_a_job_that_ended_of_slurms_signal_before_its_wrapper_had_it_was_ended_b
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     assert verdict == wrapper.verdict
+
+
+def test_a_wish_for_a_keeper_that_cannot_be_is_tried_once_until_it_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wish is a file of the yard's: what runs as the job's user cannot take it away."""
+    tries: list[int] = []
+
+    def keep() -> None:
+        tries.append(1)
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def looked() -> tuple[int, str]:
+        for _ in range(3):
+            wrapper.obey()
+        return len(tries), files.trouble(".")
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    wrapper = Head({"world": 1, "order": ["n1"], "batch": True, "key": "y-1-1"}, "n1")
+    wrapper.running = True
+    monkeypatch.setattr(wrapper.hands, "keep", keep)
+    assert (0, "") == looked()
+    (tmp_path / files.WISH).touch()
+    assert [(1, "Resource temporarily unavailable"), (1, "")] == [looked(), looked()]
+    os.utime(tmp_path / files.WISH, ns=(0, 0))
+    assert (2, "Resource temporarily unavailable") == looked()
 
 
 def test_an_ended_attempt_stays_until_its_folder_is_cleared_and_no_longer_than_a_moment(
@@ -201,10 +229,7 @@ def _node(folder: Path, line: str) -> "subprocess.Popen[bytes]":
 
 
 def _until(path: Path) -> None:
-    limit = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < limit, f"there is no {path.name}"
-        time.sleep(0.02)
+    until(path.exists, 30, lambda: f"there is no {path.name}")
 
 
 def test_what_a_task_of_a_gang_leaves_behind_has_the_grace_of_the_stop(tmp_path: Path) -> None:
@@ -213,7 +238,7 @@ def test_what_a_task_of_a_gang_leaves_behind_has_the_grace_of_the_stop(tmp_path:
     node = _node(tmp_path, trains)
     _until(tmp_path / "run" / "up")
     (tmp_path / "run" / f"{files.ORDER}1.{int(signal.SIGTERM)}").touch()
-    assert 1 == node.wait(30)
+    assert 1 == node.wait(120)
     assert (tmp_path / "run" / "saved").exists()
 
 
@@ -224,4 +249,4 @@ def test_what_a_task_of_a_gang_leaves_behind_is_killed_when_the_grace_is_over(tm
     with pytest.raises(subprocess.TimeoutExpired):
         node.wait(1)
     (tmp_path / "run" / f"{files.ORDER}2.{int(signal.SIGKILL)}").touch()
-    assert 1 == node.wait(30)
+    assert 1 == node.wait(120)

@@ -4,12 +4,15 @@ A fence is worth having even where no limit can be set: it kills and freezes in 
 little of it: supervisors import this.
 """
 
+import fcntl
 import os
 import re
+import signal
 import time
 from contextlib import suppress
 
-from gpuyard.engines.node.processes import put
+from gpuyard.engines.node.processes import put, signal_seen
+from gpuyard.errors import words_of
 
 CONTROLLERS = frozenset({"memory", "cpu"})
 """Without these there are no limits."""
@@ -69,12 +72,24 @@ def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
         try:
             controllers = prepare(base)
         except OSError as error:
-            complaint = f"{error}"
+            complaint = words_of(error)
+            if isinstance(error, PermissionError):
+                complaint += (
+                    "; a yard that `yard service install --user` has set up gets a group from systemd"
+                    if _has_user_systemd()
+                    else "; a yard that root starts gets a group"
+                )
             continue
         lacking = " and ".join(sorted(CONTROLLERS - controllers))
         why = f"{os.path.dirname(base)} gives the yard no limits on {lacking}" if lacking else ""
         return base, controllers, why
     return "", frozenset(), complaint
+
+
+def _has_user_systemd() -> bool:
+    """Whether systemd runs the machine, and services of this user."""
+    own = os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere", "systemd")
+    return os.path.isdir("/run/systemd/system") and os.path.isdir(own)
 
 
 def prepare(base: str) -> frozenset[str]:
@@ -127,8 +142,6 @@ def hold(base: str) -> int:
 
 
 def _locked(folder: int, *, alone: bool) -> bool:
-    import fcntl  # noqa: PLC0415 (supervisors do without)
-
     try:
         fcntl.flock(folder, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except OSError:
@@ -222,9 +235,7 @@ class Cgroup:
         with suppress(FileNotFoundError):
             put(f"{self.path}/cgroup.kill", "1")
         # It kills the first thread of each process, and misses a process if its first thread has ended already.
-        for pid in self.pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, 9)
+        signal_seen(self.pids, signal.SIGKILL)
 
     def pids(self) -> list[int]:
         """The processes in the group, and in groups that were made below it."""

@@ -9,11 +9,12 @@ standard library, and little of it.
 import json
 import os
 import stat
+import subprocess
 from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.machine import files
-from gpuyard.engines.node import fence
+from gpuyard.engines.node import fence, podman
 
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
@@ -76,7 +77,7 @@ def sweep(plan: dict[str, Any]) -> None:
     """Remove what is not needed afterwards."""
     wanted = plan.get("fence") or {}
     if wanted.get("tmp"):
-        if wanted.get("keep"):
+        if wanted.get("keep") or wanted.get("code"):
             # Where something is shown there is no removal; it is not if the fence could not be raised.
             with suppress(OSError):
                 fence.leave_temporary()
@@ -95,8 +96,6 @@ def _remove(folder: str) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        import subprocess  # noqa: PLC0415  # most jobs leave nothing there
-
         # A job may nest folders as deep as it likes: Python's own function would recurse too deep.
         words = ["rm", "-rf", "--one-file-system", "--", folder]
         subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
@@ -138,6 +137,4 @@ def clear(folder: str, aside: str) -> None:
         if os.path.isdir(path) and not os.path.islink(path):
             os.makedirs(aside, mode=0o700, exist_ok=True)
             os.rename(path, os.path.join(aside, f"{name}-{os.path.basename(folder)}"))
-    from gpuyard.engines.node import podman  # noqa: PLC0415 (supervisors do without)
-
     _remove(podman.short_folder(folder))

@@ -18,13 +18,16 @@ from typing import Any
 from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.devices import refuse
+from gpuyard.engines.local.attempt.sealing import note, report_errors, seal
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.node.crew import Crew
 from gpuyard.engines.node.fence import UNFENCED
+from gpuyard.engines.node.files import WISH
 from gpuyard.engines.node.processes import adopt_orphans
 from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
 from gpuyard.engines.node.tasks import Failure
+from gpuyard.errors import words_of
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
@@ -37,6 +40,8 @@ UNLIMITED = "cannot set limits"
 _WAIT_S_MAX = 3600.0
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
+_MEMORY_S = 1.0
+"""How often to look whether the kernel has killed a process for memory, where it does not kill the others with it."""
 _LAST_LOOK_S_MAX = 1.0
 _LOOKING_S = 0.01
 
@@ -68,7 +73,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
             answer(TAKEN)
             return
     except (OSError, ValueError, KeyError) as error:
-        answer(f"{error}")
+        answer(f"{words_of(error)}")
         return
     supervisor = Supervisor(plan, slot, os.path.dirname(os.path.dirname(folder)))
     # The group is made before the answer: until then the engine holds the lock that keeps its parent in place.
@@ -95,7 +100,7 @@ class Supervisor(Runner):
         self.slot = slot
         self.v1: dict[str, str] = plan.get("v1") or {}
         """Its groups of cgroup v1, by controller."""
-        self.look_at = NEVER
+        self.look_at = self.memory_at = NEVER
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
@@ -112,20 +117,17 @@ class Supervisor(Runner):
             if (plan.get("fence") or {}).get("devices"):
                 refuse(plan)
         except OSError as error:
-            self.verdict, self.why = "NODE_FAIL", f"{UNLIMITED}: {error}"
+            self.verdict, self.why = "NODE_FAIL", f"{UNLIMITED}: {words_of(error)}"
 
     def start(self) -> Failure | None:
         """Start the tasks; why they do not run, if so."""
         plan = self.plan
-        self.started_ms = now_ms()
+        self.begin()
         self.obey()
         if self.verdict:
             self.started_ms, self.why = 0, self.why or "stopped before it ran"
             return None
         if plan.get("image"):
-            # Loaded now, for behind the fence, and for the job's user, it may not be found.
-            from gpuyard.engines.node import image  # noqa: PLC0415, F401 (most jobs run in none)
-
             # To pull an image may take long.
             self._tell("STARTING", "its image is made ready")
         self.set_limit()
@@ -155,6 +157,8 @@ class Supervisor(Runner):
         if failure is None:
             failure = crew.go(self._heed)
             self.running = True
+            if "memory" in self.v1:
+                self.memory_at = time.monotonic() + _MEMORY_S
         else:
             crew.give_up()
         if crew.pty is None:
@@ -162,6 +166,10 @@ class Supervisor(Runner):
         elif failure is None:
             crew.keep()
         return failure
+
+    def note(self, text: str) -> None:
+        """Write down what went wrong beside the job, as errors are."""
+        note(text)
 
     def _told(self) -> bool:
         return bool(self.verdict)
@@ -207,6 +215,7 @@ class Supervisor(Runner):
         news = {
             "phase": phase,
             "started_ms": self.started_ms,
+            "lost_ms": int(self.lost_s * 1000),
             "pids": [task.pid for task in self.hands.tasks],
             "why": self.hands.resists or why,
         }
@@ -220,7 +229,7 @@ class Supervisor(Runner):
         """Wait for something to happen, and no longer than until the next deadline."""
         until = self.kill_at
         if self.frozen_at is None:
-            until = min(until, self.limit_at, self.warn_at, self.term_at, self.look_at)
+            until = min(until, self.limit_at, self.warn_at, self.term_at, self.look_at, self.memory_at)
         signal.sigtimedwait(SIGNALS, min(max(0.0, until - time.monotonic()), _WAIT_S_MAX))
 
     def obey(self) -> None:
@@ -229,9 +238,8 @@ class Supervisor(Runner):
         if halt is not None:
             self.halt(halt)
             return
-        if self.hands.keeper is None and self.running and os.path.exists(files.KEEPER):
-            with suppress(OSError):
-                self.hands.keep()
+        if self.hands.keeper is None and self.running:
+            self.let_in(WISH)
         wanted, frozen = os.path.exists(files.FREEZE), self.frozen_at is not None
         if wanted and not frozen:
             self.freeze()
@@ -241,22 +249,35 @@ class Supervisor(Runner):
             self._tell("RUNNING" if frozen else "SUSPENDED")
 
     def see_to(self) -> None:
-        """Look for a checkpoint when that is due."""
-        if self.frozen_at is None and time.monotonic() >= self.look_at:
+        """Look for a checkpoint, and for what the kernel has killed, when that is due."""
+        now = time.monotonic()
+        if self.frozen_at is None and now >= self.look_at:
             self._look()
+        if now >= self.memory_at:
+            self.memory_at = now + _MEMORY_S
+            self._end_over_memory()
 
     # ---- the end
 
-    def judge(self, failed: Failure) -> Failure:
-        """Whether the kernel has ended it for memory."""
+    def _end_over_memory(self) -> None:
+        """End an attempt of which the kernel has killed a process for memory: cgroup v2 kills all of them with it.
+
+        Its other processes would go on, and a script that does not look at how its child ended would end well.
+        """
         over = self.group is not None and self.group.killed_for_memory()
-        if self.failure is None and (over or (self.v1 and v1.killed_for_memory(self.v1))):
-            # A plan from a release without several nodes has one.
-            nodes = self.plan.get("nodes") or [self.plan["node"]]
-            on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
-            self.verdict = "OUT_OF_MEMORY"
-            self.why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
-        return failed
+        if self.verdict or self.failure is not None or not (over or v1.killed_for_memory(self.v1)):
+            return
+        # A plan from a release without several nodes has one.
+        nodes = self.plan.get("nodes") or [self.plan["node"]]
+        on = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)} together"
+        self.verdict = "OUT_OF_MEMORY"
+        self.why = f"killed for memory on {on}: over {self.plan['memory_mib']} MiB"
+        self.hands.failed = self.hands.failed or Failure(128 + signal.SIGKILL, self.why)
+        self.kill_at = time.monotonic()
+
+    def last_word(self) -> None:
+        """Whether the kernel has killed a process of it for memory since the last look."""
+        self._end_over_memory()
 
     def finish(self, end: dict[str, Any]) -> int:
         """Write the end when nothing of the attempt is left."""
@@ -294,8 +315,10 @@ def spawn() -> None:
 
     Standard input is a socket to the engine. One message is the folder of one attempt; the supervisor forked for it
     answers on the same socket. This process ends when the engine does; supervisors do not, since they are in sessions
-    of their own. Started as `python -I -S -c "…" [GROUP]`, without site-packages; all of them live in that cgroup.
+    of their own. Started as `python -I -S -c "…" [GROUP]`, without site-packages; all of them live in that cgroup. What
+    they need is loaded here, once, and they load nothing themselves (`sealing.py`).
     """
+    report_errors()
     # Blocked before any fork, so that no supervisor can get a signal before it listens.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
@@ -308,6 +331,7 @@ def spawn() -> None:
             group.make(memory_mib=0, cpu_milli=0)
             group.join()
     processes.learn_limits()
+    seal()
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -316,7 +340,7 @@ def spawn() -> None:
             pid = os.fork()
         except OSError as error:
             folder = message.decode()
-            engine.send(f"{os.path.basename(folder)}\n{error}".encode())
+            engine.send(f"{os.path.basename(folder)}\n{words_of(error)}".encode())
             continue
         if pid == 0:
             code = 1

@@ -16,7 +16,7 @@ from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
-from gpuyard.engines.node import fence
+from gpuyard.engines.node import fence, podman
 from gpuyard.engines.node.processes import die_with, gain_nothing
 from gpuyard.engines.node.tasks import (
     NOT_RUN,
@@ -29,6 +29,7 @@ from gpuyard.engines.node.tasks import (
     say_ready,
     write_script,
 )
+from gpuyard.errors import words_of
 
 _NAMES = "/etc/hosts"
 _WHOLE = b"all"
@@ -49,14 +50,15 @@ class Fenced(TaskEntry):
         super().__init__(plan)
         self.group = group
         self._to_join = group
+        self._script = os.path.abspath(SCRIPT)
+        """Where its user finds it. This process writes it by its name in the folder that it is in."""
 
     def argv(self) -> list[str]:
         """The program and its arguments; a script is written here."""
-        plan = self.plan
-        script = (
-            [write_script(os.path.abspath(SCRIPT), plan["script"], self.owner())] if plan["script"] else []
-        )
-        return [*script, *plan["argv"]]
+        if not self.plan["script"]:
+            return list(self.plan["argv"])
+        write_script(SCRIPT, self.plan["script"], self.owner())
+        return [self._script, *self.plan["argv"]]
 
     def ranks(self) -> list[int]:
         """The numbers of its tasks."""
@@ -107,8 +109,6 @@ class Fenced(TaskEntry):
             processes.keep_to(plan["cpus"])
         if boxed:
             yield "make way for its containers"
-            from gpuyard.engines.node import podman  # noqa: PLC0415 (most jobs run in no image)
-
             podman.hide_hybrid()
         yield f"become user {plan['user'] or plan['uid']}"
         if plan["drop"]:
@@ -173,7 +173,7 @@ def enter_fence(plan: dict[str, Any], tasks: list[Task], heed: Callable[[], None
     try:
         fence.enter(wanted, lambda of: _opened(plan, of))
     except OSError as error:
-        return Failure(NOT_RUN, f"{error}")
+        return Failure(NOT_RUN, f"{words_of(error)}")
     return None
 
 
@@ -194,7 +194,7 @@ def _follow(
             say_ready(mouth)
             os.read(stay, 1)
         except BaseException as error:  # a child must never go on as a second supervisor
-            say(mouth, NOT_RUN, f"{error}")
+            say(mouth, Failure(NOT_RUN, f"{words_of(error)}"))
         finally:
             os._exit(0)
     os.close(mouth)
@@ -208,7 +208,7 @@ def _follow(
             fence.follow(pid)
             os.fchdir(here)
     except OSError as error:
-        failure = Failure(NOT_RUN, f"{error}")
+        failure = Failure(NOT_RUN, f"{words_of(error)}")
     finally:
         tasks.remove(scout)
         for fd in (ears, leave, here):

@@ -121,10 +121,12 @@ def join(groups: Mapping[str, str]) -> None:
 
 
 def killed_for_memory(groups: Mapping[str, str]) -> bool:
-    """Whether the kernel killed a process because the group was over its memory."""
-    with suppress(OSError, ValueError, KeyError):
-        lines = read(f"{groups['memory']}/memory.oom_control").splitlines()
-        return int(dict(line.split() for line in lines)["oom_kill"]) > 0
+    """Whether the kernel killed a process because the group, or one that was made below it, was over its memory."""
+    for folder, _folders, _files in os.walk(groups["memory"]) if "memory" in groups else ():
+        with suppress(OSError, ValueError, KeyError):
+            lines = read(f"{folder}/memory.oom_control").splitlines()
+            if int(dict(line.split() for line in lines)["oom_kill"]) > 0:
+                return True
     return False
 
 

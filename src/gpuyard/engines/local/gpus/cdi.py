@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from gpuyard.engines.local.gpus import stand_in
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.node.devices import FOLDERS, TOOLKIT, Edits, by_toolkit, common_edits, words_of
@@ -26,6 +27,7 @@ class Devices:
 
     def __init__(self, root: str, *, emulated: bool) -> None:
         self._emulated = emulated
+        self._root = root
         self._devices = os.path.join(root, DEVICES)
         self._path = f"{FOLDERS[1]}/gpuyard-{root.strip('/').replace('/', '-')[-100:]}.json"
         self._written = ""
@@ -54,8 +56,14 @@ class Devices:
     def _pretended(self, gpu: int, uuid: str) -> Edits:
         """What a container gets with an emulated GPU: the device that its fence knows, or one that does nothing."""
         # A yard that can raise no fences makes no devices.
-        host = os.path.join(self._devices, uuid) if os.path.isdir(self._devices) else os.devnull
-        return {"deviceNodes": [{"path": f"/dev/nvidia{gpu}", "hostPath": host}]}
+        fenced = os.path.isdir(self._devices)
+        host, seen = os.path.join(self._devices, uuid) if fenced else os.devnull, f"/dev/nvidia{gpu}"
+        smi = os.path.join(self._root, stand_in.FOLDER, stand_in.PROGRAM)
+        mounts = [{"hostPath": smi, "containerPath": stand_in.INSIDE}] if os.path.exists(smi) else []
+        if fenced and os.geteuid() != 0:
+            # Only root makes devices: with an ordinary user's yard it is a file, which a container sees in that place.
+            return {"mounts": [{"hostPath": host, "containerPath": seen}, *mounts]}
+        return {"deviceNodes": [{"path": seen, "hostPath": host}], "mounts": mounts}
 
     def of_slice(self, uuid: str, readings: Sequence[GpuReading], gpus: Sequence[int]) -> list[str]:
         """Words for podman for a slice that lies on one of these GPUs."""

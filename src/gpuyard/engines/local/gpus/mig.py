@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine import files
+from gpuyard.errors import words_of
 from gpuyard.model.mig import MigGeometry
 
 FILE = "mig.json"
@@ -199,7 +200,7 @@ class Slices:
                 self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())}, durable=True
             )
         except OSError as error:
-            raise Transient(f"what is the yard's own cannot be written down: {error}") from error
+            raise Transient(f"what is the yard's own cannot be written down: {words_of(error)}") from error
 
 
 class FoundSlices(Slices):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.node import processes
+from gpuyard.errors import words_of
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"
@@ -230,7 +231,7 @@ class Mps:
                 group=gid if other and gid >= 0 else None,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Transient(f"{words[0]}: {error}") from error
+            raise Transient(f"{words[0]}: {words_of(error)}") from error
         if done.returncode:
             raise Transient(f"{words[0]}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
         return done.stdout

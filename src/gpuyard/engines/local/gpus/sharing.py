@@ -41,23 +41,6 @@ class PreparedGpus:
     """For its plan: what it holds, so that other attempts leave it alone."""
 
 
-def cutting_note(readings: Sequence[GpuReading], *, hands_off: bool) -> str:
-    """What `yard up` says about settings of GPUs that can be cut; empty: they are not changed."""
-    if hands_off:
-        return (
-            "`card_settings: leave`: MIG and persistence mode of the GPUs stay as they are"
-            if readings
-            else ""
-        )
-    able = [each for each in readings if model_measured(each.name, each.memory_mib) in MIG_MODELS]
-    if not able or os.geteuid() != 0:
-        return ""
-    return (
-        "MIG is switched on at a GPU when a job asks for a slice, and off again afterwards; "
-        "`card_settings: leave` in yard.yaml keeps the yard from it"
-    )
-
-
 def held_by_all(ready: Sequence[PreparedGpus]) -> dict[str, Any]:
     """What an attempt holds on all its nodes."""
     held: dict[str, Any] = {}
@@ -218,13 +201,22 @@ class Sharing:
                 found += [Slice(gpu, *place) for place in self._slices(geometry).there(reading.uuid)]
         return tuple(found)
 
-    def note(self) -> str:
-        """What people should know about shares here; empty: nothing."""
-        if self._mps.available():
-            return ""
-        return (
-            f"shares of GPUs take turns and are not capped in memory or compute: {CONTROL} is not installed"
-        )
+    def notes(self, readings: Sequence[GpuReading]) -> list[str]:
+        """What people should know about settings of these GPUs, and about shares of them; none: nothing."""
+        told = []
+        able = [each for each in readings if model_measured(each.name, each.memory_mib) in MIG_MODELS]
+        if readings and self._hands_off:
+            told.append("`card_settings: leave`: MIG and persistence mode of the GPUs stay as they are")
+        elif able and os.geteuid() == 0:
+            told.append(
+                "MIG is switched on at a GPU when a job asks for a slice, and off again afterwards; "
+                "`card_settings: leave` in yard.yaml keeps the yard from it"
+            )
+        if readings and not self._mps.available():
+            told.append(
+                f"shares of GPUs take turns and are not capped in memory or compute: {CONTROL} is not installed"
+            )
+        return told
 
     def foreign(self, geometry: MigGeometry, uuid: str) -> bool:
         """Whether this GPU was cut from outside, and is of no use to the yard."""

@@ -20,6 +20,7 @@ from gpuyard.engines.slurm.calls.client import CommandClient, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal, out_of_reach
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
+from gpuyard.errors import words_of
 
 TIMEOUT_S = 20.0
 _VERSION = re.compile(r"/slurm/(v(\d+)\.(\d+)\.(\d+))/jobs/?")
@@ -51,7 +52,7 @@ class RestClient:
             with open(self._token_file, encoding="utf-8") as file:
                 text = file.read().strip()
         except OSError as error:
-            raise OutOfReach(f"the token of slurmrestd cannot be read: {error}") from None
+            raise OutOfReach(f"the token of slurmrestd cannot be read: {words_of(error)}") from None
         # As `scontrol token` prints it, or the token alone.
         return text.removeprefix("SLURM_JWT=")
 
@@ -69,7 +70,9 @@ class RestClient:
             reply: HTTPResponse = link.getresponse()
             text = reply.read()
         except (TimeoutError, OSError, HTTPException) as error:
-            raise OutOfReach(f"slurmrestd at {self._host}:{self._port} does not answer: {error}") from None
+            raise OutOfReach(
+                f"slurmrestd at {self._host}:{self._port} does not answer: {words_of(error)}"
+            ) from None
         finally:
             link.close()
         try:
