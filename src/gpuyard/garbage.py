@@ -45,10 +45,15 @@ def give_back_free() -> None:
 
 
 def bare(error: E) -> E:
-    """An error that has been dealt with, without the calls in which it was raised.
+    """An error that has been dealt with, without the calls in which it was raised; likewise those it came from.
 
     They hold what they worked on, such as a long script, and often the error itself: then only the collector would free
     it, which seldom looks at what has become old.
     """
-    error.__traceback__ = error.__cause__ = error.__context__ = None
+    behind: BaseException | None = error
+    while behind is not None:
+        # An error is the context of whatever is raised while it is dealt with, `from None` or not.
+        before = behind.__cause__ or behind.__context__
+        behind.__traceback__ = behind.__cause__ = behind.__context__ = None
+        behind = before
     return error

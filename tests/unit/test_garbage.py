@@ -1,10 +1,14 @@
 """What a server keeps of memory that was freed."""
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 
 import pytest
+
+from gpuyard.garbage import bare
 
 SCRIPT = """
 import json, sys, threading
@@ -44,3 +48,32 @@ def test_what_long_scripts_took_goes_back() -> None:
     }
     assert kept["less"] < 32
     assert kept["less"] < kept["as ever"]
+
+
+def test_an_error_that_was_dealt_with_holds_no_call_nor_does_the_one_it_came_from() -> None:
+    class Work:
+        """What a call works on."""
+
+    class Deep(Exception):
+        """As a library raises it: its call holds it, too."""
+
+    def fails() -> None:
+        work = Work()
+        seen.append(weakref.ref(work))
+        error = Deep()
+        raise error
+
+    seen: list[weakref.ref[Work]] = []
+    gc.disable()
+    try:
+        try:
+            try:
+                fails()
+            except Deep:
+                raise ValueError from None
+        except ValueError as error:
+            kept = bare(error)
+        assert [None] == [each() for each in seen]
+        assert (None, None) == (kept.__context__, kept.__traceback__)
+    finally:
+        gc.enable()

@@ -20,6 +20,12 @@ BYTES_MAX = 8 * 1024 * 1024
 DEPTH_MAX = 32
 ALIAS_NODES_MAX = 100_000
 """How many values aliases may stand for, all together."""
+ALIAS_NODES_FREE, ALIAS_NODES_EACH = 2_000, 50
+"""The same for a short text: so many, and so many more for each value, key and alias that is written in it.
+
+A list that is named twice in the next one, which is named twice in the next one, multiplies; an environment that every
+entry takes over does not.
+"""
 
 # libyaml is some fifteen times faster; wheels of PyYAML bring it, other builds may not.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -139,21 +145,24 @@ def plain_of(node: Node) -> object:
             return {key: plain_of(value) for key, (_, value) in node.entries.items()}
 
 
-def parse(text: str, name: str) -> Document:
-    """Read the text of a file, or raise `ConfigError`."""
+def parse(text: str, name: str, above: int = 0) -> Document:
+    """Read the text of a file, or raise `ConfigError`; `above`: how many lines of the file come before the text."""
     if len(text) > BYTES_MAX:
         _fail(name, WHOLE_FILE, _TOO_LARGE)
     text = text.removeprefix("\ufeff")
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
         code = f"U+{ord(forbidden.group()):04X}"
-        _fail(name, place_in(text, forbidden.start()), f"the character {code} is not allowed here; remove it")
-    reader = _Reader(name)
+        place = _below(place_in(text, forbidden.start()), above)
+        _fail(name, place, f"the character {code} is not allowed here; remove it")
+    reader = _Reader(name, above)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             reader.take(event)
     except yaml.YAMLError as error:
-        raise ConfigError(name, [*reader.problems, syntax_problem(error, text)]) from None
+        problem = syntax_problem(error, text)
+        problem = Problem(_below(problem.place, above), problem.text)
+        raise ConfigError(name, [*reader.problems, problem]) from None
     root = reader.root
     if root is None or (isinstance(root, Scalar) and root.null):
         _fail(name, WHOLE_FILE, "the file is empty; begin it with 'version: 1'")
@@ -175,6 +184,11 @@ def decode(content: bytes, name: str) -> str:
         _fail(name, place, f"{what}; save the file as UTF-8")
 
 
+def _below(place: Position, above: int) -> Position:
+    """A place of a text that begins so many lines below the beginning of its file."""
+    return place if place == WHOLE_FILE else Position(place.line + above, place.column)
+
+
 def _fail(name: str, place: Position, text: str) -> NoReturn:
     raise ConfigError(name, [Problem(place, text)])
 
@@ -182,18 +196,21 @@ def _fail(name: str, place: Position, text: str) -> NoReturn:
 class _Reader:
     """Builds the tree from events, with a stack of what is open instead of recursion."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, above: int) -> None:
         self.name = name
+        self._first_line = above + 1
         self.root: Node | None = None
         self.problems: list[Problem] = []
         self._open: list[_Open] = []
         self._anchors: dict[str, Node | None] = {}
         self._documents = 0
         self._alias_nodes = 0
+        self._written = 0
 
     def take(self, event: yaml.Event) -> None:
         assert event.start_mark is not None
-        place = Position(event.start_mark.line + 1, event.start_mark.column + 1)
+        self._written += 1
+        place = Position(event.start_mark.line + self._first_line, event.start_mark.column + 1)
         match event:
             case yaml.DocumentStartEvent():
                 self._documents += 1
@@ -261,6 +278,8 @@ class _Reader:
         self._alias_nodes += node.size
         if self._alias_nodes > ALIAS_NODES_MAX:
             _fail(self.name, place, f"aliases expand to more than {ALIAS_NODES_MAX} values; write them out")
+        if self._alias_nodes > ALIAS_NODES_FREE + ALIAS_NODES_EACH * self._written:
+            _fail(self.name, place, f"aliases multiply to {self._alias_nodes} values; write them out")
         if len(self._open) + node.height > DEPTH_MAX:
             _fail(self.name, place, _TOO_DEEP)
         return node

@@ -248,7 +248,6 @@ def build_pools(file: YardFile, known: Models) -> tuple[Pool, ...]:
             pool.name,
             pool.cluster,
             Market(pool.entry.market) if pool.entry.market else Market.RESERVED,
-            _price(file, pool.entry, known),
             tuple(_nodes(pool.cluster, pool.name, pool.entry, known)),
         )
         for pool in _pools(file)
@@ -267,15 +266,6 @@ def paid(file: YardFile) -> dict[str, Any]:
             *build_prices(file.price_book or []),
         ),
     }
-
-
-def _price(file: YardFile, entry: PoolEntry, known: Models) -> int:
-    gpus, model = entry.gpus
-    if entry.price is not None:
-        return entry.price
-    if not gpus:
-        return 0
-    return (file.prices or {}).get(model, known[model].list_price_micro_usd_h)
 
 
 def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator[Node]:

@@ -1,6 +1,7 @@
 """The ways in: a path or a text."""
 
 import os
+import stat
 from pathlib import Path
 
 from gpuyard.config import document, shape
@@ -8,7 +9,8 @@ from gpuyard.config.build import build
 from gpuyard.config.engine_keys import separated
 from gpuyard.config.findings import Findings
 from gpuyard.config.problems import WHOLE_FILE, ConfigError, Problem
-from gpuyard.config.values import Config
+from gpuyard.config.values import Access, Config
+from gpuyard.errors import words_of
 
 
 def load(path: str | os.PathLike[str]) -> Config:
@@ -16,10 +18,15 @@ def load(path: str | os.PathLike[str]) -> Config:
     return loads(text_of(path), os.fspath(path))
 
 
-def text_of(path: str | os.PathLike[str]) -> str:
-    """The text of a configuration file; `ConfigError` if it cannot be read."""
+def text_of(path: str | os.PathLike[str], *, lasting: bool = False) -> str:
+    """The text of a configuration file; `ConfigError` if it cannot be read. `lasting`: it is read more than once."""
     name = os.fspath(path)
     try:
+        mode = os.stat(path).st_mode if lasting else stat.S_IFREG
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise _unreadable(
+                name, "is a pipe or a device; write what comes from it to a file, and name that"
+            )
         with Path(path).open("rb") as file:
             # One byte more than may be there shows that the file is too large without reading all of it.
             content = file.read(document.BYTES_MAX + 1)
@@ -30,8 +37,7 @@ def text_of(path: str | os.PathLike[str]) -> str:
     except PermissionError:
         raise _unreadable(name, "may not be read; check the file's permissions") from None
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise _unreadable(name, f"cannot be read: {why}") from None
+        raise _unreadable(name, f"cannot be read: {words_of(error, name)}") from None
     return document.decode(content, name)
 
 
@@ -46,6 +52,11 @@ def loads(text: str, name: str = "yard.yaml") -> Config:
     findings.raise_if_any()
     assert file is not None
     return build(file, findings, parted.own, tuple(parted.notes))
+
+
+def access_of(text: str, name: str = "yard.yaml") -> Access | None:
+    """The people that a configuration names; None: it says nothing of `auth`."""
+    return loads(text, name).access
 
 
 def _unreadable(name: str, why: str) -> ConfigError:

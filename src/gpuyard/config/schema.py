@@ -207,7 +207,7 @@ class ClusterEntry(YamlMapping):
         example=Fence.STRICT.value,
     )
     allow_root: Boolean | None = _key(
-        "Run root's own jobs as root where other people use the machine; all clusters that run jobs have to say so.",
+        "Run jobs as root where a token says that somebody is root; all clusters that run jobs have to say so.",
         default=False,
     )
 

@@ -1,8 +1,10 @@
 """The YAML documents of one file, each as a tree that knows its lines: one file may hold many jobs.
 
-The tree is the configuration's own, which holds one document. So the file is split between documents, and each is read
-with as many empty lines before it as the earlier ones take: then its line numbers are those of the file.
+The tree is the configuration's own, which holds one document. So the file is split between documents, and the lines of
+each are counted from where it begins in the file.
 """
+
+from collections.abc import Iterator
 
 import yaml
 
@@ -12,7 +14,7 @@ from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.errors import BadInput, quoted
 
-__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents"]
+__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents", "each_document"]
 
 DOCUMENTS_MAX = 10_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -21,24 +23,27 @@ _ROOTS = (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent, yam
 
 def documents(text: str, file: str) -> list[Document]:
     """Every document that is not empty; `ConfigError` or `BadInput` with the place of what is wrong."""
+    return list(each_document(text, file))
+
+
+def each_document(text: str, file: str) -> Iterator[Document]:
+    """The same one by one, each read when it is asked for."""
     text = text.removeprefix("\ufeff")
     if len(text) > document.BYTES_MAX:
         raise BadInput(
             f"{file}: larger than {document.BYTES_MAX // 1024**2} MiB, the limit; is it the right file?"
         )
     starts = _starts(text, file)
+    if all([empty for _start, empty in starts]):
+        raise BadInput(f"{file}: there is no job in it")
     # Only these are line breaks to YAML and to an editor alike; other line breaks are refused with their place.
     lines = text.split("\n")
-    found = []
     ends = [*[start for start, _ in starts[1:]], len(lines)]
-    for (start, empty), end in zip(starts, ends, strict=False):
+    for (start, empty), end in zip(starts, ends, strict=True):
         if not empty:
             # The last line of a document ends before the next one begins; texts in it may rely on that.
             end_of_line = "\n" if end < len(lines) else ""
-            found.append(document.parse("\n" * start + "\n".join(lines[start:end]) + end_of_line, file))
-    if not found:
-        raise BadInput(f"{file}: there is no job in it")
-    return found
+            yield document.parse("\n".join(lines[start:end]) + end_of_line, file, above=start)
 
 
 def _starts(text: str, file: str) -> list[tuple[int, bool]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gpuyard.config import quantities
 from gpuyard.config.problems import Position
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import or_meant, quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, Form, JobField
 
@@ -92,7 +92,9 @@ def _choice(choices: tuple[str, ...]) -> Read:
     def read(node: Node) -> str:
         text = _text(node)
         if text not in choices:
-            raise Wrong(node.place, f"must be {' or '.join(choices)}, not {quoted(text)}")
+            raise Wrong(
+                node.place, f"must be {' or '.join(choices)}, not {quoted(text)}{or_meant(text, choices)}"
+            )
         return text
 
     return read

@@ -14,6 +14,7 @@ import pytest
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.server import app
 from gpuyard.api.server.connections import ConnectionCounts, PeerProtocol
+from harness.patience import Patience, until
 from rigs.teams import CONFIG, team
 from unit.api.test_connections import ASK, Served, flood, heard, running
 
@@ -26,11 +27,11 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-def until_freed(made: Sequence["weakref.ref[Any]"], within_s: float = 5.0) -> list[str]:
+def until_freed(made: Sequence["weakref.ref[Any]"]) -> list[str]:
     """Those that are still there after a while, by their kinds."""
-    until_s = time.monotonic() + within_s
+    patience = Patience(5)
     while left := [type(found).__name__ for each in made if (found := each()) is not None]:
-        if time.monotonic() > until_s:
+        if not patience:
             break
         time.sleep(0.01)
     return left
@@ -98,8 +99,5 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(ask: Callable[[Ser
     with running(Noted(ConnectionCounts(descriptors=1024))) as served:
         for _ in range(3):
             ask(served)
-        until_s = time.monotonic() + 5
-        while len(made) < 3 and time.monotonic() < until_s:
-            time.sleep(0.01)
-        assert 3 == len(made)
+        until(lambda: 3 == len(made))
         assert [] == until_freed(made)

@@ -20,6 +20,7 @@ from gpuyard.model import (
     Settings,
     Tenant,
 )
+from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies import registry
 
@@ -126,12 +127,7 @@ def test_every_key_of_the_settings() -> None:
 def test_every_key_of_a_pool() -> None:
     pool = loads(EVERYTHING).pools[0]
 
-    assert ("h100", "main", Market.SPOT, 2_500_000) == (
-        pool.name,
-        pool.cluster,
-        pool.market,
-        pool.price_micro_usd_h,
-    )
+    assert ("h100", "main", Market.SPOT) == (pool.name, pool.cluster, pool.market)
     assert (
         Node("h100-0001", "main", "h100", "H100", 8, 96_000, 1_048_576, 4, 2, "h100-sw1", "h100-rack1")
         == pool.nodes[0]
@@ -179,7 +175,7 @@ def test_what_the_smallest_file_means(fleet: str) -> None:
     assert {"main": Cluster("main", Engine.LOCAL, ("h100",))} == smallest.clusters
     assert dict(registry.PRESETS) == smallest.policies
     (pool,) = smallest.pools
-    assert (Market.RESERVED, 6_880_000) == (pool.market, pool.price_micro_usd_h)
+    assert Market.RESERVED is pool.market
     # All GPUs are linked, all nodes are on one switch.
     assert {(8, 1, "h100-sw1", "h100-rack1")} == {
         (node.nvlink_group_size, node.numa_domains, node.switch, node.rack) for node in pool.nodes
@@ -198,9 +194,12 @@ def test_what_the_smallest_file_means(fleet: str) -> None:
     ],
 )
 def test_price_and_links_by_default(gpus: str, more: str, price: int, nvlink: int, fleet: str) -> None:
-    (pool,) = loads(fleet.replace("8 x H100", gpus) + more).pools
+    config = loads(fleet.replace("8 x H100", gpus) + more)
+    (pool,) = config.pools
+    place = BookPlace(pool.cluster, pool.name, pool.nodes[0].gpu_model, pool.market.value, "")
 
-    assert (price, nvlink) == (pool.price_micro_usd_h, pool.nodes[0].nvlink_group_size)
+    assert price == PriceBook.in_force(config.settings).price(place, 0)
+    assert nvlink == pool.nodes[0].nvlink_group_size
 
 
 def test_owned_hardware_energy_and_people_come_to_a_price(fleet: str) -> None:
@@ -285,6 +284,15 @@ tenants:
     ] == [
         (tenant.path, tenant.weight, tenant.quota.limit) for tenant in loads(fleet + tenants).settings.tenants
     ]
+
+
+def test_what_thousands_of_entries_take_over_from_one_is_read(fleet: str) -> None:
+    """Aliases in proportion to what is written; those that multiply are refused, however short the file."""
+    limits = ", ".join([f"{model}: 4" for model in ("H100", "A100-80GB", "L4", "T4")])
+    tenants = f"tenants:\n  t0: &team {{weight: 2, limit: {{{limits}}}}}\n"
+    tenants += "".join([f"  t{n}: {{<<: *team}}\n" for n in range(1, 3_000)])
+
+    assert {2} == {tenant.weight for tenant in loads(fleet + tenants).settings.tenants}
 
 
 def test_a_policy_by_name() -> None:

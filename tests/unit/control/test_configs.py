@@ -71,7 +71,9 @@ class Here:
 def here(tmp_path: Path) -> Iterator[Here]:
     with rig(tmp_path) as found:
         fleet: Fleet = chosen(loads(ONE), "")
-        here = Here(found, Configurations(found.replica, found.committer, fleet, "", found.now_ms))
+        here = Here(
+            found, Configurations(found.replica, found.committer, fleet, "", found.now_ms, found.people)
+        )
         assert "" == here.start(ONE)
         yield here
 
@@ -131,7 +133,10 @@ def test_a_start_without_a_file_leaves_what_is_in_force(here: Here) -> None:
 def test_a_yard_that_never_had_a_file_has_a_version_too(tmp_path: Path) -> None:
     with rig(tmp_path) as found:
         here = Here(
-            found, Configurations(found.replica, found.committer, chosen(loads(ONE), ""), "", found.now_ms)
+            found,
+            Configurations(
+                found.replica, found.committer, chosen(loads(ONE), ""), "", found.now_ms, found.people
+            ),
         )
         assert "" == here.start(NO_FILE, "")
         assert (1, VersionCause.START, NO_FILE) == here.live()
@@ -207,11 +212,23 @@ def test_of_two_at_the_same_moment_one_is_told_of_the_other(here: Here) -> None:
     assert (3, VersionCause.APPLY, proposals[2].text) == here.live()
 
 
+def test_a_file_that_was_read_before_others_came_makes_a_version_without_them(here: Here) -> None:
+    people = ONE + "auth:\n  users:\n    ana: {role: admin}\n"
+    here.apply(people)
+    read = here.configs.proposal(f"# a comment more\n{people}", "f")
+    here.apply(people + "    eve: {role: admin}\n")
+
+    assert not here.configs.difference(read)["same"]
+    assert 4 == here.configs.apply(ROOT, read, None).result(10)["version"]
+    assert (4, VersionCause.APPLY, read.text) == here.live()
+
+
 def test_what_is_in_force_already_makes_no_version(here: Here) -> None:
     done = here.apply(ONE)
 
     assert (1, 0) == (done["version"], done["changed"])
     assert (1, VersionCause.START, ONE) == here.live()
+    assert (1, 0) == tuple(here.apply(f"# a comment more\n{ONE}")[key] for key in ("version", "changed"))
 
 
 def test_only_administrators_may(here: Here) -> None:

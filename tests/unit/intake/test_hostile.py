@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import BadInput
 from gpuyard.intake import Caller, Form, decode
+from gpuyard.intake.documents import documents
 from gpuyard.intake.forms import form_of, read
 
 CALLER = Caller(now=datetime(2026, 3, 10, tzinfo=UTC), host_process=True)
@@ -69,12 +70,12 @@ def test_texts_that_are_no_jobs(text: str, says: str) -> None:
 
 
 def test_ten_megabytes_are_refused_at_once() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     for text in ("#!/bin/bash\n" + "#SBATCH -N2\n" * 1_000_000, "name: x\n" * 1_400_000):
         with pytest.raises(BadInput, match="larger than"):
             read(text, "f", CALLER, Form.SBATCH if text.startswith("#!") else Form.NATIVE)
 
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20
 
 
 def test_a_megabyte_of_directives_is_read() -> None:
@@ -215,3 +216,18 @@ def test_any_manifest_is_taken_or_refused(data: st.DataObject) -> None:
 
     with suppress(BadInput):
         read(yaml.safe_dump(manifest), "f", CALLER, Form.KUBERNETES)
+
+
+def test_many_documents_take_time_by_their_number() -> None:
+    """Each was read with as many empty lines before it as the earlier ones had: 9,000 jobs took nine seconds."""
+
+    def took_s(count: int) -> float:
+        text = "---\n".join([f"name: j{n}\ncommand: ['true']\n" + "# a line\n" * 20 for n in range(count)])
+        began_s = time.process_time()
+        found = documents(text, "many.yaml")
+        took_s = time.process_time() - began_s
+        assert (count, 23 * count - 22) == (len(found), found[-1].root.place.line)
+        return took_s
+
+    few_s, many_s = (min(took_s(count) for _ in range(3)) for count in (150, 1_500))
+    assert many_s < 25 * few_s

@@ -338,6 +338,19 @@ def test_labels_and_annotations_are_labels_and_those_of_kubernetes_itself_are_no
     assert () == found.warnings
 
 
+def test_labels_of_the_template_go_before_those_of_its_job(kubernetes: Any) -> None:
+    pods = "metadata: {labels: {project: vision, run: a}, annotations: {note: of pods}, name: p}"
+    text = job().replace("  template:\n", f"  template:\n    {pods}\n")
+    text = text.replace("{name: j}", "{name: j, labels: {project: speech, team: x}, annotations: {run: a}}")
+
+    found = kubernetes(text)
+
+    assert {"project": "vision", "run": "a", "note": "of pods", "team": "x"} == found.job["labels"]
+    assert ["'project' is 'vision', as here: the Job has 'speech'"] == [
+        each.text.partition("labels ")[2] for each in found.warnings
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -29,6 +29,8 @@ from gpuyard.intake.sbatch.words import Word, directives, split
         (" -N 2 # two", ["-N", "2"]),
         (" -t 10#ten", ["-t", "10"]),
         (r" --comment=a\#b", ["--comment=a#b"]),
+        (" --container-image=nvcr.io#a/b:1 -N 2", ["--container-image=nvcr.io#a/b:1", "-N", "2"]),
+        (" --container-image nvcr.io#a/b # it", ["--container-image", "nvcr.io#a/b"]),
         (" --comment='a#b'", ["--comment=a#b"]),
         (" --dependency=afterok:1", ["--dependency=afterok:1"]),
         (" -J ''", ["-J", ""]),

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import Request, Response
-from fastapi.responses import StreamingResponse
 
+from gpuyard.api.edge.open_streams import OpenStreams, void
 from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers, answer, encoded, limit_of, number_of
-from gpuyard.api.edge.throttle import in_thread
+from gpuyard.api.edge.routes import Handlers, answer, encoded, encoded_list, limit_of, number_of
+from gpuyard.api.edge.throttle import Turns, in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import ConfigRequest, sent
 from gpuyard.config import ConfigError
@@ -22,6 +22,7 @@ from gpuyard.control.foresight.previews import Line, Previews
 from gpuyard.control.serve import Yard
 from gpuyard.errors import BadInput
 from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import Action
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class _Configs:
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
         self._configs = yard.configs
+        self._reading = Turns("configurations to be read", at_once=1)
         self._previews = Previews(yard.replica, yard.now_ms, in_thread)
 
     async def live(self, request: Request) -> Response:
@@ -64,8 +66,10 @@ class _Configs:
 
     async def diff(self, request: Request) -> Response:
         """Compared with the configuration in force, and whether anything is against it."""
-        proposal = await self._proposal(await sent(ConfigRequest, request))
-        return answer(await in_thread(self._configs.difference, proposal))
+        proposal = await self._proposal(request, await sent(ConfigRequest, request))
+        difference = await in_thread(self._configs.difference, proposal)
+        body = await in_thread(encoded_list, difference, "changes")
+        return Response(body, media_type="application/json")
 
     async def apply(self, request: Request) -> Response:
         """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
@@ -82,20 +86,25 @@ class _Configs:
         return await self._put(request, wanted)
 
     async def _put(self, request: Request, wanted: ConfigRequest) -> Response:
-        proposal = await self._proposal(wanted)
+        # A text against a version that has passed need not be read.
+        await in_thread(self._configs.check_against, wanted.against)
+        proposal = await self._proposal(request, wanted)
         done = self._configs.apply(asker(request.scope), proposal, wanted.against)
         version = await asyncio.wrap_future(done)
-        # This server uses them from now on; the other servers of the yard follow within a second.
-        await in_thread(self._yard.people.look)
+        # This server uses its people from now on; the other servers of the yard follow within a second. Where nothing
+        # was changed, the version in force is of somebody else, and may have other people.
+        known = (version["version"], proposal.access) if version["changed"] else ()
+        await in_thread(self._yard.people.look, *known)
         return answer(version)
 
-    async def _proposal(self, wanted: ConfigRequest) -> Proposal:
+    async def _proposal(self, request: Request, wanted: ConfigRequest) -> Proposal:
         if wanted.yaml is not None and wanted.version is not None:
             raise Problem(422, "give a 'yaml' or a 'version', not both")
         try:
-            if wanted.yaml is not None:
-                return await in_thread(self._configs.proposal, wanted.yaml, wanted.name)
-            return await in_thread(self._configs.earlier, wanted.version)
+            async with self._reading.of(asker(request.scope)):
+                if wanted.yaml is not None:
+                    return await in_thread(self._configs.proposal, wanted.yaml, wanted.name)
+                return await in_thread(self._configs.earlier, wanted.version)
         except ConfigError as error:
             raise _not_usable(error) from None
         except BadInput as error:
@@ -104,16 +113,16 @@ class _Configs:
     async def preview(self, request: Request) -> Response:
         """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
         wanted = await sent(ConfigRequest, request)
-        proposal = await self._proposal(wanted)
+        proposal = await self._proposal(request, wanted)
         difference = await in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
         lines = self._previews.run(proposal, changed, wanted.days)
         # Compute the first line before the answer begins: a refusal is then an answer of its own.
         first = await anext(lines)
         if "text/event-stream" in request.headers.get("accept", ""):
-            return StreamingResponse(
-                _events(first, lines), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-            )
+            streams: OpenStreams = request.app.state.streams
+            open_ = await streams.open(request, Action.MANAGE_CONFIG, void)
+            return open_.events(_events(first, lines))
         found: Any = first.get("preview")
         async for line in lines:
             found = line.get("preview", found)

@@ -1,7 +1,6 @@
 """Questions that take long: why a job waits, when it will start, what a job would become; the shares of the tenants."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -18,18 +17,17 @@ from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.explained import Explained
 from gpuyard.errors import BadInput
+from gpuyard.intake.understood import understood
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import SEED_MAX
 from gpuyard.wire.job_fields import TIME_MS_MAX
-
-READ_JOBS_MAX = 100
-"""Jobs of one text; of more nobody reads what was understood."""
 
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run`, `/jobs/read` and `/share`."""
     explained = Explained(yard.replica, yard.now_ms, yard.said, yard.think)
-    ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.fleet, yard.now_ms)
+    reading = Turns("texts to be read", at_once=1)
+    ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.now_ms)
 
     async def in_turn(person: Person, ask: Callable[..., Any], *values: Any) -> Response:
         async with turns.of(person):
@@ -61,10 +59,13 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
     async def read_jobs(request: Request) -> Response:
         """Every job of a text, in the words of the yard, with what was not taken over."""
         wanted = await sent(ReadRequest, request, required=True)
+        caller = (wanted.cwd, wanted.host_process, yard.now_ms())
         try:
-            return await in_turn(asker(request.scope), jobs_of, wanted, yard.now_ms())
+            async with reading.of(asker(request.scope)):
+                body = await in_thread(yard.parse, understood, wanted.text, wanted.name, *caller)
         except BadInput as error:
             raise Problem(422, error.message, error.hint, kind="unacceptable") from None
+        return Response(body, media_type="application/json")
 
     return {
         endpoints.WHY: why,
@@ -72,35 +73,4 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         endpoints.ETA: eta,
         endpoints.DRY_RUN: dry_run,
         endpoints.READ: read_jobs,
-    }
-
-
-def jobs_of(wanted: ReadRequest, now_ms: int) -> dict[str, Any]:
-    """The jobs of a file as the readers of `yard submit` take them in, with nothing of the server's surroundings."""
-    from gpuyard.intake import Caller, decode  # noqa: PLC0415 (importing YAML takes a moment, and few ask)
-    from gpuyard.intake.forms import read  # noqa: PLC0415
-    from gpuyard.intake.native import write_native  # noqa: PLC0415
-
-    # What cannot be a job is refused as it is in a file.
-    text = decode(wanted.text.encode("utf-8", "replace"), wanted.name)
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    found = read(text, wanted.name, Caller(now=now, cwd=wanted.cwd, host_process=wanted.host_process))
-    if len(found) > READ_JOBS_MAX:
-        raise BadInput(
-            f"{wanted.name}: it has {len(found):,} jobs, and {READ_JOBS_MAX} are read at once",
-            "Cut it into several, or give the file to `yard submit`.",
-        )
-    folder = {"cwd": wanted.cwd} if wanted.cwd else {}
-    return {
-        "jobs": [
-            {
-                "form": each.form.value,
-                "line": each.line,
-                "yaml": write_native([each.job]),
-                "request": folder | each.request() | {"env": each.environment({})},
-                "warnings": [warning.located(wanted.name) for warning in each.warnings],
-                "test_only": each.options.test_only,
-            }
-            for each in found
-        ]
     }

@@ -76,34 +76,41 @@ def _check_kind(request: Request) -> None:
         raise Problem(415, f"the body {what}", "Send JSON, with `Content-Type: application/json`.")
 
 
-def object_of(body: bytes) -> dict[str, Any]:
-    """The body as one JSON object."""
+def object_of(body: bytes, what: str = "the body") -> dict[str, Any]:
+    """The body as one JSON object; `what` it is, for messages."""
     if len(body) > KEYS_MAX:
-        _check_count(body)
+        _check_count(body, what)
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Problem(400, f"byte {error.start + 1} of the body is not UTF-8") from None
+        raise Problem(400, f"byte {error.start + 1} of {what} is not UTF-8") from None
     try:
         value = json.loads(text, object_pairs_hook=_Once(), parse_constant=_no_constant)
     except RecursionError:
-        raise Problem(400, "the body is nested too deeply") from None
+        raise Problem(400, f"{what} is nested too deeply") from None
     except json.JSONDecodeError as error:
-        what = "is empty" if not text.strip() else f"is not JSON: {error}"
-        raise Problem(400, f"the body {what}") from None
-    except ValueError as error:
-        raise Problem(400, f"the body cannot be read: {str(error)[:200]}") from None
+        why = "is empty" if not text.strip() else f"is not JSON: {error}"
+        raise Problem(400, f"{what} {why}") from None
+    except _Unread as error:
+        raise Problem(400, f"{what} cannot be read: {error}") from None
+    except ValueError:
+        # Python reads no whole number of more than some thousand digits.
+        raise Problem(400, f"{what} has a number with more digits than any field takes") from None
     if not isinstance(value, dict):
-        raise Problem(400, "the body must be one JSON object, as in {…}")
+        raise Problem(400, f"{what} must be one JSON object, as in {{…}}")
     return value
 
 
-def _check_count(body: bytes) -> None:
+class _Unread(ValueError):
+    """Why a body has no one meaning."""
+
+
+def _check_count(body: bytes, what: str) -> None:
     """Refuse a body with too many values before it is parsed: counting takes a twentieth of the time."""
     # Mostly the beginning will do.
     for part in (body[:_BEGINNING], body) if len(body) > _BEGINNING else (body,):
         if not _few(part) and not _few_outside_strings(part):
-            raise Problem(400, f"the body has more than {KEYS_MAX} keys, or more than {MARKS_MAX} parts")
+            raise Problem(400, f"{what} has more than {KEYS_MAX} keys, or more than {MARKS_MAX} parts")
 
 
 def _few_outside_strings(text: bytes) -> bool:
@@ -137,16 +144,16 @@ class _Once:
         # An object without keys takes its time, too.
         self._left -= len(pairs) + 1
         if self._left < 0:
-            raise ValueError(f"it has more than {KEYS_MAX} keys")
+            raise _Unread(f"it has more than {KEYS_MAX} keys")
         found = dict(pairs)
         if len(found) != len(pairs):
             seen: set[str] = set()
             for name, _ in pairs:
                 if name in seen:
-                    raise ValueError(f"the key {name[:60]!r} is there twice")
+                    raise _Unread(f"the key {name[:60]!r} is there twice")
                 seen.add(name)
         return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number that JSON has")
+    raise _Unread(f"{name} is not a number that JSON has")

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from gpuyard.errors import quoted
+from gpuyard.wire.image_names import reference
 from gpuyard.wire.job_fields import (
     ARRAY_TASKS_MAX,
     LABEL_VALUE_MAX,
@@ -63,9 +64,10 @@ def _folder(text: str) -> str:
 
 
 def _image(text: str) -> str:
-    if text and not _IMAGE.fullmatch(text):
+    name = reference(text)
+    if text and not _IMAGE.fullmatch(name):
         raise ValueError(f"is a reference such as docker.io/library/python:3.12, not {quoted(text)}")
-    return text
+    return name
 
 
 def _volume(text: str) -> str:

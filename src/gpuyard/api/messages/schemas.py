@@ -40,9 +40,9 @@ from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.commands.dependencies import SINGLETON, Dependency
 from gpuyard.control.commands.layouts import WantedLayout
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import label_in
 from gpuyard.engines.contract import Container
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import or_meant, quoted
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
@@ -92,7 +92,7 @@ class DependencyRequest(BaseModel):
 
     def dependency(self) -> Dependency:
         """The same in the units of the control plane."""
-        job = None if self.job is None else label_of(str(self.job))
+        job = None if self.job is None else label_in(self.job)
         return Dependency(self.kind, job, self.delay_s * SECOND_MS)
 
 
@@ -428,8 +428,7 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
         field = field[:79] + "…"
     detail = str(error["msg"])
     if error["type"] == "extra_forbidden":
-        meant = remedy(place[-1], _fields(kind), "fields")
-        detail = f"unknown field; {meant}" if meant.startswith("did you mean") else "unknown field"
+        detail = f"unknown field{or_meant(place[-1], _fields(kind))}"
     elif error["type"] == "string_pattern_mismatch":
         choice = _CHOICE.fullmatch(error["ctx"]["pattern"])
         detail = f"it should be one of {choice[1].replace('|', ', ')}" if choice else detail

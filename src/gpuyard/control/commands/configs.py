@@ -6,16 +6,17 @@ Every configuration that is put in force becomes a version: its text, author, ti
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gpuyard.config.compare import Change, compare, compare_people
+from gpuyard.config.compare import CHANGE_FIELDS, Change, compare, compare_people
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight, is_theirs, kept_classes
 from gpuyard.control.access.tokens import revoke_all
 from gpuyard.control.fleet import Fleet, LiveCluster, chosen
+from gpuyard.control.parsing import Parse, here
 from gpuyard.control.projections.ledger import closed_day
 from gpuyard.control.reading.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
@@ -23,7 +24,7 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_text
-from gpuyard.core.explain.budget_use import NamedUse, named_uses
+from gpuyard.core.explain.budget_use import NamedUse, named_uses, own_uses
 from gpuyard.core.explain.caps import caps
 from gpuyard.core.quota.budgets import spend_of
 from gpuyard.ledger.units import day_text
@@ -68,6 +69,10 @@ class Proposal:
     """What it says about the fleet that is not so here, in sentences: that takes a restart."""
     restores: int = 0
     """The version that it is; 0: a new one."""
+    seen: int = 0
+    """The version in force when it was read."""
+    people: Access = field(default_factory=Access)
+    """Those of that version."""
 
 
 # -- a start ---------------------------------------------------------------------------------------------------------
@@ -131,15 +136,17 @@ class Configurations:
         fleet: Fleet,
         emulate: str,
         now_ms: Callable[[], int],
-        people: Callable[[], Access] = Access,
+        people: Callable[[], tuple[int, Access]],
+        parse: Parse = here,
     ) -> None:
-        """`people` returns the people of the configuration in force and their rights."""
+        """`people` returns the version in force, and its people and their rights; `parse` reads a text."""
         self._people = people
         self._replica = replica
         self._committer = committer
         self._fleet = fleet
         self._emulate = emulate
         self._now_ms = now_ms
+        self._parse = parse
 
     def versions(self, limit: int) -> list[dict[str, Any]]:
         """The last versions, newest first."""
@@ -164,14 +171,12 @@ class Configurations:
 
     def proposal(self, text: str, name: str) -> Proposal:
         """A file as it could be put in force; raises `ConfigError` or `BadInput` with what is wrong with it."""
-        config = loads(text, name)
-        if text == NO_FILE:
-            return Proposal(text, config.settings, config.access)
-        fleet = chosen(config, self._emulate)
-        notes = fleet_differences(self._fleet, fleet)
-        if config.access is None and self._people() != Access():
+        config = self._parse(loads, text, name)
+        seen, people = self._people()
+        notes = [] if text == NO_FILE else fleet_differences(self._fleet, chosen(config, self._emulate))
+        if text != NO_FILE and config.access is None and people != Access():
             notes.append("the file says nothing of `auth`: people stay as they are")
-        return Proposal(text, config.settings, config.access, tuple(notes))
+        return Proposal(text, config.settings, config.access, tuple(notes), seen=seen, people=people)
 
     def earlier(self, version: int | None) -> Proposal:
         """An earlier version as it could be put in force again; none named: the one before the present one."""
@@ -182,8 +187,7 @@ class Configurations:
                 "there is no version before the first", "`yard config --list` lists what there is."
             )
         _found, text = self._text(number)
-        made = self.proposal(text, f"version {number}")
-        return Proposal(text, made.settings, made.access, made.fleet, number)
+        return replace(self.proposal(text, f"version {number}"), restores=number)
 
     def difference(self, proposal: Proposal) -> dict[str, Any]:
         """What would change, and what stands against it or should be known."""
@@ -191,24 +195,24 @@ class Configurations:
         with replica.lock:
             replica.catch_up()
             live = replica.store.config_version()
-            state = replica.state
-            changes = self._changes(state.settings, proposal)
+            state, settings = replica.state, replica.state.settings
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
-            notes += _late_prices(state.settings, proposal.settings, closed_day(replica.store))
-            notes += _counted_before(state.settings, proposal.settings)
+            notes += _late_prices(settings, proposal.settings, closed_day(replica.store))
+            notes += _counted_before(settings, proposal.settings)
+        changes = _changes(settings, proposal)
         return {
             "version": live.version if live is not None else 0,
             "restores": proposal.restores or None,
-            "same": not changes,
+            "same": _is_same(live, proposal, changes),
             "changes": [change_view(change) for change in changes],
             "obstacles": obstacles,
             "notes": notes,
         }
 
-    def _changes(self, live: Settings, proposal: Proposal) -> list[Change]:
-        people = compare_people(self._people(), proposal.access) if proposal.access is not None else []
-        return [*compare(live, proposal.settings), *people]
+    def check_against(self, against: int | None) -> None:
+        """Refuse early what is against a version that is not in force any more; `apply` looks again."""
+        _check_against(self._replica.store.config_version(), against)
 
     def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
@@ -222,27 +226,27 @@ class Configurations:
         def make(draft: Draft) -> dict[str, Any]:
             # The log is locked: no other version can come into force between this look and the write.
             live = _last(draft, store)
-            number = live.version if live is not None else 0
-            if against is not None and against != number:
-                by = f", by {live.by}" if live is not None else ""
-                raise Impossible(
-                    f"version {number} is in force{by}, not {against}: it changed since you looked",
-                    "Look at the difference again, then apply again.",
-                )
+            _check_against(live, against)
             obstacles = _obstacles(draft.state, proposal.settings)
             if obstacles:
                 raise Impossible(
                     "; ".join(obstacles), "Wait for these jobs, or cancel them; nothing was changed."
                 )
-            changes = self._changes(draft.state.settings, proposal)
-            if live is not None and live.hash == hash_ and not changes:
+            changes = _changes(draft.state.settings, proposal)
+            if (
+                live is not None
+                and _is_same(live, proposal, changes)
+                and (live.hash == hash_ or not proposal.fleet)
+            ):
+                # Nothing differs but words that mean the same, or comments: that is no version of its own.
                 return {**version_view(live), "changed": 0}
             how = VersionCause.ROLLBACK if proposal.restores else VersionCause.APPLY
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            version = ConfigVersion(number + 1, now_ms, person.name, how, hash_, proposal.restores)
+            number = 1 if live is None else live.version + 1
+            version = ConfigVersion(number, now_ms, person.name, how, hash_, proposal.restores)
             _put(draft, version, proposal.text, proposal.settings, person.signature)
             if proposal.access is not None:
-                gone = self._people().users.keys() - proposal.access.users.keys()
+                gone = proposal.people.users.keys() - proposal.access.users.keys()
                 revoke_all(store, gone, person, now_ms, draft)
             return {**version_view(version), "changed": len(changes)}
 
@@ -257,14 +261,41 @@ class Configurations:
             return [row for row in _tree(replica.state, now_ms) if sight.knows(row["tenant"])]
 
     def budgets(self) -> list[tuple[NamedUse, int]]:
-        """Every named budget with its use, and the highest threshold that was told."""
+        """Every budget with its use, and the highest threshold that was told: the named ones, then tenants' own."""
         replica = self._replica
         with replica.lock:
             replica.catch_up()
             state = replica.state
-            found = named_uses(state, max(self._now_ms(), state.now_ms))
+            now_ms = max(self._now_ms(), state.now_ms)
+            found = named_uses(state, now_ms)
             spends = [state.tenants.spend[state.tenants.budget_row[use.rule.name]] for use in found]
-            return [(use, spend.told if spend else 0) for use, spend in zip(found, spends, strict=True)]
+            told = [(use, spend.told if spend else 0) for use, spend in zip(found, spends, strict=True)]
+            return [*told, *[(use, 0) for use in own_uses(state, now_ms)]]
+
+
+def _changes(live: Settings, proposal: Proposal) -> list[Change]:
+    """What a proposal changes of the settings in force, and of the people that were when it was read."""
+    people = compare_people(proposal.people, proposal.access) if proposal.access is not None else []
+    return [*compare(live, proposal.settings), *people]
+
+
+def _is_same(live: ConfigVersion | None, proposal: Proposal, changes: list[Change]) -> bool:
+    """Whether a proposal says what is in force: one that was read before that came may differ in people."""
+    return (
+        live is not None
+        and not changes
+        and (proposal.seen == live.version or text_hash(proposal.text) == live.hash)
+    )
+
+
+def _check_against(live: ConfigVersion | None, against: int | None) -> None:
+    number = live.version if live is not None else 0
+    if against is not None and against != number:
+        by = f", by {live.by}" if live is not None else ""
+        raise Impossible(
+            f"version {number} is in force{by}, not {against}: it changed since you looked",
+            "Look at the difference again, then apply again.",
+        )
 
 
 def version_view(version: ConfigVersion) -> dict[str, Any]:
@@ -274,7 +305,7 @@ def version_view(version: ConfigVersion) -> dict[str, Any]:
 
 def change_view(change: Change) -> dict[str, Any]:
     """A change as it is shown."""
-    return {"what": change.what, **asdict(change)}
+    return {"what": change.what, **{name: getattr(change, name) for name in CHANGE_FIELDS}}
 
 
 def fleet_differences(here: Fleet, there: Fleet) -> list[str]:

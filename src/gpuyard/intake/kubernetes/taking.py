@@ -1,5 +1,6 @@
 """Turns manifests of Pods and Jobs into jobs in native fields, or refuses them with the reason."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuyard.errors import BadInput, quoted, remedy
@@ -109,7 +110,7 @@ def _job(document: Document, findings: Findings, caller: Caller, sources: Source
         sources.namespace = job.get("tenant", "")
         with root.part("spec") as spec:
             if kind == "Job":
-                found = _of_job(spec, caller, sources, queued=queued)
+                found = _of_job(spec, caller, sources, queued=queued, own=job.get("labels", {}))
             else:
                 found = _of_pod(spec, caller, sources)
         return {**job, **found}
@@ -164,6 +165,20 @@ def _labels(metadata: Part) -> dict[str, str]:
     return found
 
 
+def _joined(own: Mapping[str, str], metadata: Part) -> dict[str, str]:
+    """The labels of a Job and of its template: of two for a key the template's, whose pods are what runs and costs."""
+    found = _labels(metadata)
+    for key, value in own.items():
+        if found.setdefault(key, value) != value:
+            metadata.warn(
+                "labels", f"{quoted(key)} is {quoted(found[key])}, as here: the Job has {quoted(value)}"
+            )
+    for key in list(found)[LABELS_MAX:]:
+        del found[key]
+        metadata.warn("labels", f"{quoted(key)} of the Job is left out: a job has up to {LABELS_MAX} labels")
+    return found
+
+
 def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:
     found = pod(spec, sources, host_process=caller.host_process)
     policy = spec.text("restartPolicy", "Always")
@@ -177,15 +192,21 @@ def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:
     return found
 
 
-def _of_job(spec: Part, caller: Caller, sources: Sources, *, queued: bool) -> dict[str, Any]:
+def _of_job(
+    spec: Part, caller: Caller, sources: Sources, *, queued: bool, own: Mapping[str, str]
+) -> dict[str, Any]:
+    """Fields of a job by its spec. `own`: the labels of the Job itself."""
     with spec.part("template") as template:
         with template.part("metadata") as metadata:
             metadata.accept(*metadata.names())
+            labels = _joined(own, metadata)
         with template.part("spec") as below:
             found = pod(below, sources, host_process=caller.host_process)
             policy = below.text("restartPolicy", "Always")
             if policy not in ("Never", "OnFailure"):
                 below.problem("restartPolicy", f"of a Job must be Never or OnFailure, not {quoted(policy)}")
+    if labels:
+        found["labels"] = labels
     backoff = spec.get("backoffLimit", whole(0, 2**31 - 1), _BACKOFF_LIMIT)
     if backoff > _RETRIES_MAX:
         spec.warn("backoffLimit", f"is cut to {_RETRIES_MAX}, the most that a yard tries")

@@ -21,7 +21,10 @@ _YEAR_MAX = 9000
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The moment, in the zone of `now`; else `ValueError` with the rest of a sentence."""
+    """The moment, in the zone of `now`; else `ValueError` with the rest of a sentence.
+
+    Without a zone, `now` is what the clock on the wall shows, and so is what it finds.
+    """
     words = text.strip().lower()
     try:
         relative = _NOW.fullmatch(words)
@@ -41,7 +44,9 @@ def _from_now(match: re.Match[str], now: datetime) -> datetime:
     seconds = int(match[2]) * _UNITS_S.get(unit, 0)
     if not seconds and int(match[2]):
         raise ValueError(unit)
-    return now + timedelta(seconds=seconds if match[1] == "+" else -seconds)
+    # A clock without a zone may be set between the two times, for summer.
+    since = now if now.tzinfo else now.astimezone()
+    return since + timedelta(seconds=seconds if match[1] == "+" else -seconds)
 
 
 class _Words:

@@ -1,8 +1,9 @@
 """The words of a script's #SBATCH lines, split as sbatch does it: almost like a shell.
 
 A backslash takes the next character as it is, also inside quotes; quotes may open in the middle of a word; a `#`
-outside of them ends the line. Directives end at the first line that is neither empty nor a comment. An option and its
-value may be on two lines: sbatch joins all words.
+outside of them ends the line, except in `--container-image` of pyxis, where it stands between registry and image.
+Directives end at the first line that is neither empty nor a comment. An option and its value may be on two lines:
+sbatch joins all words.
 """
 
 import re
@@ -13,6 +14,7 @@ from gpuyard.errors import BadInput, quoted
 from gpuyard.intake.values import Warning, refuse
 
 MAGIC = "#SBATCH"
+_IMAGE = "--container-image"
 _OTHERS = {"#PBS": "PBS", "#BSUB": "LSF", "#$ -": "Grid Engine", "#COBALT": "Cobalt", "#FLUX": "Flux"}
 _HERE_DOCUMENT = re.compile(r"(?<!<)<<(-?)[ \t]*(\\|[\"']?)([A-Za-z_][\w.-]*)")
 """The dash, the quote and the word of `<<EOF`, `<<-'EOF'`."""
@@ -100,11 +102,12 @@ def split(line: str) -> list[str]:
             return words
         if line[place] == ":" and (place + 1 == len(line) or line[place + 1] in _SPACES):
             raise ValueError("':' separates the parts of a heterogeneous job, which gpuyard does not have")
-        word, place = _word(line, place)
+        named = words[-1:] == [_IMAGE] or line.startswith(f"{_IMAGE}=", place)
+        word, place = _word(line, place, comment="" if named else "#")
         words.append(word)
 
 
-def _word(line: str, place: int) -> tuple[str, int]:
+def _word(line: str, place: int, comment: str) -> tuple[str, int]:
     start, quote = place, ""
     taken: list[str] = []
     while place < len(line) and (quote or line[place] not in _SPACES):
@@ -116,7 +119,7 @@ def _word(line: str, place: int) -> tuple[str, int]:
             quote = ""
         elif not quote and char in "\"'":
             quote = char
-        elif not quote and char == "#":
+        elif not quote and char == comment:
             break
         elif char != "\\":
             taken.append(char)

@@ -1,0 +1,195 @@
+"""A process beside the server that forks for each question: nothing of a question stays in it, nor in the server.
+
+The server asks from any of its threads. The process is started with the first question, started again when it is gone,
+and ends with the server, or after a while without questions. A fork has what the process has at no cost, may do with it
+what it likes, and is gone with all its memory when it has answered, or when its time is up.
+"""
+
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any, NoReturn
+
+from gpuyard.control.refusals import Overloaded
+from gpuyard.engines.machine import processes
+from gpuyard.errors import words_of
+
+HEAD_BYTES_MAX = 64
+"""What may be said to the process itself with a question."""
+REAP_S = 1.0
+"""How often it looks for forks that have ended, while there are any."""
+NICENESS = 5
+"""Jobs and the server come first, but a user waits for the answer."""
+
+
+class ForkingProcess:
+    """The process as the server sees it."""
+
+    def __init__(self, main: Callable[[], str], arguments: tuple[str, ...] = (), first: bytes = b"-") -> None:
+        """`main`: its program; `first`: what it is told before the first question, which stands on no command line."""
+        self._main = main
+        self._arguments = arguments
+        self._first = first
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int:
+        """Its number; 0: it is not there."""
+        process = self._process
+        return 0 if process is None or process.poll() is not None else process.pid
+
+    def exchange(self, head: bytes, question: Any, most_s: float) -> Any:
+        """The answer of a fork; `EOFError` or `TimeoutError` where there is none, `Overloaded` where none was made."""
+        try:
+            with suppress(ConnectionError):
+                return self._exchange(head, question, most_s)
+            # It had been idle for long and ended just as the question came: the question was not read.
+            return self._exchange(head, question, most_s)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise Overloaded(
+                f"the process that answers cannot be asked: {words_of(error)}", "Try again in a moment."
+            ) from error
+
+    def _exchange(self, head: bytes, question: Any, most_s: float) -> Any:
+        with self._hand_over(head) as answers:
+            answers.settimeout(most_s)
+            send(answers, question)
+            return receive(answers)
+
+    def _hand_over(self, head: bytes) -> socket.socket:
+        """A connection to a fork; made by the process, which is started if it is not there."""
+        ours, theirs = socket.socketpair()
+        with ExitStack() as undo, theirs, self._lock:
+            undo.callback(ours.close)
+            for _attempt in range(2):
+                line = self._running()
+                try:
+                    socket.send_fds(line, [head], [theirs.fileno()])
+                except OSError:
+                    # It has just ended: it was idle for long, or was killed.
+                    self._end()
+                else:
+                    undo.pop_all()
+                    return ours
+            raise Overloaded("the process that answers could not be started", "Try again in a moment.")
+
+    def _running(self) -> socket.socket:
+        if self._closed:
+            raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")
+        if self._line is None or self._process is None or self._process.poll() is not None:
+            self._end()
+            self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", self._main(), *self._arguments],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                )
+            self._line.send(self._first)
+        return self._line
+
+    def _end(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._line, self._process = None, None
+
+    def close(self) -> None:
+        """End it, and every question with it."""
+        self._closed = True
+        with self._lock:
+            line, process = self._line, self._process
+            if line is not None and process is not None:
+                # It ends its forks when the line does.
+                line.close()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(2)
+            self._line = None
+            self._end()
+
+
+# -- in the process ------------------------------------------------------------------------------------------------
+
+
+def begun() -> tuple[socket.socket, str]:
+    """The line to the server, and what it said first; empty: it is gone."""
+    processes.stand_back(NICENESS)
+    # The keyboard that stops a server in the foreground means the server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = socket.socket(fileno=os.dup(0))
+    return line, line.recv(65536).decode()
+
+
+def fork_for_each(
+    line: socket.socket, idle_s: float, prepare: Callable[[bytes], Callable[[socket.socket], NoReturn]]
+) -> None:
+    """Fork for each question, until the server is gone or no questions come; `prepare` gives what the fork does."""
+    forks: set[int] = set()
+    try:
+        while True:
+            busy = bool(forks)
+            ready = select.select([line], [], [], REAP_S if busy else idle_s)[0]
+            _reap(forks)
+            if not ready:
+                if busy:
+                    continue
+                return
+            head, fds, _flags, _address = socket.recv_fds(line, HEAD_BYTES_MAX, 1)
+            if not head:
+                return
+            with socket.socket(fileno=fds[0]) as answers:
+                work = prepare(head)
+                pid = os.fork()
+                if not pid:
+                    work(answers)
+                forks.add(pid)
+    finally:
+        for pid in forks:
+            _kill(pid)
+
+
+def _reap(forks: set[int]) -> None:
+    for pid in list(forks):
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            # What it has tried out may still be at it, where its own time was up. Until it is waited for, nobody else
+            # can have its number.
+            _kill(pid)
+            os.waitpid(pid, 0)
+            forks.discard(pid)
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with suppress(OSError):
+            kill(pid, signal.SIGKILL)
+
+
+def send(line: socket.socket, value: object) -> None:
+    """Send a value of our own."""
+    body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    line.sendall(struct.pack(">Q", len(body)) + body)
+
+
+def receive(line: socket.socket) -> Any:
+    """Receive one; `EOFError`: the other end is gone."""
+    with line.makefile("rb") as file:
+        head = file.read(8)
+        body = file.read(struct.unpack(">Q", head)[0]) if len(head) == 8 else b""
+    if len(head) < 8 or len(body) < struct.unpack(">Q", head)[0]:
+        raise EOFError
+    return pickle.loads(body)
