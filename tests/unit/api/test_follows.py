@@ -3,14 +3,12 @@
 import asyncio
 import json
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuyard.api.edge.throttle import BURST_S, SHARE, Throttle
 from gpuyard.api.handlers.streams import PIECE_BYTES_MAX, _Streams
-from gpuyard.control.access.people import Person
 from gpuyard.control.replica.labels import Label
 
 FOLLOWERS = 30
@@ -24,7 +22,6 @@ class Log:
         self.look_s = look_s
         self.pieces = list(pieces)
         self.looks = 0
-        self.token_service = None
         self.engine = self.views = self
         self.engines: dict[str, object] = {}
 
@@ -60,9 +57,7 @@ class AsyncNotifier:
 
 def follow(log: Log, pulse: AsyncNotifier) -> Any:
     yard: Any = log
-    who: Any = SimpleNamespace(token="")
-    _person: Person = who
-    return _Streams(yard)._follow(pulse, _person, Label(1), "eve", ("stdout", 1, 0))  # type: ignore[arg-type]
+    return _Streams(yard)._follow(pulse, Label(1), "eve", ("stdout", 1, 0))  # type: ignore[arg-type]
 
 
 def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> None:

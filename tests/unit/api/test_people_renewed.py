@@ -1,6 +1,7 @@
 """People change while the yard runs: an apply adds, narrows and removes them, in every server, and the audit tells."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,8 @@ from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
 from gpuyard.control.access.people import Person, UserDirectory
-from gpuyard.control.access.people_in_force import PeopleInForce
+from gpuyard.control.access.people_in_force import SHORT_BYTES, PeopleInForce
+from gpuyard.control.refusals import Overloaded
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
 ADDED = CONFIG.replace(
@@ -94,6 +96,51 @@ def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Te
     # A file without them does not undo what was applied.
     restarted = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert "viewer of product" == str(restarted.directory.limit("lucy"))
+
+
+@pytest.mark.parametrize(
+    "error", [Overloaded("the text was not read in time"), OSError(24, "Too many open files"), RuntimeError()]
+)
+def test_long_versions_of_others_are_read_beside_the_server_and_again_where_that_failed(
+    yard: Team, error: Exception
+) -> None:
+    real, read = yard.yard, []
+    long = ADDED + "# a comment\n" * (SHORT_BYTES // 10)
+
+    def parse(work: Any, *args: Any, **named: Any) -> Any:
+        read.append(args)
+        if len(read) == 1:
+            raise error
+        return real.parse(work, *args, **named)
+
+    other = PeopleInForce(
+        real.replica, real.committer, real.now_ms, real.fleet.access, auth=True, parse=parse
+    )
+    other.start()
+    applied(yard, long)
+    yard.until(lambda: other.directory.limit("lucy") is not None)
+    other.close()
+    assert [(long, "version 2")] * 2 == read
+
+
+def test_people_of_another_server_are_taken_away_before_this_one_has_seen_them(yard: Team) -> None:
+    real, token = yard.yard, yard.tokens["adam"]
+
+    def applied_elsewhere() -> None:
+        # This server looks by itself where it shares its store, and alone never.
+        real.configs.apply(ADMIN, real.configs.proposal(ADDED, "yard.yaml"), None).result(120)
+        assert real.people.directory.limit("lucy") is None
+
+    applied_elsewhere()
+    without = {"yaml": f"# a comment\n{CONFIG}"}
+    shown = yard.call("POST", "/api/v1/config/diff", token, without).json
+    assert (2, False) == (shown["version"], shown["same"])
+    done = applied(yard, without["yaml"])
+    assert (3, 2, None) == (done["version"], done["changed"], real.people.directory.limit("lucy"))
+
+    applied_elsewhere()
+    back = yard.call("POST", "/api/v1/config/rollback", token, {"version": 1, "against": 4}).json
+    assert (5, 2, None) == (back["version"], back["changed"], real.people.directory.limit("lucy"))
 
 
 def test_a_file_that_says_nothing_of_people_leaves_them_as_they_are(yard: Team) -> None:

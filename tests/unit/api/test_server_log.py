@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.patience import patient
+
 WRITER = """
 import logging, os, sys
 from pathlib import Path
@@ -24,7 +26,11 @@ log.warning("after the loss")
 def test_a_log_is_put_aside_when_it_is_full_and_begun_again_when_it_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "yard.log"
     done = subprocess.run(
-        [sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", WRITER, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+        check=False,
     )
 
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)

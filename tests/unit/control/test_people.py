@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
 from gpuyard.control.access import people
 from gpuyard.control.access.people import NO_UID, Person, UserDirectory, run_as
@@ -33,20 +34,45 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(people.pwd, "getpwnam", named)
     monkeypatch.setattr(people.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(people, "has_other_people", lambda: False)
+    monkeypatch.setattr(people, "has_other_people", lambda: True)
 
 
 @pytest.mark.usefixtures("accounts")
 @pytest.mark.parametrize("name", ["root", "slurm", "mysql", "munge"])
 def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
+    says = f"{name} is an account of the system"
+    with pytest.raises(Forbidden, match=says):
+        UserDirectory().bearer(name, USER, "t", 1)
     for right in (USER, VIEWER):
-        with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
-            UserDirectory().bearer(name, right, "t", 1)
-        with pytest.raises(Forbidden, match=f"{name} is an account of the system"):
+        with pytest.raises(Forbidden, match=says):
             UserDirectory().check(name, right)
+    with pytest.raises(Forbidden, match=says):
+        UserDirectory().check(name, USER, named_here=True)
     assert 1000 == run_as(UserDirectory().bearer("ana", USER, "t", 1), allow_root=False).uid
     with pytest.raises(Forbidden, match="ana is an account of the system"):
         UserDirectory(uid_min=2000).bearer("ana", USER, "t", 1)
+
+
+@pytest.mark.usefixtures("accounts")
+def test_a_program_with_an_account_of_the_system_may_look_and_runs_nothing() -> None:
+    UserDirectory().check("munge", VIEWER, named_here=True)
+    assert NO_UID == UserDirectory().bearer("munge", VIEWER, "t", 1).uid
+    with pytest.raises(Forbidden, match="root is an account of the system"):
+        UserDirectory().check("root", VIEWER, named_here=True)
+    with pytest.raises(Forbidden, match="root is an account of the system"):
+        UserDirectory().bearer("root", VIEWER, "t", 1)
+
+
+@pytest.mark.usefixtures("accounts")
+def test_what_the_kernel_says_of_root_and_of_the_server_holds_and_of_nobody_else() -> None:
+    everything = Right(Role.ADMIN)
+    UserDirectory().check("root", everything, by_kernel=True)
+    root = UserDirectory().bearer("root", everything, "t", 1, by_kernel=True)
+    assert (0, False) == (root.uid, root.admin)
+    with pytest.raises(Forbidden, match="jobs of root are not run as root"):
+        run_as(root, allow_root=False)
+    with pytest.raises(Forbidden, match="slurm is an account of the system"):
+        UserDirectory().check("slurm", everything, by_kernel=True)
 
 
 @pytest.mark.usefixtures("accounts")
@@ -54,10 +80,14 @@ def test_yard_yaml_can_say_so_and_root_needs_two_words() -> None:
     directory = UserDirectory({"ops": Account("root"), "slurm": Account()})
     assert 64_030 == run_as(directory.bearer("slurm", USER, "t", 1), allow_root=False).uid
     ops = directory.bearer("ops", USER, "t", 1)
-    with pytest.raises(Forbidden, match="jobs of root are not run as root"):
+    with pytest.raises(Forbidden, match="jobs of root are not run as root on the word of a token") as refused:
         run_as(ops, allow_root=False)
+    file = refused.value.hint.partition("that it takes them:\n")[2]
+    assert loads(file, "yard.yaml").clusters["box"].allow_root, "the file that it shows"
     assert 0 == run_as(ops, allow_root=True).uid
-    assert 0 == run_as(Person(0, 0, "root", True), allow_root=False).uid, "by the kernel's word, alone"
+    assert 0 == run_as(Person(0, 0, "root", True), allow_root=False).uid, (
+        "by the kernel's word, beside others"
+    )
 
 
 @pytest.mark.usefixtures("accounts")

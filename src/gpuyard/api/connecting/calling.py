@@ -183,6 +183,15 @@ class NoServer(YardError):
     exit_code = 4
 
 
+class StreamClosed(YardError):
+    """The server has closed what was open: the right to it was taken away, or the token ended."""
+
+    exit_code = 6
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__(f"the yard closed this: {told.get('detail', '')}", str(told.get("hint") or ""))
+
+
 class Refused(YardError):
     """The server said no."""
 
@@ -283,11 +292,16 @@ class Caller:
             raise _refused(head, content)
         return json.loads(content)
 
-    def _piece_of_log(self, path: str) -> tuple[bytes, int]:
-        """A piece of a log, and the offset at which to read on; -1: the server does not say."""
+    def _content(self, path: str) -> tuple[Head, bytes]:
+        """An answer that is not JSON."""
         head, content = self._exchange("GET", path, None, {})
         if head.status >= 400:
             raise _refused(head, content)
+        return head, content
+
+    def _piece_of_log(self, path: str) -> tuple[bytes, int]:
+        """A piece of a log, and the offset at which to read on; -1: the server does not say."""
+        head, content = self._content(path)
         return content, int(head.headers.get("x-next-offset", "-1"))
 
     def _exchange(
@@ -370,8 +384,12 @@ class Caller:
                     block, _, buffer = buffer.partition(b"\n\n")
                     fields = [line.partition(b": ") for line in block.split(b"\n")]
                     found = {name: value for name, _, value in fields if name}
-                    if b"data" in found:
-                        yield found.get(b"event", b"message").decode(), json.loads(found[b"data"])
+                    if b"data" not in found:
+                        continue
+                    name, data = found.get(b"event", b"message").decode(), json.loads(found[b"data"])
+                    if name == "closed":
+                        raise StreamClosed(data)
+                    yield name, data
         finally:
             connection.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.control.places import DataDir, likely_data
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, words_of
 
 if TYPE_CHECKING:
     import ssl
@@ -91,7 +91,7 @@ def trusted(ca: str) -> "ssl.SSLContext":
     try:
         return ssl.create_default_context(cafile=ca or None)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(f"{ca} is no file of certificates: {error}", "Name a PEM file.") from error
+        raise BadInput(f"{ca} is no file of certificates: {words_of(error)}", "Name a PEM file.") from error
 
 
 def address(server: str) -> tuple[str, int] | str:

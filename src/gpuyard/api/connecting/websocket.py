@@ -13,12 +13,19 @@ from typing import Any
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 _CONTINUED, _FINAL, _MASKED = 0, 0x80, 0x80
 MESSAGE_BYTES_MAX = 1 << 20
+NORMAL, BROKEN, NOT_TEXT, TOO_LONG = 1000, 1002, 1007, 1009
+"""Why a connection is closed."""
+_REASON_BYTES_MAX = 123
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _READ_BYTES = 256 * 1024
 
 
 class BadFrame(ConnectionError):
-    """What came is no WebSocket, or more than is taken."""
+    """What came is no WebSocket, or more than is taken; the code says which."""
+
+    def __init__(self, text: str, code: int = BROKEN) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 def accepted(key: str) -> str:
@@ -41,6 +48,12 @@ def framed(kind: int, content: bytes, *, mask: bytes = b"") -> bytes:
     else:
         head = bytes((_FINAL | kind, bit | 127)) + size.to_bytes(8, "big")
     return head + mask + (_crossed(content, mask) if mask else content)
+
+
+def closing(code: int, reason: str = "") -> bytes:
+    """The content of a frame that closes a connection."""
+    cut = reason.encode("utf-8", "replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
+    return code.to_bytes(2, "big") + cut.encode()
 
 
 def _crossed(content: bytes, mask: bytes) -> bytes:
@@ -74,7 +87,7 @@ class Unframer:
             self._kind = self._kind or kind
             self._parts += content
             if len(self._parts) > MESSAGE_BYTES_MAX:
-                raise BadFrame("the message is too long")
+                raise BadFrame(f"the message is longer than {MESSAGE_BYTES_MAX} bytes", TOO_LONG)
             if final:
                 kind, whole = self._kind, bytes(self._parts)
                 self._kind, self._parts = 0, bytearray()
@@ -96,7 +109,7 @@ class Unframer:
                 return None
             size, at = int.from_bytes(come[at : at + wide], "big"), at + wide
         if size > MESSAGE_BYTES_MAX:
-            raise BadFrame("the message is too long")
+            raise BadFrame(f"the message is longer than {MESSAGE_BYTES_MAX} bytes", TOO_LONG)
         mask = bytes(come[at : at + 4]) if self._masked else b""
         at += len(mask)
         if len(come) < at + size or (self._masked and len(mask) < 4):
@@ -151,7 +164,8 @@ class WebSocket:
                     # First what came before it; the end comes again.
                     self._first = framed(CLOSE, content)
                     break
-                raise BadFrame("the server closed the connection")
+                why = content[2:].decode(errors="replace")
+                raise BadFrame(f"the server closed the connection{f': {why}' if why else ''}")
             if kind == PING:
                 self._send(PONG, content)
             elif kind != PONG:
@@ -161,5 +175,5 @@ class WebSocket:
     def close(self) -> None:
         """Hang up."""
         with suppress(OSError):
-            self._send(CLOSE, (1000).to_bytes(2, "big"))
+            self._send(CLOSE, closing(NORMAL))
         self._socket.close()

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from gpuyard.api.edge.rates import Rates
@@ -83,6 +83,8 @@ def _shown(text: bytes) -> str:
 
 PEER = "gpuyard.peer"
 PERSON = "gpuyard.person"
+AGAIN = "gpuyard.again"
+"""In the scope of a request: a call that identifies its sender once more, for answers that go on."""
 LOGIN_PATHS = frozenset({each.path for each in (LOGIN_OIDC, LOGIN_OIDC_CODE, LOGIN_PROVIDER, LOGIN_BROWSER)})
 _ASSETS = ASSET.path.partition("{")[0]
 
@@ -112,6 +114,9 @@ class Authenticator(Protocol):
 
     async def looked_up(self, scope: Any) -> Person | Problem:
         """The same, from the store."""
+
+    async def again(self, scope: Any) -> Person | Problem:
+        """The same later on, with nothing taken from what was known before."""
 
 
 class LocalAuthenticator:
@@ -146,6 +151,12 @@ class LocalAuthenticator:
         """Nothing has to be."""
         raise NotImplementedError
 
+    async def again(self, scope: Any) -> Person | Problem:
+        """The kernel's word and the token stay what they are; the tenants may be others."""
+        found = self.known(scope)
+        assert found is not None, "nobody has to be looked up"
+        return found
+
     def _by_token(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, int] | None:
         token = _bearer(headers)
         return self._owner if token is not None and hmac.compare_digest(token, self._token) else None
@@ -179,6 +190,12 @@ class TokenAuthenticator:
             "the request does not say who asks",
             "Log in with `yard login`, or send `Authorization: Bearer` and a token.",
         )
+
+    async def again(self, scope: Any) -> Person | Problem:
+        """The token from the store, or the socket by the people that are in force now."""
+        if _bearer(scope["headers"]) is None and PEER in scope:
+            return await in_thread(self._peer, *scope[PEER])
+        return await self.looked_up(scope)
 
     def _peer(self, uid: int, gid: int) -> Person | Problem:
         try:
@@ -244,10 +261,10 @@ class AuthMiddleware:
             await self._throttle.stranger(_address(scope), found.response(), scope, receive, send)
             return
         scope[PERSON] = found
+        scope[AGAIN] = partial(self._door.again, scope)
         app = (self._quick and self._quick(scope["method"], scope["path"])) or self._app
         if found.admin:
-            self._throttle.heard("")
-            await app(scope, receive, send)
+            await self._throttle.administrator(app, scope, receive, send)
             return
         if self._rates is None:
             await self._throttle.user(found.name, app, scope, receive, send)
@@ -358,6 +375,12 @@ class BrowserAuthenticator:
             if problem is None:
                 raise
             return problem
+
+    async def again(self, scope: Any) -> Person | Problem:
+        """The session, or the door behind."""
+        if self._cookie_of(scope) is None:
+            return await self._behind.again(scope)
+        return await self.looked_up(scope)
 
     def _cookie_of(self, scope: Any) -> bytes | None:
         """The cookie of this yard; None: the request is not a browser's, or comes with something better."""

@@ -31,7 +31,9 @@ class AsyncNotifier:
         self._watchers += 1
         self._wanted.set()
         try:
-            await asyncio.wait_for(self._news.wait(), timeout_s)
+            # Not `wait_for`: where the news come with a cancellation, Python 3.11 lets it forget the cancellation.
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
         except TimeoutError:
             pass
         finally:

@@ -44,11 +44,13 @@ def bytes_of_text(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def encoded_array(view: dict[str, Any]) -> bytes:
-    """An array as JSON, some of its tasks at a time: the encoder lets no other thread run until it is done."""
-    jobs = view.pop("jobs")
-    some = [_encode(jobs[at : at + _AT_ONCE])[1:-1] for at in range(0, len(jobs), _AT_ONCE)]
-    return bytes_of_text(f'{_encode(view)[:-1]},"jobs":[{",".join(some)}]}}')
+def encoded_list(view: dict[str, Any], name: str) -> bytes:
+    """A view with a long list of this name as JSON, some of the list at a time: the encoder lets no other thread run
+    until it is done.
+    """
+    rows = view.pop(name)
+    some = [_encode(rows[at : at + _AT_ONCE])[1:-1] for at in range(0, len(rows), _AT_ONCE)]
+    return bytes_of_text(f'{_encode(view)[:-1]},"{name}":[{",".join(some)}]}}')
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

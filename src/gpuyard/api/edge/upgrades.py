@@ -14,14 +14,18 @@ from fastapi import Request, Response
 from gpuyard.api.connecting.websocket import (
     BINARY,
     CLOSE,
+    NORMAL,
+    NOT_TEXT,
     PING,
     PONG,
     TEXT,
     BadFrame,
     Unframer,
     accepted,
+    closing,
     framed,
 )
+from gpuyard.api.messages.frames import Refusal
 from gpuyard.api.messages.problems import Problem
 
 TAKE_OVER = "gpuyard.take-over"
@@ -30,8 +34,13 @@ _READ_BYTES = 64 * 1024
 _VERSION = "13"
 _PROTOCOL = "yard"
 """What a page of the console offers beside its key, and is answered with: a browser hangs up without an answer."""
+_LAST_S = 1.0
+"""How long a client may take to be told why the connection ends."""
 _WAITING_MAX = 32
 """Messages that have come and are not seen to: then the client has to wait."""
+
+Take = Callable[[bytes | str], Any]
+"""Makes of a message what is meant by it, or raises `Refusal`."""
 
 
 def key_of(request: Request) -> str:
@@ -63,34 +72,46 @@ def protocol_of(request: Request) -> str:
 class Link:
     """The server's end of a WebSocket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._inbox: asyncio.Queue[bytes | str] = asyncio.Queue(_WAITING_MAX)
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, take: Take) -> None:
+        self._reader, self._writer, self._take = reader, writer, take
+        self._inbox: asyncio.Queue[Any] = asyncio.Queue(_WAITING_MAX)
         self.gone = asyncio.Event()
-        """Set when the client is gone."""
+        """Set when no more of the client is read: it is gone, or sent what it must not."""
+        self.fault: Refusal | None = None
+        """What it must not have sent."""
+        self._close = closing(NORMAL)
         self._reads = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
-        unframer = Unframer(masked=True)
         try:
-            while data := await self._reader.read(_READ_BYTES):
-                for kind, content in unframer.take(data):
-                    if kind == CLOSE:
-                        return
-                    if kind == PING:
-                        self._writer.write(framed(PONG, content))
-                    elif kind == BINARY:
-                        await self._inbox.put(content)
-                    elif kind == TEXT:
-                        await self._inbox.put(content.decode(errors="replace"))
-        except (OSError, BadFrame):
-            # Whatever it was that came, no more of it is read.
+            await self._take_in()
+        except Refusal as fault:
+            self.fault = fault
+        except UnicodeDecodeError:
+            self.fault = Refusal(NOT_TEXT, "a message of text is not UTF-8")
+        except BadFrame as error:
+            self.fault = Refusal(error.code, str(error))
+        except OSError:
+            # The client has gone without a word.
             pass
         finally:
             self.gone.set()
+        await self._inbox.put(None)
 
-    async def receive(self) -> bytes | str:
-        """The next message. It may never come: wait for `gone` too."""
+    async def _take_in(self) -> None:
+        """All that the client sends, until it hangs up."""
+        unframer = Unframer(masked=True)
+        while data := await self._reader.read(_READ_BYTES):
+            for kind, content in unframer.take(data):
+                if kind == CLOSE:
+                    return
+                if kind == PING:
+                    self._writer.write(framed(PONG, content))
+                elif kind in (BINARY, TEXT):
+                    await self._inbox.put(self._take(content if kind == BINARY else content.decode()))
+
+    async def receive(self) -> Any:
+        """The next message, as it was taken; None: no more come."""
         return await self._inbox.get()
 
     async def send(self, content: bytes | str) -> None:
@@ -104,21 +125,37 @@ class Link:
         except OSError:
             self.gone.set()
 
+    async def tell(self, last: str, code: int, reason: str) -> None:
+        """Send a last message, and say at the close why it is one. A client that takes nothing is not waited for."""
+        self._close = closing(code, reason)
+        self._writer.write(framed(TEXT, last.encode()))
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LAST_S):
+                await self._writer.drain()
+
     async def close(self) -> None:
         """Say goodbye and hang up."""
         self._reads.cancel()
+        with suppress(OSError, RuntimeError, TimeoutError):
+            self._writer.write(framed(CLOSE, self._close))
+            if self.fault is not None:
+                # What lies here unread when the connection goes would keep the client from reading why it goes.
+                async with asyncio.timeout(_LAST_S):
+                    while await self._reader.read(_READ_BYTES):
+                        pass
         with suppress(OSError, RuntimeError):
-            self._writer.write(framed(CLOSE, (1000).to_bytes(2, "big")))
             self._writer.close()
 
 
 class Upgraded(Response):
     """The answer: from here on the connection is a WebSocket, for as long as the work on it lasts."""
 
-    def __init__(self, key: str, work: Callable[[Link], Awaitable[None]], protocol: str = "") -> None:
+    def __init__(
+        self, key: str, work: Callable[[Link], Awaitable[None]], take: Take, protocol: str = ""
+    ) -> None:
         super().__init__(status_code=101)
         self._key, self._protocol = key, protocol
-        self._work = work
+        self._work, self._take = work, take
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Take the connection over, and work."""
@@ -129,7 +166,7 @@ class Upgraded(Response):
         writer.write(f"{head}Sec-WebSocket-Accept: {accepted(self._key)}\r\n\r\n".encode())
         # The HTTP server sends nothing any more; the layers in between learn that the request is answered.
         await send({"type": "http.response.start", "status": 101, "headers": []})
-        link = Link(reader, writer)
+        link = Link(reader, writer, self._take)
         try:
             await self._work(link)
         finally:

@@ -14,30 +14,33 @@ from collections.abc import AsyncIterator, Callable
 from anyio import to_thread
 from fastapi import Request, Response
 
+from gpuyard.api.edge.open_streams import OpenStreams
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, number_of
 from gpuyard.api.edge.throttle import charge, in_thread, rest
-from gpuyard.api.handlers.streams import QUIET_S, event, events, still
+from gpuyard.api.handlers.streams import QUIET_S, event
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.changes import ORDER_S, Told
 from gpuyard.control.reading.model import Model
+from gpuyard.control.refusals import Forbidden
 from gpuyard.control.serve import Yard
 from gpuyard.errors import YardError
 from gpuyard.wire import endpoints
+from gpuyard.wire.endpoints import Action
 
 _log = logging.getLogger(__name__)
 
 APART_S = 0.2
 """Between two models that are published for followers, however much happens."""
 LOOK_S = 1.0
-"""How often it is looked at reasons, which change without an event, and whether somebody would still be let in."""
+"""How often it is looked at reasons, which change without an event."""
 TURN_S = 0.0001
 """What a look costs in the event loop, about."""
 IDLE_S = 5.0
-"""How often such a follower is looked after while nothing happens: whether its token still holds."""
+"""How often such a follower is looked after while nothing happens."""
 WAKES_S = 1.0
 """Between two times that a follower is told that something has happened."""
 _AFTER = re.compile(r"[0-9]{1,18}(-[0-9a-f]{1,32})?")
@@ -56,12 +59,6 @@ class _Changes:
         self._beat: Beat | None = None
         self._making: dict[tuple[int, tuple[str, ...]], asyncio.Future[Told | None]] = {}
         """Texts that are being made for the followers of one sight that stand at one version."""
-        self._renewed = 0
-        """How often rights may have changed: each follower then connects again and is checked again."""
-        yard.people.when_renewed(self._renew)
-
-    def _renew(self, _access: object) -> None:
-        self._renewed += 1
 
     async def changes(self, request: Request) -> Response:
         """Rows of the queue as they change, from `after` on (or `Last-Event-ID`); left out: from now on.
@@ -80,19 +77,30 @@ class _Changes:
                 422, f"after is {after[:40]!r}, and no place in this stream", "Give `seq` of a list."
             )
         pulse: AsyncNotifier = request.app.state.pulse
+        streams: OpenStreams = request.app.state.streams
+        sight = asker(request.scope).sight
+
+        def sees_as_before(person: Person) -> None:
+            if person.sight != sight:
+                raise Forbidden(
+                    f"{person.name} sees the jobs of other tenants by now",
+                    "Follow again: what may be seen is told.",
+                )
+
+        open_ = await streams.open(request, Action.SEE_QUEUE, sees_as_before)
         if not number_of("rows", request.query_params.get("rows", "1"), 0, 1):
-            return events(self.wake(pulse, asker(request.scope)))
+            return open_.events(self.wake(pulse))
         if self._beat is None or self._beat.pulse is not pulse:
             reading = self._yard.views.reading
             self._beat = Beat(pulse, lambda: reading.latest(spoken=True))
-        return events(self.follow(self._beat, asker(request.scope), after))
+        return open_.events(self.follow(self._beat, sight, after))
 
-    async def follow(self, beat: "Beat", person: Person, after: str) -> AsyncIterator[bytes]:
+    async def follow(self, beat: "Beat", sight: Sight, after: str) -> AsyncIterator[bytes]:
         """What one follower is told."""
-        window, sight, renewed = self._yard.views.reading.window, person.sight, self._renewed
+        window = self._yard.views.reading.window
         await in_thread(self._yard.views.reading.latest)
         version, model, on = window.start(after)
-        ordered, ordered_s, looked_s = 0, float("-inf"), time.monotonic()
+        ordered, ordered_s = 0, float("-inf")
         yield event(
             "start",
             {"seq": model.seq, "run": window.run, "columns": endpoints.QUEUE_COLUMNS},
@@ -103,12 +111,8 @@ class _Changes:
         beat.followers += 1
         quiet_s = time.monotonic()
         try:
-            while not beat.pulse.closed and renewed == self._renewed:
+            while not beat.pulse.closed:
                 now_s = time.monotonic()
-                if now_s - looked_s >= LOOK_S:
-                    looked_s = now_s
-                    if not await still(self._yard, person):
-                        return
                 charge(TURN_S)
                 await rest()
                 told = window.ready(version, sight) or await self._lacks(version, sight)
@@ -144,12 +148,12 @@ class _Changes:
         # A follower that goes away takes the text from none of the others.
         return await asyncio.shield(making)
 
-    async def wake(self, pulse: AsyncNotifier, person: Person) -> AsyncIterator[bytes]:
+    async def wake(self, pulse: AsyncNotifier) -> AsyncIterator[bytes]:
         """The number of the last event, whenever it is another: nothing is published for that."""
-        renewed, seq = self._renewed, await in_thread(self._yard.store.head)
+        seq = await in_thread(self._yard.store.head)
         yield event("start", {"seq": seq, "wakes": True}, seq)
         quiet_s = time.monotonic()
-        while not pulse.closed and renewed == self._renewed and await still(self._yard, person):
+        while not pulse.closed:
             if pulse.seq > seq:
                 charge(TURN_S)
                 await rest()

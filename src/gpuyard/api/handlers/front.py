@@ -86,9 +86,17 @@ class ConsoleFile(NamedTuple):
     packed: bytes
 
 
-@cache
 def console_files() -> Mapping[str, ConsoleFile]:
-    """The files that the build of the console left in the package, by name; none: it was not built."""
+    """The files that the build of the console left in the package, by name; none: it was not built, so far."""
+    try:
+        return built_console()
+    except FileNotFoundError:
+        return {}
+
+
+@cache
+def built_console() -> Mapping[str, ConsoleFile]:
+    """The files, as they were when they were first asked for. That there are none is not kept."""
     folder = Path(gpuyard.__file__).parent / "console"
     found = {}
     for path in sorted(folder.glob("**/*")):
@@ -98,7 +106,9 @@ def console_files() -> Mapping[str, ConsoleFile]:
             found[path.name] = ConsoleFile(
                 kind, path.read_bytes(), packed.read_bytes() if packed.exists() else b""
             )
-    return found if "index.html" in found else {}
+    if "index.html" not in found:
+        raise FileNotFoundError(folder)
+    return found
 
 
 def _sent(file: ConsoleFile, request: Request, headers: Mapping[str, str]) -> Response:
@@ -168,7 +178,8 @@ def _page(yard: str, login: str) -> str:
 <dl>
 {commands}
 </dl>
-<p>The console was not built into this installation; <code>yard top</code> shows the same in a terminal.</p>
+<p>The console was not built into this installation: <code>make console</code> builds it in a checkout, and this page
+has it then. <code>yard top</code> shows the same in a terminal.</p>
 <p>Programs use the HTTP API; <a href="{DESCRIPTION}">{DESCRIPTION}</a> describes it.</p>
 <footer>yard {escape(yard)}, gpuyard {escape(__version__)}</footer>
 </body>

@@ -8,6 +8,7 @@ from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.schemas import SamplesRequest, sent
+from gpuyard.control.access.rights import Role
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import attempt_of, key_of, node_key, number_of, numbers_named
 from gpuyard.control.serve import Yard
@@ -44,8 +45,11 @@ def handlers(yard: Yard) -> Handlers:
         """A sample that was handed in before counts once. What cannot be is left out, and counted in `/metrics`."""
         person = asker(request.scope)
         if not person.may(Action.WRITE_SAMPLES, "", owner=name):
+            collects = any(right.role is Role.COLLECTOR for right in person.rights)
             raise Forbidden(
-                f"this token hands in samples of {person.name}, and not of {name}",
+                f"this token hands in samples of {person.name}, and not of {name}"
+                if collects
+                else f"{person.name} is no collector, and hands in no samples",
                 f"An admin makes one for it: yard token create --role collector --user {name}.",
             )
         asked = await sent(SamplesRequest, request, required=True)

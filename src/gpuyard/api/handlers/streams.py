@@ -10,8 +10,8 @@ from typing import Any
 
 from anyio import CapacityLimiter
 from fastapi import Request, Response
-from fastapi.responses import StreamingResponse
 
+from gpuyard.api.edge.open_streams import OpenStreams, void
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encoded, number_of
@@ -63,25 +63,34 @@ class _Streams:
         if stream not in ("stdout", "stderr"):
             raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
         person = asker(request.scope)
-        job_id, attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, person.sight)
+        job_id, attempt, owner = await in_thread(self._readable, label, person)
+        attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
+        offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        view = await in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
+        self._yard.views.check_kept(view, Leftover.LOGS.value)
+        if _said_yes(query.get("follow", "")):
+            pulse: AsyncNotifier = request.app.state.pulse
+            streams: OpenStreams = request.app.state.streams
+            stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
+            place = (stream, max(attempt, 1), offset)
+            open_ = await streams.open(
+                request, Action.READ_JOB, lambda person: void(self._readable(label, person))
+            )
+            return open_.events(self._follow(pulse, label, owner, place, stands))
+        limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
+        gate = self._gate(owner)
+        _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
+        return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
+
+    def _readable(self, label: Label, person: Person) -> tuple[int, int, str]:
+        """Job, attempt and owner, if this person may read what the job wrote."""
+        job_id, attempt, owner, tenant = self._yard.views.attempt(label, person.sight)
         if not person.may(Action.READ_JOB, tenant, owner):
             raise Forbidden(
                 f"job {label} is {owner}'s",
                 "Only its owner, an admin of its tenant and root may read its logs.",
             )
-        attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
-        offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
-        view = await in_thread(self._yard.views.job, Label(job_id), brief=True)
-        self._yard.views.check_kept(view, Leftover.LOGS.value)
-        if _said_yes(query.get("follow", "")):
-            pulse: AsyncNotifier = request.app.state.pulse
-            stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
-            place = (stream, max(attempt, 1), offset)
-            return events(self._follow(pulse, person, label, owner, place, stands))
-        limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
-        gate = self._gate(owner)
-        _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
-        return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
+        return job_id, attempt, owner
 
     def _gate(self, owner: str) -> CapacityLimiter:
         """A file that its owner named may hang its reader: that holds up the owner's readers and nobody else's."""
@@ -127,7 +136,6 @@ class _Streams:
     async def _follow(
         self,
         pulse: AsyncNotifier,
-        person: Person,
         label: Label,
         owner: str,
         place: tuple[str, int, int],
@@ -136,7 +144,7 @@ class _Streams:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
         stream, attempt, offset = place
         look_s, quiet_s = LOOK_S_MIN, 0.0
-        while not pulse.closed and await still(self._yard, person):
+        while not pulse.closed:
             charge(TURN_S)
             await rest()
             view, piece, after = await in_thread(
@@ -171,19 +179,22 @@ class _Streams:
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
-        return events(self._watch(request.app.state.pulse, asker(request.scope), after))
+        streams: OpenStreams = request.app.state.streams
+        # For the action alone: the log belongs to no tenant.
+        open_ = await streams.open(request, Action.SEE_ALL, void)
+        return open_.events(self._watch(request.app.state.pulse, after))
 
-    async def _watch(self, pulse: AsyncNotifier, person: Person, after: int) -> AsyncIterator[bytes]:
+    async def _watch(self, pulse: AsyncNotifier, after: int) -> AsyncIterator[bytes]:
         store = self._yard.store
         yield b": watching\n\n"
-        while not pulse.closed and await still(self._yard, person):
+        while not pulse.closed:
             new = await in_thread(store.read, after, EVENTS_MAX)
             for seq, found in new:
                 after = seq
                 kind = type(found).__name__
                 yield event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
             if not new:
-                await pulse.next(QUIET_S if not person.token else LOOK_S_MAX)
+                await pulse.next(QUIET_S)
                 yield b": still here\n\n"
 
 
@@ -219,11 +230,6 @@ class FollowedJob:
         return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
 
 
-async def still(yard: Yard, person: Person) -> bool:
-    """Whether they would still be let in: a revoked token ends what goes on with it."""
-    return not person.token or await in_thread(yard.browsers.holds, person)
-
-
 def _said_yes(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
 
@@ -246,12 +252,3 @@ def event(name: str, data: Any, number: int | str = "") -> bytes:
     head = f"id: {number}\n" if number != "" else ""
     text = data if isinstance(data, bytes) else encoded(data)
     return f"{head}event: {name}\ndata: ".encode() + text + b"\n\n"
-
-
-def events(content: AsyncIterator[bytes]) -> StreamingResponse:
-    """Events as an answer, as they come."""
-    return StreamingResponse(
-        content,
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )

@@ -1,8 +1,9 @@
 """Terminals of jobs over a WebSocket: the server passes frames on between a client and the keeper beside the job.
 
 The client says what it wants in a first message, as JSON. From then on binary messages are frames of the keeper
-(`engines/node/terminal.py`), a letter and its content, and text is news of the yard: how the job stands while it
-waits, and how it ended. A terminal at which nothing happens costs nothing here.
+(`engines/node/terminal.py`), a letter and its content; `api/messages/frames.py` has checked all of them before they
+come here. Text is news of the yard: how the job stands while it waits, and how it ended. A terminal at which nothing
+happens costs nothing here.
 """
 
 import asyncio
@@ -16,12 +17,14 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.connecting.websocket import NORMAL
+from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
-from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, still
+from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob
+from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import Label, label_of
@@ -29,7 +32,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError, HasTerminals, Permanent
 from gpuyard.engines.node import terminal
 from gpuyard.errors import YardError
-from gpuyard.model import JobState
+from gpuyard.model import AttemptState, JobState
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
 
@@ -41,19 +44,20 @@ KEEPER_S = 5.0
 """How long a keeper may take to be there, for a job that runs."""
 KEEPER_LOOK_S = 0.02
 PIECE_BYTES = 64 * 1024
-HOLDS_S = 15.0
-"""How often a token is looked at again, while it is used."""
 TURN_S = 0.0001
 """What passing on a message costs, about."""
-_FROM_CLIENTS = (terminal.DATA, terminal.SIZE, terminal.SIGNAL, terminal.END, terminal.FILE)
 _WAYS_IN = {
     "attach": "attach",
     "shell": "shell",
     "forward": "forward",
     "read": "cp, out of the job",
     "write": "cp, into the job",
+    "run": "shell, for a command",
+    "signal": "a signal",
 }
 """By what a client asks for, what the audit trail says of it."""
+_ONCE = frozenset({"forward", "read", "write", "run", "signal"})
+"""What is not begun once more where it was cut off: half a copy, a command."""
 _AGAIN_S = 600.0
 """A page of a notebook is many connections: the same way into a job is written down once in this time."""
 _NOTED_MAX = 10_000
@@ -80,53 +84,76 @@ class _Terminals:
     async def terminal(self, request: Request, id: str) -> Response:
         """The job's terminal, or something else inside of it, over a WebSocket."""
         label = label_of(id)
-        person = asker(request.scope)
-        _job, _attempt, owner, tenant = await in_thread(self._yard.views.attempt, label, person.sight)
+        pulse: AsyncNotifier = request.app.state.pulse
+        streams: OpenStreams = request.app.state.streams
+        stream = await streams.open(request, Action.ENTER_JOB, lambda person: self._check(label, person))
+        key = key_of(request)
+
+        async def work(link: Link) -> None:
+            await self._serve(link, pulse, stream, label)
+
+        return Upgraded(key, work, ClientMessages().take, protocol_of(request))
+
+    def _check(self, label: Label, person: Person) -> None:
+        """Raise why a person may not enter a job."""
+        _job, _attempt, owner, tenant = self._yard.views.attempt(label, person.sight)
         if not person.may(Action.ENTER_JOB, tenant, owner):
             raise Forbidden(
                 f"job {label} is {owner}'s",
                 "Only its owner and an admin may enter it: what is done there is done as the owner.",
             )
-        key = key_of(request)
-        pulse: AsyncNotifier = request.app.state.pulse
 
-        async def work(link: Link) -> None:
-            await self._serve(link, pulse, person, label)
-
-        return Upgraded(key, work, protocol_of(request))
-
-    async def _serve(self, link: Link, pulse: AsyncNotifier, person: Person, label: Label) -> None:
+    async def _serve(self, link: Link, pulse: AsyncNotifier, stream: OpenStream, label: Label) -> None:
+        visited = asyncio.ensure_future(self._visited(link, pulse, stream, label))
+        closed = asyncio.ensure_future(stream.closed.wait())
         try:
-            asked = _asked(await asyncio.wait_for(link.receive(), HELLO_S))
-            _log.info("%s: %s of job %s", person.name, asked["do"], label)
-            visit = _Visit(self._yard, link, pulse, person, label, asked, self._note)
-            await visit.run()
+            await asyncio.wait({visited, closed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (visited, closed):
+                each.cancel()
+        await asyncio.wait({visited})
+        told = visited.result() if not visited.cancelled() else None
+        if link.fault is not None:
+            told = link.fault
+        more = {}
+        if stream.why is not None:
+            told, more = Refusal(UNFIT, stream.why.detail, stream.why.hint), {"closed": True}
+        if told is not None:
+            news = {"detail": told.detail, "hint": told.hint, **more}
+            await link.tell(_news("error", news), told.code, told.detail)
+
+    async def _visited(
+        self, link: Link, pulse: AsyncNotifier, stream: OpenStream, label: Label
+    ) -> Refusal | None:
+        """Do what the client asks for, to its end; why that could not be done, if so."""
+        try:
+            async with asyncio.timeout(HELLO_S):
+                asked: Asked | None = await link.receive()
         except TimeoutError:
-            return
+            return Refusal(
+                UNFIT, f"the first message, which says what is wanted, did not come in {HELLO_S:g} s"
+            )
+        try:
+            if asked is not None:
+                await _Visit(self._yard, link, pulse, stream, label, asked, self._note).run()
         except (_Refused, YardError, EngineError) as error:
-            hint = getattr(error, "hint", "")
-            await link.send(_news("error", {"detail": str(error), "hint": hint}))
+            return Refusal(NORMAL, str(error), getattr(error, "hint", ""))
+        return None
 
     async def _note(self, person: Person, job_id: int, attempt: int, do: str) -> None:
         """Write down that a person comes into a job, before they do."""
+        if do not in _WAYS_IN:
+            # To learn of the job's end is no way in.
+            return
         what = (person.signature, job_id, attempt, do)
         now = time.monotonic()
-        if do not in _WAYS_IN or now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
+        if now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
             return
+        _log.info("%s: %s, job %s", person.name, _WAYS_IN[do], job_id)
         await asyncio.wrap_future(self._yard.requests.enter(person, job_id, _WAYS_IN[do]))
         if len(self._noted) >= _NOTED_MAX:
             self._noted.clear()
         self._noted[what] = now
-
-
-def _asked(message: bytes | str) -> dict[str, Any]:
-    try:
-        asked = json.loads(message)
-        if isinstance(asked, dict) and isinstance(asked["do"], str):
-            return asked
-    except (ValueError, KeyError):
-        pass
-    raise _Refused("the first message says what is wanted, as JSON with a `do`")
 
 
 def _news(name: str, data: Any) -> str:
@@ -141,18 +168,19 @@ class _Visit:
         yard: Yard,
         link: Link,
         pulse: AsyncNotifier,
-        person: Person,
+        stream: OpenStream,
         label: Label,
-        asked: dict[str, Any],
+        asked: Asked,
         note: Callable[[Person, int, int, str], Awaitable[None]],
     ) -> None:
-        self._yard, self._link, self._pulse, self._person, self._label = yard, link, pulse, person, label
-        self._asked, self._note = asked, note
-        self._own = asked["do"] == "attach" and asked.get("session", "") in ("", terminal.OWN)
+        self._yard, self._link, self._pulse, self._stream, self._label = yard, link, pulse, stream, label
+        self._asked, self._note = asked.said(), note
+        self._own = asked.do == "attach" and asked.session in ("", terminal.OWN)
         """Whether it is the job's own terminal: then the job's start and its end are waited for."""
+        self._begun = False
+        """Whether the keeper has begun with what was asked for."""
         self._attempt = 0
-        seen = asked.get("seen")
-        self._seen: int | None = seen if isinstance(seen, int) and seen >= 0 else None
+        self._seen = asked.seen
 
     async def run(self) -> None:
         """Wait for the job, connect the client with its keeper, and at last say how the job ended."""
@@ -172,13 +200,14 @@ class _Visit:
                 keeper = await in_thread(self._reach, view)
                 if keeper is not None:
                     waited_s = 0.0
-                    await self._note(self._person, view["id"], self._attempt, self._asked["do"])
+                    assert self._stream.person is not None, "a stream is open for somebody"
+                    await self._note(self._stream.person, view["id"], self._attempt, self._asked["do"])
                     if await self._relay(keeper) and not self._own:
                         return
+                    if self._begun and self._asked["do"] in _ONCE:
+                        raise _Refused(f"this was cut off: job {self._label} has ended, or is about to")
                 elif not self._own and waited_s > KEEPER_S:
-                    raise _Refused(
-                        f"what runs job {self._label} does not answer: it was started by an earlier release"
-                    )
+                    raise _Refused(await in_thread(self._unanswered))
                 look_s = KEEPER_LOOK_S if waited_s < KEEPER_S else LOOK_S_MAX
             elif not self._own:
                 raise _Refused(
@@ -188,6 +217,17 @@ class _Visit:
             waited_s += look_s
             look_s = min(LOOK_S_MAX, 1.5 * look_s)
 
+    def _unanswered(self) -> str:
+        """Why nobody answers inside a job that has room."""
+        view = self._yard.views.job(self._label)
+        if view["attempt_state"] == AttemptState.STARTING.value:
+            why = f": {view['reason']}" if view["reason"] else ""
+            return f"job {self._label} is STARTING{why}; there is nothing to enter until it runs"
+        return (
+            f"what runs job {self._label} has not answered in {KEEPER_S:g} s: "
+            "its machine is busy, or it was started by an earlier release; try again"
+        )
+
     def _reach(self, view: dict[str, Any]) -> socket.socket | None:
         engine = self._yard.engine
         key = self._yard.log_key(view["id"], view["attempts"], view["submitted_ms"])
@@ -196,7 +236,7 @@ class _Visit:
         try:
             return engine.terminal(key, own=self._own)
         except Permanent as error:
-            raise _Refused(f"job {self._label} has no terminal: {error}") from error
+            raise _Refused(f"job {self._label} cannot be entered: {error}") from error
 
     async def _pause(self, s: float) -> None:
         """Until something has happened, the client is gone, or the time is up."""
@@ -227,12 +267,15 @@ class _Visit:
         asked = {**self._asked, "seen": self._seen}
         writer.write(terminal.said(terminal.HELLO, asked))
         down = asyncio.ensure_future(self._down(reader))
-        others = [asyncio.ensure_future(each) for each in (self._up(writer), self._gone(), self._token())]
+        others = [asyncio.ensure_future(each) for each in (self._up(writer), self._link.gone.wait())]
         try:
             await asyncio.wait((down, *others), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in (down, *others):
                 each.cancel()
+            if self._stream.why is not None and not self._own and self._asked["do"] == "attach":
+                # What runs in the shell of a person without a right to it goes with it.
+                writer.write(terminal.frame(terminal.END))
             writer.close()
         return down.done() and not down.cancelled() and down.exception() is None and down.result()
 
@@ -244,7 +287,7 @@ class _Visit:
                 charge(TURN_S)
                 if kind == terminal.HELLO:
                     told = json.loads(content)
-                    self._seen = told.get("offset")
+                    self._begun, self._seen = True, told.get("offset")
                     # A shell that was opened is found again by its name.
                     if told.get("session", terminal.OWN) != terminal.OWN:
                         self._asked = {**self._asked, "do": "attach", "session": told["session"]}
@@ -257,20 +300,7 @@ class _Visit:
 
     async def _up(self, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            while True:
-                message = await self._link.receive()
-                if isinstance(message, bytes) and message[:1] in _FROM_CLIENTS:
-                    charge(TURN_S)
-                    writer.write(terminal.frame(message[:1], message[1:]))
-                    await writer.drain()
-
-    async def _gone(self) -> None:
-        await self._link.gone.wait()
-
-    async def _token(self) -> None:
-        """Come back when the token that the client came with is revoked."""
-        while self._person.token and await still(self._yard, self._person):
-            await asyncio.sleep(HOLDS_S)
-        if not self._person.token:
-            await asyncio.Event().wait()
-        self._link.gone.set()
+            while (frame := await self._link.receive()) is not None:
+                charge(TURN_S)
+                writer.write(terminal.frame(*frame))
+                await writer.drain()

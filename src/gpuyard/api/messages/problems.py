@@ -39,7 +39,7 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (StoreReadOnly, 503, "store-read-only"),
     (StoreBusy, 503, "store-busy"),
     (StoreUnreachable, 503, "store-unreachable"),
-    (StoreDamaged, 500, "store-damaged"),
+    (StoreDamaged, 503, "store-damaged"),
     (StoreError, 503, "store"),
     (EngineError, 503, "engine"),
 )

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
+from gpuyard.api.edge.open_streams import OpenStreams
 from gpuyard.api.edge.peers import Quick, asker, asker_if_known
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handler, Handlers, answer, serve
@@ -52,7 +53,9 @@ def build(yard: Yard) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.pulse = AsyncNotifier(yard.store.wait, yard.store.head)
+        app.state.streams = OpenStreams(yard, app.state.pulse)
         yield
+        app.state.streams.close()
         app.state.pulse.close()
 
     app = FastAPI(

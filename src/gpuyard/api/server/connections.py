@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gpuyard.api.edge.peers import PEER, peer_of
 from gpuyard.api.edge.throttle import UNSENT
 from gpuyard.api.edge.upgrades import TAKE_OVER
+from gpuyard.errors import words_of
 
 _log = logging.getLogger(__name__)
 _wire_log = logging.getLogger(f"{__name__}.wire")
@@ -284,7 +285,7 @@ class Acceptor:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _log.warning("no connection can be taken for a moment: %s", error)
+                _log.warning("no connection can be taken for a moment: %s", words_of(error))
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(FULL_S, self._open)
                 return
@@ -337,7 +338,7 @@ class Acceptor:
             )
         except OSError as error:
             # It hung up, or does not speak TLS.
-            _log.debug("a connection came to nothing: %s", error)
+            _log.debug("a connection came to nothing: %s", words_of(error))
             guest.leave()
             connection.close()
 

@@ -11,7 +11,6 @@ import signal
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 
 import uvicorn
 
+from gpuyard import log_lines
+from gpuyard.api.connecting.ports import PortTaken, listening
 from gpuyard.api.edge.peers import (
     Authenticator,
     AuthMiddleware,
@@ -35,8 +36,9 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Options, Yard, check_address, check_shared
 from gpuyard.engines.machine import processes
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, hint_for, words_of
 from gpuyard.garbage import give_back_large
+from gpuyard.store import StoreFull
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
 LOGS_KEPT = 4
@@ -120,12 +122,28 @@ _log = logging.getLogger(__name__)
 
 PORTS_TRIED = 100
 """From the usual port on, if none was asked for."""
+AGAIN = "Free some space there, and start the yard again."
 SWITCH_S = 0.001
 """The loop decides in one thread while requests are served in another: they take turns more often than by default."""
 
 
 def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     """Run until a signal ends it. `ready` is called once connections are accepted."""
+    try:
+        _serve(options, ready)
+    except StoreFull as error:
+        # Its own hint is for servers that run.
+        raise YardError(error.message, AGAIN) from error
+    except OSError as error:
+        if not hint_for(error):
+            raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise YardError(
+            f"a yard on {options.data} cannot run: {words_of(error)}", AGAIN if full else hint_for(error)
+        ) from error
+
+
+def _serve(options: Options, ready: Callable[[Yard], None]) -> None:
     sys.setswitchinterval(SWITCH_S)
     processes.go_first()
     _heed_signals()
@@ -159,6 +177,8 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
                 _Server(yard, started, listener, tls).run(sockets=[local])
                 manager.tell("STOPPING=1")
                 _log.info("stops; jobs go on")
+            if yard.store.damage is not None:
+                raise yard.store.damage
 
 
 def _heed_signals() -> None:
@@ -290,44 +310,16 @@ def _tls_trouble(options: Options, error: OSError) -> str:
     return str(error)
 
 
-class PortTaken(YardError):
-    """Another program listens there, or this user may not."""
-
-
 def _listener(options: Options) -> socket.socket:
     """The port that was asked for; else the usual one or the first free one after it."""
     ports = range(options.port, options.port + PORTS_TRIED) if options.any_port else (options.port,)
     for port in ports:
         try:
-            return _tcp(options.host, port)
+            return listening(options.host, port, BACKLOG)
         except PortTaken:
             if port == ports[-1]:
                 raise
     raise AssertionError("there is always a port to try")
-
-
-def _tcp(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise BadInput(f"--host {host} is no address of this machine: {error.strerror}") from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        # Only listening makes a port ours for sure: two processes may bind one at the same moment.
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise BadInput(f"--host {host} is no address of this machine") from error
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        raise PortTaken(
-            f"port {port} cannot be used: {error.strerror}",
-            "Leave --port out, and the yard finds a free one; or choose another, or --port 0 for any.",
-        ) from error
-    return listener
 
 
 def _unix(path: Path) -> socket.socket:
@@ -402,20 +394,15 @@ def _serve_detached(options: Options, write: int) -> None:
         os._exit(error.exit_code)
     except BaseException as error:
         _log.exception("the server failed")
-        tell(0, f"the server failed: {error!r}", "Its log has the details.", 1)
+        tell(0, f"the server failed: {words_of(error)}", "Its log has the details.", 1)
         os._exit(1)
     logging.shutdown()
     os._exit(0)
 
 
 def start_log(handler: "logging.StreamHandler[Any]") -> None:
-    """Log a line for each thing that happened, in UTC."""
-    formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(os.environ.get("YARD_LOG", "INFO").upper())
+    """Log a line for each thing that happened."""
+    log_lines.start_log(handler, os.environ.get("YARD_LOG", "INFO"))
     # It says once more what is said here already.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from gpuyard.control.access.people import Person, person_named
 from gpuyard.control.access.people_in_force import PeopleInForce
-from gpuyard.control.access.rights import ROLES, Right, Role
+from gpuyard.control.access.rights import EVERYTHING, ROLES, Right, Role
 from gpuyard.control.access.tokens import CODE_NOTE, Unknown, hash_of, holds, lives, new_id, token_id_of
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
@@ -75,7 +75,7 @@ class BrowserService:
             right = Right(Role.ADMIN if person.admin else Role.USER)
         else:
             try:
-                self._people.directory.check(person.name, right)
+                self._people.directory.check(person.name, right, by_kernel=_by_kernel(person))
             except Forbidden as error:
                 raise Unacceptable(error.message, error.hint) from None
         code_id = new_id()
@@ -85,6 +85,7 @@ class BrowserService:
             if person.token and not lives(self._replica.store, person.token, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
+            ends_ms = self._people.valid_ms() + CODE_MS
             self._count(person, now_ms)
             row = TokenRow(
                 code_id,
@@ -96,7 +97,7 @@ class BrowserService:
                 person.signature,
                 person.token,
                 now_ms,
-                min(now_ms + CODE_MS, person.expires_ms or now_ms + CODE_MS),
+                min(ends_ms, person.expires_ms or ends_ms),
             )
             _add(draft, row)
             return row, text
@@ -127,17 +128,17 @@ class BrowserService:
         session_id = token_id_of("browser", code)
 
         def make(draft: Draft) -> BrowserSession:
-            now_ms = max(self._now_ms(), draft.state.now_ms)
+            now_ms, valid_ms = max(self._now_ms(), draft.state.now_ms), self._people.valid_ms()
             if not lives(store, row.id, draft) or store.token(session_id) is not None:
                 raise Unknown("the code was used already", _ANOTHER)
-            if row.expires_ms <= now_ms:
+            if row.expires_ms <= valid_ms:
                 raise Unknown(f"the code has ended: it works for {CODE_MS // SECOND_MS} s", _ANOTHER)
-            ends_ms = now_ms + SESSION_MS
+            ends_ms = valid_ms + SESSION_MS
             if row.made_with:
                 if not lives(store, row.made_with, draft):
                     raise Unknown("the token that the code was made with was revoked", _ANOTHER)
                 made_with = store.token(row.made_with)
-                ends_ms = min(ends_ms, made_with.expires_ms if made_with is not None else now_ms)
+                ends_ms = min(ends_ms, made_with.expires_ms if made_with is not None else valid_ms)
             made = replace(
                 row,
                 id=session_id,
@@ -161,11 +162,13 @@ class BrowserService:
         same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("this browser is not signed in", _ANOTHER)
-        if row.revoked_ms or row.expires_ms <= self._now_ms():
+        if row.revoked_ms or row.expires_ms <= self._people.valid_ms():
             raise Unknown("this browser was signed out", _ANOTHER)
         if self._people.token_service is not None:
             right = Right(ROLES[row.role], row.tenant)
-            return self._people.directory.bearer(row.user, right, row.id, row.expires_ms)
+            # Whom the kernel knew as an administrator of the machine made it over the socket, without a token.
+            by_kernel = not row.made_with and right == EVERYTHING[0]
+            return self._people.directory.bearer(row.user, right, row.id, row.expires_ms, by_kernel=by_kernel)
         found = person_named(row.user)
         if found is None:
             raise Unknown(f"{row.user} is no longer a user of this machine")
@@ -173,7 +176,7 @@ class BrowserService:
 
     def holds(self, person: Person) -> bool:
         """Whether what a person came with is still valid: a long stream asks again and again."""
-        return holds(self._replica.store, person, self._now_ms())
+        return holds(self._replica.store, person, self._people.valid_ms())
 
     def sign_out(self, person: Person) -> "Future[None]":
         """End the session with which this person came; with another kind of token there is nothing to end."""
@@ -192,6 +195,11 @@ class BrowserService:
 
 
 _ANOTHER = "In a terminal, `yard open` signs a browser in."
+
+
+def _by_kernel(person: Person) -> bool:
+    """Whether the kernel says that a person is root or of the server's own account: they came over the socket."""
+    return person.admin and not person.token
 
 
 def _add(draft: Draft, row: TokenRow) -> None:

@@ -21,7 +21,8 @@ from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.rights import ROLES, Right
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
-from gpuyard.errors import YardError, quoted
+from gpuyard.errors import YardError, plain, quoted
+from gpuyard.extras import installing
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient
@@ -35,6 +36,7 @@ KEYS_S = 600.0
 CLOCKS_S = 30
 """How far apart the clocks of the provider and of this server may be."""
 _DOCUMENT_BYTES_MAX = 1 << 20
+_SAID_CHARS_MAX = 200
 
 
 class Vouched(NamedTuple):
@@ -55,7 +57,7 @@ class Provider:
         except ModuleNotFoundError as error:
             raise YardError(
                 f"login through an identity provider needs the Python package {error.name}",
-                "Install it with: pip install 'gpuyard[auth]'",
+                f"Install it with: {installing('auth')}",
             ) from error
         self._oidc = oidc
         self._directory = directory
@@ -192,5 +194,7 @@ def fetched(address: str, body: bytes | None = None) -> dict[str, Any]:
 
 
 def _away(address: str, why: object) -> Overloaded:
-    _log.warning("the identity provider cannot be asked at %s: %s", address, why)
-    return Overloaded(f"the identity provider cannot be asked at {address}: {why}", "Try again later.")
+    """What the provider answers is another's text, also where it is told to the client."""
+    where, said = plain(address, _SAID_CHARS_MAX), plain(str(why), _SAID_CHARS_MAX)
+    _log.warning("the identity provider cannot be asked at %s: %s", where, said)
+    return Overloaded(f"the identity provider cannot be asked at {where}: {said}", "Try again later.")

@@ -183,10 +183,14 @@ def run_as(person: Person, allow_root: bool) -> RunAs:
             )
         return RunAs()
     # The kernel says who is root over the socket; with `--auth` a token does, and that is not enough.
-    if person.uid == 0 and not allow_root and (person.given is not None or has_other_people()):
+    if person.uid == 0 and not allow_root and person.given is not None:
         raise Forbidden(
-            "jobs of root are not run as root on a machine with other users",
-            "Submit as an ordinary user, or set `allow_root: true` in yard.yaml, for every cluster that runs jobs.",
+            "jobs of root are not run as root on the word of a token",
+            "Submit as an ordinary user, or as root on the machine of the yard. Or every cluster that runs jobs says "
+            "in yard.yaml that it takes them:\n"
+            "version: 1\n"
+            "clusters:\n"
+            "  box: {engine: local, allow_root: true}",
         )
     return RunAs(person.uid, person.gid, person.login or person.name)
 
@@ -206,8 +210,10 @@ class UserDirectory:
         account = self._accounts.get(name)
         return None if account is None else Right(ROLES[account.role], account.tenant)
 
-    def bearer(self, name: str, right: Right, token: str, expires_ms: int) -> Person:
-        """The person with this token; it never gives more than its user has."""
+    def bearer(
+        self, name: str, right: Right, token: str, expires_ms: int, *, by_kernel: bool = False
+    ) -> Person:
+        """The person with this token; it never gives more than its user has. `by_kernel`: as for `check`."""
         limit = self.limit(name)
         rights = (right,) if limit is None else narrowed([right], limit)
         if not rights:
@@ -215,7 +221,7 @@ class UserDirectory:
                 f"the token is for {right.tenant or 'the whole yard'}, and {name} is {limit} by now",
                 "Ask for a new token.",
             )
-        login = self._entry(name, rights)
+        login = self._entry(name, rights, by_kernel=by_kernel, named_here=True)
         account = self._accounts.get(name)
         home = account.default_tenant if account is not None else ""
         if login is None:
@@ -256,19 +262,26 @@ class UserDirectory:
         home = self._accounts[name].default_tenant
         return Person(uid, gid, name, False, found.name, (limit,), default_tenant=home)
 
-    def check(self, name: str, right: Right) -> None:
-        """Raise why no user of this name could have this right here."""
-        self._entry(name, (right,))
+    def check(self, name: str, right: Right, *, by_kernel: bool = False, named_here: bool = False) -> None:
+        """Raise why no user of this name could have this right here.
 
-    def _entry(self, name: str, rights: Rights) -> pwd.struct_passwd | None:
+        `by_kernel`: the kernel has said that it is this account, which the server is of, or root. `named_here`: the
+        name was given by an administrator, for a program, and not chosen by somebody elsewhere.
+        """
+        self._entry(name, (right,), by_kernel=by_kernel, named_here=named_here)
+
+    def _entry(
+        self, name: str, rights: Rights, *, by_kernel: bool, named_here: bool
+    ) -> pwd.struct_passwd | None:
         """The account of the machine that a person's jobs run as; None: there is none, and they run nothing."""
         account = self._accounts.get(name)
         login = (account.unix if account is not None else "") or name
+        looks_only = all([right.role is Role.VIEWER for right in rights])
         try:
             entry = pwd.getpwnam(login)
         except (KeyError, ValueError):
             named = account is not None and account.unix
-            if not named and all([right.role is Role.VIEWER for right in rights]):
+            if not named and looks_only:
                 return None
             raise Forbidden(
                 f"{name} is no user of this machine"
@@ -276,8 +289,12 @@ class UserDirectory:
                 else f"{name} is {login} here, and this machine has no such user",
                 f"Map the name in yard.yaml: `auth: {{users: {{{name}: {{unix: LOGIN}}}}}}`, or add the user.",
             ) from None
+        if by_kernel and entry.pw_uid in (0, os.geteuid()):
+            return entry
         if account is None and (entry.pw_uid < self._uid_min or entry.pw_shell.endswith(_NO_LOGIN)):
-            # Not for viewers either: jobs belong to names, and this one's are the system's own.
+            if named_here and looks_only and entry.pw_uid != 0:
+                # A program with an account of its own, such as Prometheus, that looks and runs nothing.
+                return None
             raise Forbidden(
                 f"{name} is an account of the system (uid {entry.pw_uid}), and nobody becomes it by a name alone",
                 f"If it is meant, yard.yaml says so: `auth: {{users: {{{name}: {{unix: {login}}}}}}}`.",

@@ -10,22 +10,26 @@ import threading
 from collections.abc import Callable
 
 from gpuyard.config.problems import ConfigError
-from gpuyard.config.reading import loads
+from gpuyard.config.reading import access_of
 from gpuyard.config.values import Access
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Rounds
+from gpuyard.control.parsing import Parse, here
+from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
 from gpuyard.errors import YardError
-from gpuyard.store import VersionCause
+from gpuyard.store import ConfigVersion, VersionCause
 
 _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How soon another server's version is heeded, about; and how often it is looked for while the log grows."""
 WAIT_S = 5.0
+SHORT_BYTES = 64 * 1024
+"""A version that is no longer is read in the server itself."""
 
 
 class PeopleInForce:
@@ -39,7 +43,13 @@ class PeopleInForce:
         access: Access | None,
         *,
         auth: bool,
+        parse: Parse = here,
+        valid_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`parse` reads the texts of later versions; that of a start is read before anybody is served.
+        `now_ms` is the time of the log, and tokens end by `valid_ms`; left out, by the same.
+        """
+        self.valid_ms = valid_ms or now_ms
         self.access = access or Access()
         self._store = replica.store
         self._told: list[Callable[[Access], None]] = []
@@ -49,19 +59,25 @@ class PeopleInForce:
         live = self._store.config_version()
         # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
         self._seen = 0 if live is None or live.how is not VersionCause.START else live.version
+        self._of = self._seen
+        """The version whose people these are; a later one that was seen is not understood here."""
         self.directory = UserDirectory(self.access.users, self.access.uid_min)
         self.token_service = (
-            TokenService(replica, committer, now_ms, self.access, self.directory) if auth else None
+            TokenService(replica, committer, now_ms, self.access, self.directory, self.valid_ms)
+            if auth
+            else None
         )
         self.oidc = self._provider()
+        self._parse: Parse = here
         self.look()
+        self._parse = parse
 
     def _provider(self) -> Provider | None:
         oidc = self.access.oidc if self.token_service is not None else None
         return None if oidc is None else Provider(oidc, self.directory)
 
     def when_renewed(self, tell: Callable[[Access], None]) -> None:
-        """Have a function called whenever the people have changed."""
+        """Have a function called at every version that comes into force: the people may have changed."""
         self._told.append(tell)
 
     def start(self) -> None:
@@ -72,24 +88,43 @@ class PeopleInForce:
         """Look no more."""
         self._rounds.close(wait_s=2)
 
-    def look(self) -> None:
-        """Take up the people of the version in force, if it differs from the last one seen."""
+    def look(self, version: int = 0, people: Access | None = None) -> None:
+        """Take up the people of the version in force, if it differs from the last one seen.
+
+        `people`: those of `version`, which this server has just read; others are read from the store.
+        """
         with self._lock:
             live = self._store.config_version()
             if live is None or live.version == self._seen:
                 return
-            body = self._store.blob(live.hash)
-            self._seen = live.version
             try:
-                access = loads(body.decode(), f"version {live.version}").access if body is not None else None
-            except ConfigError as error:
+                access = people if live.version == version else self._read(live)
+            except (ConfigError, Unacceptable) as error:
                 # A text of a newer release: the people of the last version that was understood stay.
                 _log.warning("people stay as they are: %s", error.message)
+                self._seen = live.version
                 return
-            if access is None or access == self.access:
-                return
-            self._renew(access)
-            _log.info("people and limits are those of version %d of the configuration", live.version)
+            if access is not None and access != self.access:
+                self._renew(access)
+                _log.info("people and limits are those of version %d of the configuration", live.version)
+            for tell in self._told:
+                tell(self.access)
+            self._seen = self._of = live.version
+
+    def looked_up(self) -> tuple[int, Access]:
+        """The people in force, and the version that they are of."""
+        self.look()
+        with self._lock:
+            return self._of, self.access
+
+    def _read(self, live: ConfigVersion) -> Access | None:
+        body = self._store.blob(live.hash)
+        if body is None:
+            return None
+        # The server that took it has read it within bounds. A process for it may take seconds to come, and as long
+        # would rights stay in open streams here that another server took away.
+        parse = here if len(body) <= SHORT_BYTES else self._parse
+        return parse(access_of, body.decode(), f"version {live.version}")
 
     def _renew(self, access: Access) -> None:
         self.access = access
@@ -97,14 +132,13 @@ class PeopleInForce:
         if self.token_service is not None:
             self.token_service.renew(access, self.directory)
         self.oidc = self._provider()
-        for tell in self._told:
-            tell(access)
 
     def _round(self) -> float:
         try:
             if self._store.wait(self._seen_seq, WAIT_S) and not self._rounds.rest(0):
-                self._seen_seq = self._store.head()
+                seq = self._store.head()
                 self.look()
+                self._seen_seq = seq
         except YardError as error:
             # A store that is away comes back; meanwhile the people stay as they were.
             _log.debug("people could not be looked up: %s", error.message)

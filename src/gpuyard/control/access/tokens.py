@@ -73,10 +73,13 @@ class TokenService:
         now_ms: Callable[[], int],
         access: Access,
         directory: UserDirectory,
+        valid_ms: Callable[[], int],
     ) -> None:
+        """`now_ms` is the time of the log; tokens end by `valid_ms`."""
         self._replica = replica
         self._committer = committer
         self._now_ms = now_ms
+        self._valid_ms = valid_ms
         self._access = access
         self.directory = directory
         self._known: dict[bytes, tuple[Person, float]] = {}
@@ -94,7 +97,7 @@ class TokenService:
     def remembered(self, text: str) -> Person | None:
         """The person with this token, if it was looked up a moment ago; None: `bearer` has to look it up."""
         known = self._known.get(_digest(text))
-        if known is None or time.monotonic() - known[1] > LOOK_S or known[0].expires_ms <= self._now_ms():
+        if known is None or time.monotonic() - known[1] > LOOK_S or known[0].expires_ms <= self._valid_ms():
             return None
         return known[0]
 
@@ -102,14 +105,13 @@ class TokenService:
         """The person with this token, as the store has it now. Raises `Unknown` for a token that is not valid."""
         match, revoked = _TEXT.fullmatch(text), self._revoked
         row = self._replica.store.token(match[1]) if match else None
-        now_ms = self._now_ms()
         # Compared in any case, and in the same time wherever they differ.
         same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("the token is not one of this yard")
         if row.revoked_ms:
             raise Unknown("the token was revoked", "Ask for a new one, or log in again.")
-        if row.expires_ms <= now_ms:
+        if row.expires_ms <= self._valid_ms():
             raise Unknown(
                 f"the token ended at {time_text(row.expires_ms)}", "Log in again, or ask for a new one."
             )
@@ -119,6 +121,7 @@ class TokenService:
             )
         else:
             person = self.directory.bearer(row.user, _right(row), row.id, row.expires_ms)
+        now_ms = self._now_ms()
         if now_ms - row.used_ms > TOUCH_MS:
             self._touch(row.id, now_ms)
         if len(self._known) >= KNOWN_MAX:
@@ -145,7 +148,7 @@ class TokenService:
                 f"a token may last at most {span(self._access.token_ms_max)}, not {span(lifetime_ms)}",
                 "Ask for fewer days; `auth.token_lifetime_max` in yard.yaml says how long a token may last.",
             )
-        expires_ms = self._now_ms() + lifetime_ms
+        expires_ms = self._valid_ms() + lifetime_ms
         if person.token:
             expires_ms = min(expires_ms, person.expires_ms)
         return self._issue(
@@ -159,7 +162,7 @@ class TokenService:
         self._check_user(user, right)
         # The id is made of the proof, and an id can be there only once.
         token_id = token_id_of("login", proof)
-        expires_ms = self._now_ms() + lifetime_ms
+        expires_ms = self._valid_ms() + lifetime_ms
         return self._issue(token_id, user, right, expires_ms, "login", f"{user} (login)", "", subject)
 
     def _issue(
@@ -247,7 +250,7 @@ class TokenService:
             )
         if not may_give(person.rights, right):
             raise _not_for(person, f"{asked.user} as {right}")
-        self._check_user(asked.user, right)
+        self._check_user(asked.user, right, named_here=True)
         return right
 
     def _of_collector(self, person: Person, asked: WantedToken) -> Right:
@@ -292,9 +295,9 @@ class TokenService:
             raise Unacceptable(f"unknown tenant {quoted(asked.tenant)}; {choice}")
         return asked.tenant
 
-    def _check_user(self, user: str, right: Right) -> None:
+    def _check_user(self, user: str, right: Right, *, named_here: bool = False) -> None:
         try:
-            self.directory.check(user, right)
+            self.directory.check(user, right, named_here=named_here)
         except Forbidden as error:
             raise Unacceptable(error.message, error.hint) from None
 
@@ -302,7 +305,7 @@ class TokenService:
 
     def list(self, person: Person) -> list[TokenReply]:
         """Tokens of one's own, and those of the tenants where one may make them; no codes for browsers that ended."""
-        now_ms = self._now_ms()
+        now_ms = self._valid_ms()
         return [
             token_view(row)
             for row in self._replica.store.tokens()

@@ -19,6 +19,7 @@ from gpuyard.control.upkeep.metering import Meter
 from gpuyard.engines.contract import EngineError, Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.errors import words_of
 from gpuyard.telemetry.collector import PAUSE_S, Collector
 from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample, believed
 from gpuyard.telemetry.series import Curve, Series
@@ -103,6 +104,19 @@ class Watch:
         series = self._series
         return series.latest(self.now_ms() - FRESH_MS) if series is not None else []
 
+    def shown(self) -> list[Sample]:
+        """The same with what emulated nodes tell at this moment on which no attempt is: nothing of that is kept.
+
+        A node with a collector of its own is left to that one.
+        """
+        now_ms, others = self.now_ms(), self.handed_in.nodes()
+        idle = [
+            believed(node, now_ms, told, now_ms)
+            for eyes in self._eyes
+            for node, told in eyes.idle(now_ms, others).items()
+        ]
+        return list({sample.node: sample for sample in (*self.latest(), *idle)}.values())
+
     def newest(self) -> list[Sample]:
         """The newest sample of each node, however old it is."""
         series = self._series
@@ -116,7 +130,7 @@ class Watch:
     def cards(self) -> dict[tuple[str, int], GpuCard]:
         """What the GPUs are, by node and place."""
         here = {key: card for eyes in self._eyes for key, card in eyes.cards.items()}
-        return self.handed_in.cards | here
+        return here | self.handed_in.cards
 
     def take(self, node: str, batch: Batch, elsewhere: Collection[str]) -> int:
         """Take in what a node's collector hands in, the node by its key; how many ms its clock is behind ours."""
@@ -165,8 +179,8 @@ class Watch:
             self.trouble = ""
         except (EngineError, OSError, sqlite3.Error) as error:
             if not self.trouble:
-                _log.warning("nothing was seen of this machine: %s", error)
-            self.trouble = str(error)
+                _log.warning("nothing was seen of this machine: %s", words_of(error))
+            self.trouble = words_of(error)
         spent_s = time.thread_time() - began_s
         self.spent_s += spent_s
         return max(self._every_s, SHARE * (spent_s - work_s))
@@ -212,10 +226,14 @@ class _Eyes:
         self._emulated, self._pretended = engine.pretends
         self._kernel = Kernel()
         self._collectors: dict[str, Collector] = {}
+        """By the keys of their nodes."""
         self._places: dict[str, list[AttemptPlace]] = {}
         self._running: dict[str, Whereabouts] = {}
         self._ended: list[Whereabouts] = []
         self.cards: dict[tuple[str, int], GpuCard] = {}
+        """What is read here does not change: it is made anew, with what is found."""
+        self._taking = threading.Lock()
+        """Held while collectors take: they remember what they told last."""
 
     def close(self) -> None:
         for collector in self._collectors.values():
@@ -226,24 +244,40 @@ class _Eyes:
         return node_key(self._cluster, node)
 
     def look(self, now_ms: int) -> dict[str, Mapping[str, int | float | None]]:
-        """What each node tells, by its key. An emulated node has something to tell while an attempt is on it."""
+        """What each node tells, by its key; of emulated ones those with an attempt: a rehearsal may have thousands."""
         running = {each.key: each for each in self._engine.whereabouts()}
         self._ended += [each for key, each in self._running.items() if key not in running]
         self._running = running
         self._places = _placed(running.values())
+        return self._taken(self._places if self._pretended else self._engine.gpus(), now_ms)
+
+    def idle(self, now_ms: int, but: Collection[str]) -> dict[str, Mapping[str, int | float | None]]:
+        """The same of emulated nodes on which no attempt is, without some by key. Any thread may ask."""
+        places = self._places
+        gpus = self._engine.gpus() if self._pretended else {}
+        return self._taken(
+            [node for node in gpus if node not in places and self.key(node) not in but], now_ms
+        )
+
+    def _taken(self, nodes: Iterable[str], now_ms: int) -> dict[str, Mapping[str, int | float | None]]:
+        with self._taking:
+            return self._take(nodes, now_ms)
+
+    def _take(self, nodes: Iterable[str], now_ms: int) -> dict[str, Mapping[str, int | float | None]]:
         found: dict[str, Mapping[str, int | float | None]] = {}
-        for node in self._places if self._pretended else self._engine.gpus():
-            collector = self._collectors.get(node) or self._collector(node)
-            found[self.key(node)] = collector.take(now_ms)
-            self.cards |= {
-                (self.key(node), look.gpu): GpuCard(look.uuid, look.model, look.pci, look.driver)
-                for look in collector.looks
-            }
+        cards: dict[tuple[str, int], GpuCard] = {}
+        for node in nodes:
+            key = self.key(node)
+            collector = self._collectors.get(key) or self._collector(key, node)
+            found[key] = collector.take(now_ms)
+            for look in collector.looks:
+                cards[key, look.gpu] = GpuCard(look.uuid, look.model, look.pci, look.driver)
+        self.cards = self.cards | cards
         return found
 
     def lines(self, key: str) -> list[KernelLine]:
         """What the kernel wrote since the last look, by the key of a node that told something."""
-        return next((each.lines() for node, each in self._collectors.items() if self.key(node) == key), [])
+        return self._collectors[key].lines()
 
     def emulated(self, now_ms: int) -> dict[str, list[GpuLook]]:
         """What emulated GPUs do now, by the keys of their nodes. Any thread may ask."""
@@ -265,7 +299,7 @@ class _Eyes:
         ended, self._ended = self._ended, []
         return ended
 
-    def _collector(self, node: str) -> Collector:
+    def _collector(self, key: str, node: str) -> Collector:
         def places() -> Sequence[AttemptPlace]:
             return self._places.get(node, ())
 
@@ -282,7 +316,7 @@ class _Eyes:
             gpus = NvmlSource(order=uuids)
         log = None if self._pretended else KernelLog(since_ms=time.time_ns() // 1_000_000 - LATE_MS)
         made = Collector(node, gpus, places, self._kernel, machine=not self._pretended, log=log)
-        self._collectors[node] = made
+        self._collectors[key] = made
         return made
 
 
