@@ -26,7 +26,7 @@ from pathlib import Path
 from figures import Row, publish, table
 from load_clients import Timed, fdatasync_s, percentile, timed
 from load_sides import CLIENTS, COMMANDS_S, GPUS, Side, job_script, until_killed
-from load_slurm import NoCluster, SlurmSide
+from load_slurm import Missing, SlurmSide
 from load_yard import YardSide
 
 REPEATS = 5
@@ -367,7 +367,7 @@ def main() -> int:
 def _slurm(folder: Path, scheduler: str) -> SlurmSide | None:
     try:
         return SlurmSide(folder, scheduler)
-    except NoCluster as refusal:
+    except Missing as refusal:
         print(f"Slurm is not measured: {refusal}", file=sys.stderr)
         return None
 

@@ -239,6 +239,12 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="of each half of each attack")
     parser.add_argument("--minutes", type=float, help="the same in minutes")
+    parser.add_argument(
+        "--per-s",
+        type=float,
+        default=8.0,
+        help="how often the worker asks; seldom, as 0.37: nobody knows of it",
+    )
     parser.add_argument("--mix", action="store_true", help="all attacks on one yard, three at a time")
     parser.add_argument(
         "--store",
@@ -256,7 +262,7 @@ def main() -> int:
     if options.quick and options.write:
         parser.error("figures of a quick run are not to be published")
     seconds = 4.0 if options.quick else 60 * options.minutes if options.minutes else options.seconds
-    plan = Plan(seconds, postgres=options.store == "postgres", waiting=options.waiting)
+    plan = Plan(seconds, options.per_s, postgres=options.store == "postgres", waiting=options.waiting)
     rows = run(options.attack or list(BY_NAME), plan, options.mix)
     mark = "neighbour" + ("-mix" if options.mix else "") + ("-postgres" if plan.postgres else "")
     mark += "-waiting" if plan.waiting else ""

@@ -26,7 +26,7 @@ from figures import Row, publish, table
 from slurm_drive import EXTRA, HALF_LIFE_MIN, SCHEDULER, Driven, OwnScheduler, Side
 from slurm_trace import WEIGHTS, Sent, figures_of, jobs, read
 
-from rigs.slurm.packages import NoCluster
+from rigs.components import Missing
 
 ALONE = 20
 """Jobs sent one after the other into an empty cluster, to see what starting one costs."""
@@ -152,7 +152,7 @@ def main() -> int:
             _say(f"a cluster for {name}")
             try:
                 side = makers[name](folder)
-            except NoCluster as refusal:
+            except Missing as refusal:
                 print(f"not measured: {refusal}", file=sys.stderr)
                 return 1
             try:

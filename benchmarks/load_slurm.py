@@ -17,9 +17,10 @@ from load_sides import CLIENTS, GPUS, Submitter, burst, by_commands, until
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from rigs.slurm.cluster import NoCluster, SlurmCluster
+from rigs.components import Missing
+from rigs.slurm.cluster import SlurmCluster
 
-__all__ = ["NoCluster", "SlurmSide"]
+__all__ = ["Missing", "SlurmSide"]
 
 
 class SlurmSide:

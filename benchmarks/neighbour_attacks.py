@@ -217,6 +217,11 @@ def _arrays(hand: Hand) -> None:
             hand.submit(gpus=8, array="0-499", dependencies=[{"kind": "afterany", "job": before}])
 
 
+def _held(hand: Hand) -> None:
+    for _ in _always():
+        hand.submit(gpus=1, hold=True, array="0-4999")
+
+
 def _dependencies(hand: Hand) -> None:
     before = hand.sure(hold=True)
     for turn in _always():
@@ -336,6 +341,7 @@ ATTACKS = (
     Attack("scripts", "jobs with a script of 1 MB, each another", "socket", _scripts),
     Attack("tenants", "jobs for tenants that nobody has", "socket", _tenants, 4),
     Attack("arrays", "arrays of 10,000, and after each an array of 500", "socket", _arrays),
+    Attack("held arrays", "arrays of 5,000 held tasks, one after the other on 8 connections", "socket", _held, 8),
     Attack("dependencies", "jobs with 1,000 dependencies on one job", "socket", _dependencies),
     Attack("aftercorr", "arrays of 1,000 with `aftercorr` on an ended one", "socket", _correspondences),
     Attack("dependants", "cancelling an array of 5,000 with 20,000 dependants", "socket", _dependants, 1),

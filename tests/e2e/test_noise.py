@@ -43,6 +43,22 @@ def test_a_user_works_on_while_another_attacks(program: Callable[[str], ModuleTy
 
 
 @needs_root
+@pytest.mark.rig
+def test_a_user_who_asks_seldom_does_not_wait_for_the_arrays_of_another(
+    program: Callable[[str], ModuleType],
+) -> None:
+    """Nobody else had asked for two seconds, so that the attacker had the whole server when the user came."""
+    bench, attacks = program("bench_neighbour"), program("neighbour_attacks").BY_NAME
+
+    row = bench.measured([attacks["held arrays"]], bench.Plan(seconds=14, per_s=0.37))
+
+    assert ([], 0, 0) == (row["noisy"]["refusals"], row["noisy"]["lost"], row["noisy"]["twice"])
+    for verb in ("submit", "list"):
+        assert row["noisy"]["waits"][verb]["max_ms"] < CALM_MS, row
+    assert row["did"]["accepted"] > 3, "the attack did not happen"
+
+
+@needs_root
 @pytest.mark.soak
 @pytest.mark.parametrize("postgres", [False, True])
 def test_a_user_works_on_through_ten_minutes_of_every_attack(

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuyard.api.connecting.calling import FIRST_PAUSE_S, Caller, NoServer, Refused
+from gpuyard.api.connecting.calling import FIRST_PAUSE_S, Caller, NoServer, Refused, StreamClosed
 from gpuyard.api.connecting.surroundings import environment, here, umask
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import API
@@ -87,7 +87,7 @@ R = TypeVar("R")
 ASKED_AT_ONCE = 2000
 """Jobs in one request: few enough to be answered well within a client's timeout."""
 
-__all__ = ["API", "Client", "NoServer", "Page", "Refused"]
+__all__ = ["API", "Client", "NoServer", "Page", "Refused", "StreamClosed"]
 
 
 class Page(tuple["list[JobView]", "str | None"]):
@@ -219,12 +219,19 @@ class Client(Caller):
         """`cancel`, `hold`, `release`, `suspend`, `continue` or `requeue` a job or an array."""
         return self.ask_for(endpoints.ASK, id=job_id, verb=verb)
 
-    def ask_many(self, verb: str, ids: Sequence[int | str]) -> list[OneOfMany]:
-        """The same for many jobs: an answer for each. Requests before a connection is lost for good are done."""
+    def ask_many(
+        self, verb: str, ids: Sequence[int | str], tell: Callable[[int, int], None] | None = None
+    ) -> list[OneOfMany]:
+        """The same for many jobs: an answer for each. Requests before a connection is lost for good are done.
+
+        `tell` is told again and again how many of how many are done.
+        """
         done: list[OneOfMany] = []
         for first in range(0, len(ids), ASKED_AT_ONCE):
             some = {"ids": list(ids[first : first + ASKED_AT_ONCE])}
             done += self.ask_for(endpoints.ASK_MANY, some, verb=verb)["results"]
+            if tell is not None:
+                tell(len(done), len(ids))
         return done
 
     def cancel(self, job_id: int | str) -> AskedReply:
@@ -354,6 +361,10 @@ class Client(Caller):
     def version(self) -> VersionReply:
         """Which release the server is."""
         return self.ask_for(endpoints.VERSION)
+
+    def metrics(self) -> str:
+        """What Prometheus finds, as text."""
+        return self._content(endpoints.METRICS.path)[1].decode()
 
     # -- what lies ahead ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """From a configuration to what runs jobs: this machine and other clusters, and what people should know about them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +8,8 @@ from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
 from gpuyard.engines.apart import Making
-from gpuyard.engines.contract import Engine
-from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
+from gpuyard.engines.contract import Engine, Transient
+from gpuyard.engines.local.hosts import STAND_IN, EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
 from gpuyard.engines.local.kind import LocalCluster
 from gpuyard.engines.machine import nvml
@@ -19,9 +18,6 @@ from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.shipping.contract import SinkSpec
-
-STAND_IN = EmulatedGpus(8, "A100-80GB")
-"""What a machine without GPUs pretends to have by default, so that a first job runs anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +71,6 @@ class Fleet:
     """In the order of the file; at least one."""
     notes: tuple[str, ...] = ()
     """What people should know, in sentences."""
-    prices: Mapping[str, int] = field(default_factory=dict)
-    """Micro-dollars an hour by GPU model, where the configuration has them."""
     access: Access | None = None
     """What each person may do, where the configuration says so."""
     sinks: tuple[SinkSpec, ...] = ()
@@ -88,12 +82,6 @@ class Fleet:
     def allow_root(self) -> bool:
         """Whether root's own jobs run as root, whichever cluster they come to."""
         return all([cluster.allow_root for cluster in self.clusters if not cluster.observed])
-
-    def price_micro_usd_h(self, model: str) -> int:
-        """What an hour of a GPU costs: as configured, else its list price; 0: nobody knows."""
-        known = {**CATALOGUE, **{each.name: each for each in self.settings.gpu_models}}
-        listed = known[model].list_price_micro_usd_h if model in known else 0
-        return self.prices.get(model, listed)
 
     def words(self) -> str:
         """What runs the jobs, for people."""
@@ -117,7 +105,7 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         )
         if pretended is not None:
             return Fleet(settings, (LiveCluster("local", keys=LocalCluster(ThisMachine(emulate=pretended))),))
-        if nvml.read_gpus():
+        if _has_gpus():
             return Fleet(settings, (LiveCluster("local"),))
         text = (
             f"no GPUs were found: {STAND_IN.count} x {STAND_IN.model} are emulated, everything else is real"
@@ -127,16 +115,22 @@ def chosen(config: Config | None, emulate: str) -> Fleet:
         )
     clusters = tuple([_live(cluster, config, pretended) for cluster in config.clusters.values()])
     _check_together(clusters, emulate)
-    of_pools = {node.gpu_model: pool.price_micro_usd_h for pool in config.pools for node in pool.nodes}
     return Fleet(
         config.settings,
         clusters,
         notes=config.notes,
-        prices={**config.prices, **of_pools},
         access=config.access,
         sinks=config.sinks,
         prometheus=config.prometheus,
     )
+
+
+def _has_gpus() -> bool:
+    """Whether this machine has GPUs of its own: one that cannot be asked is there."""
+    try:
+        return bool(nvml.read_gpus())
+    except Transient:
+        return True
 
 
 def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> LiveCluster:

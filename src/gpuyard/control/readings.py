@@ -15,7 +15,7 @@ from gpuyard.control.views.topology import topology_view
 from gpuyard.control.views.views import Views, check_cluster
 from gpuyard.engines.contract import HasFence, Protection, Usage
 from gpuyard.model.mig import MIG_MODELS
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import DAY_MS, MILLI
 from gpuyard.store import Store
 from gpuyard.wire.replies.fleet import GpusReply, TopologyReply
 from gpuyard.wire.replies.jobs import CurvesReply
@@ -82,8 +82,9 @@ class Readings:
         return self._yard.usage_of(view)(view["attempts"])
 
     def price(self, view: Mapping[str, Any]) -> int:
-        """What an hour of a GPU of a job costs in micro-dollars; 0: it is not known."""
-        return self._yard.price_of_node(view["nodes"][0]) if view["nodes"] else 0
+        """What an hour of a GPU of a job cost in micro-dollars on the day of its start; 0: it is not known."""
+        day = (view["started_ms"] or self.now_ms) // DAY_MS
+        return self._yard.price_of_node(view["nodes"][0], day) if view["nodes"] else 0
 
     def gpu_memory_mib(self, view: Mapping[str, Any]) -> int:
         """The GPU memory that a job has; 0: nobody knows."""

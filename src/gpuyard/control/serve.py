@@ -21,7 +21,7 @@ from gpuyard import __version__
 from gpuyard.config.reading import loads, text_of
 from gpuyard.control.access.browsers import BrowserService
 from gpuyard.control.access.oidc import Provider
-from gpuyard.control.access.people import person
+from gpuyard.control.access.people import has_other_people, person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
@@ -32,6 +32,7 @@ from gpuyard.control.fleet import Fleet, chosen
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.memory import Witness, open_memory
 from gpuyard.control.loop.several import SeveralEngines
+from gpuyard.control.parsing import Parser
 from gpuyard.control.places import PORT, DataDir
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
@@ -54,7 +55,9 @@ from gpuyard.engines import apart
 from gpuyard.engines.apart import Line
 from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, Phase, Usage
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.gpus.stand_in import COMMANDS
 from gpuyard.engines.local.hosts import EMULATED
+from gpuyard.engines.machine.installation import note_for_others
 from gpuyard.engines.slurm.words.states import wait_cause
 from gpuyard.errors import BadInput, YardError
 from gpuyard.model import Node, WaitCause
@@ -67,6 +70,8 @@ _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 FREE_FILES_MIN = 16
+EXAMINE_S = 3.0
+"""How long a start waits for a look at every page of its store; a longer look goes on beside."""
 STALE_S = 30.0
 """A leader whose last step ended longer ago is not ready."""
 
@@ -124,6 +129,9 @@ NONE_LEADS = (
 _QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
 
+_READERS = ("gpuyard.config.reading", "gpuyard.intake.understood")
+"""Modules that read the texts of people, likewise."""
+
 
 class Yard:
     """A running server, apart from HTTP. `close` stops it and leaves jobs running."""
@@ -162,12 +170,12 @@ class Yard:
             self.data.forget()
         self.token = self.data.token()
         spare = self._spare()
-        self.store = open_store(place := str(self.options.store or self.data.database))
+        self.store = open_store(place := str(self.options.store or self.data.database), examine_s=EXAMINE_S)
         self._undo += [self.store.close, self.reserve.close]
         self.reserve.start(self.store)
         self.replica = Replica(self.store)
         self.replica.catch_up()
-        steady_ms = Steady(self.now_ms, self.replica.state.now_ms)
+        steady_ms = self._clock = Steady(self.now_ms, self.replica.state.now_ms)
         self._open_engines()
         witnesses = self._compare_log()
         self.committer = Committer(self.replica, steady_ms)
@@ -180,25 +188,11 @@ class Yard:
             observed=self.observed,
             check_room=self.reserve.check,
         )
-        follower = Follower(place, _QUESTIONS)
-        self._undo.append(follower.close)
-        self.think = QuestionRunner(self.replica, follower)
+        self._open_beside(place)
         self.views = Views(
             self.replica, steady_ms, self.said if self.observed else unsaid, self.late, self.think
         )
-        self.people = PeopleInForce(
-            self.replica, self.committer, self.now_ms, self.fleet.access, auth=self.options.auth
-        )
-        self._undo.append(self.people.close)
-        self.browsers = BrowserService(self.replica, self.committer, self.now_ms, self.people)
-        self.configs = Configurations(
-            self.replica,
-            self.committer,
-            self.fleet,
-            self.options.emulate,
-            self.now_ms,
-            lambda: self.people.access,
-        )
+        self._open_people(steady_ms)
         self._holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
         owner = person(os.geteuid(), os.getegid())
         self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch, ahead=place)
@@ -217,6 +211,7 @@ class Yard:
             shared=self.options.shared,
             has_room=self.reserve.has_room,
             drop_unread=self.views.drop_unread,
+            clock=steady_ms,
         )
         self._undo.append(self.leader.stop)
         self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
@@ -224,6 +219,41 @@ class Yard:
         self._open_watch(steady_ms)
         self._open_shippers()
         self._closing = threading.Event()
+
+    def read_up(self) -> None:
+        """Fold what is written, and publish it for readers: what comes next has little in front of it."""
+        self.requests.read_up()
+        self.views.reading.keep_up()
+
+    def _open_beside(self, place: str) -> None:
+        """What is read and thought beside the server, in processes that are started when they are needed."""
+        self.parse = Parser(_READERS)
+        follower = Follower(place, _QUESTIONS)
+        self._undo += [self.parse.close, follower.close]
+        self.think = QuestionRunner(self.replica, follower)
+
+    def _open_people(self, steady_ms: Callable[[], int]) -> None:
+        """The people that may ask, and the configuration that says so."""
+        self.people = PeopleInForce(
+            self.replica,
+            self.committer,
+            steady_ms,
+            self.fleet.access,
+            auth=self.options.auth,
+            parse=self.parse,
+            valid_ms=self.valid_ms,
+        )
+        self._undo.append(self.people.close)
+        self.browsers = BrowserService(self.replica, self.committer, steady_ms, self.people)
+        self.configs = Configurations(
+            self.replica,
+            self.committer,
+            self.fleet,
+            self.options.emulate,
+            steady_ms,
+            self.people.looked_up,
+            self.parse,
+        )
 
     def _open_watch(self, steady_ms: Callable[[], int]) -> None:
         """The eyes on the machines of our own engines, and on what jobs wait for."""
@@ -236,7 +266,7 @@ class Yard:
             self.reserve.has_room,
             self._cluster_of,
             self.options.look_s,
-            Meter(self.replica, self.epoch),
+            Meter(self.replica, self.epoch, log_ms=steady_ms),
         )
         self._undo.append(self.watch.close)
         if self.fleet.prometheus is not None:
@@ -342,7 +372,16 @@ class Yard:
             else ()
         )
         told = tuple(
-            [note for note in (self.leader.note, self._behind, _read_by_all(self.options.tls_key)) if note]
+            [
+                note
+                for note in (
+                    self.leader.note,
+                    self._behind,
+                    _read_by_all(self.options.tls_key),
+                    self._clock.note,
+                )
+                if note
+            ]
         )
         of_engine = [note for engine in self.engines.values() for note in getattr(engine, "notes", ())]
         # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
@@ -357,7 +396,17 @@ class Yard:
             for each in self.shippers
             if each.trouble
         ]
-        return (*port, *self.fleet.notes, *own, *auth, *told, *waits)
+        return (*port, *self.fleet.notes, *own, *auth, *self._of_root, *told, *waits)
+
+    @property
+    def _of_root(self) -> tuple[str, ...]:
+        """What other people of the machine meet on a yard of root, where there are any."""
+        runs = any([not cluster.observed for cluster in self.fleet.clusters])
+        if os.geteuid() != 0 or not runs or not has_other_people():
+            return ()
+        fence = "jobs that root submits run as root: no fence keeps them from what other users of this machine have"
+        hidden = note_for_others(str(DataDir(self.options.data).engine / COMMANDS))
+        return tuple([note for note in ("" if self.fleet.allow_root else fence, hidden) if note])
 
     def said(self, record: JobRecord) -> str:
         """Why a job waits in the words of the scheduler that decides about it; empty: none does, or it does not say."""
@@ -374,6 +423,11 @@ class Yard:
         """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
         late = self.leader.standing.late
         return late.get(key_of(self.store.yard, record), "") if late else ""
+
+    def valid_ms(self) -> int:
+        """The time by which tokens end: the machine's, and where its clock is behind, the time that has passed."""
+        # The log stays ahead of a clock that was set ahead and back again.
+        return max(self.now_ms(), self._clock() - self.replica.state.skipped_ms)
 
     def start(self) -> None:
         """Begin to write and to lead."""
@@ -429,6 +483,8 @@ class Yard:
         if self.data.free_files() < FREE_FILES_MIN:
             text = f"no file can be made in {self.data.root}: its file system has no inode left"
             error, reason = error or text, "space"
+        if (damage := self.store.damage) is not None:
+            error, reason = f"{damage.message}: nothing is accepted or started. {damage.hint}", "damaged"
         alone = not (self.options.leads or holder or error)
         if alone and not self.replica.state.nodes.node:
             # Jobs are judged by the nodes, and no server that leads has ever told of any.
@@ -503,11 +559,11 @@ class Yard:
             found = numbers_named(self.replica.state, node)
             return self.replica.state.nodes.node[found[0]].cluster if len(found) == 1 else ""
 
-    def price_of_node(self, node: str) -> int:
-        """What an hour of a GPU of a node costs in micro-dollars; 0: it is not known."""
-        state = self.replica.state
-        found = numbers_named(state, node)
-        return self.fleet.price_micro_usd_h(state.nodes.node[found[0]].gpu_model) if found else 0
+    def price_of_node(self, node: str, day: int) -> int:
+        """What an hour of a GPU of a node costs on a day in micro-dollars; 0: it is not known."""
+        with self.replica.lock:
+            found = numbers_named(self.replica.state, node)
+            return self.replica.state.gpu_price(found[0], day) if found else 0
 
 
 def _percentile_ms(seconds: list[float], percent: int) -> float | None:
@@ -579,7 +635,7 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
             )
         fleet = chosen(None, options.emulate)
         return fleet, StartFile(fleet.settings)
-    text = text_of(path)
+    text = text_of(path, lasting=True)
     fleet = chosen(loads(text, str(path)), options.emulate)
     return fleet, StartFile(fleet.settings, text, str(path))
 

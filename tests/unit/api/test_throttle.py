@@ -224,7 +224,7 @@ def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
             await asyncio.sleep(0.02)
         assert AT_ONCE == under_way
         go_on.set()
-        await asyncio.wait_for(all_, 60)
+        await asyncio.wait_for(all_, 120)
 
     asyncio.run(main())
 
@@ -260,13 +260,14 @@ def test_requests_that_pile_up_do_not_stand_before_somebody_who_comes_later_or_w
         await ben
         for _ in range(10 * ALONE_AT_ONCE):
             anas.release()
-        await asyncio.wait_for(pile, 60)
+        await asyncio.wait_for(pile, 120)
 
     asyncio.run(main())
 
 
 def test_a_long_answer_gives_way_while_others_ask() -> None:
     pieces, piece_s = 12, 0.02
+    ended: list[float] = []
 
     async def main() -> tuple[float, float]:
         throttle = Throttle()
@@ -275,6 +276,7 @@ def test_a_long_answer_gives_way_while_others_ask() -> None:
             for _ in range(pieces):
                 await in_thread(burn, piece_s)
                 await rest()
+            ended.append(time.monotonic())
 
         throttle.heard("ben")
         took_s = await served_in_s(lambda: throttle.user("ana", of(work), *NOTHING), 1)
@@ -283,11 +285,13 @@ def test_a_long_answer_gives_way_while_others_ask() -> None:
     took_s, left_s = asyncio.run(main())
     # All of it but half of what may be taken at once is paid off before the answer is done; its last step is not.
     assert took_s >= (pieces * piece_s - BURST_S / 2) / SHARE
-    assert left_s <= -BURST_S / 2 + piece_s / 2
+    since_s = time.monotonic() - ended[0]
+    assert left_s <= -BURST_S / 2 + piece_s / 2 + SHARE * since_s
 
 
 def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
     pieces, piece_s = 35, 0.02
+    ended: list[float] = []
 
     async def main() -> tuple[float, float]:
         throttle = Throttle()
@@ -295,6 +299,7 @@ def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
         async def work() -> None:
             for _ in range(pieces):
                 await at_leisure(burn, piece_s)
+            ended.append(time.monotonic())
 
         throttle.heard("ben")
         took_s = await served_in_s(lambda: throttle.user("ana", of(work), *NOTHING), 1)
@@ -303,7 +308,7 @@ def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
     took_s, left_s = asyncio.run(main())
     # What came before the last piece is paid off but for what may be taken at once.
     assert took_s >= ((pieces - 1) * piece_s - LONG_BURST_S) / SHARE
-    assert left_s < -BURST_S / 2
+    assert left_s < -BURST_S / 2 + SHARE * (time.monotonic() - ended[0])
 
 
 @pytest.mark.parametrize("others", [True, False])
@@ -316,7 +321,7 @@ def test_one_thread_computes_for_a_user_while_others_ask(others: bool) -> None:
         most = max(most, now)
         if not others:
             # Both are there at once, or this breaks.
-            both.wait(30)
+            both.wait(120)
         now -= 1
 
     async def main() -> None:

@@ -141,7 +141,7 @@ def test_a_difference_says_that_a_budget_is_below_what_is_spent(
         service.start(service.submit(tenant="t", gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
         service.replica.catch_up()
         configs = Configurations(
-            service.replica, service.committer, chosen(loads(text), ""), "", service.now_ms
+            service.replica, service.committer, chosen(loads(text), ""), "", service.now_ms, service.people
         )
         lower = f"{text}budgets: {{lab: {{tenant: t, gpu_hours: 5, action: {action}}}}}\n"
         notes = configs.difference(configs.proposal(lower, "f"))["notes"]
@@ -171,9 +171,8 @@ def test_a_dry_run_says_what_the_budget_would_do(
         held = service.submit(tenant="t", gpus=gpus.bit_count(), limit_ms=HOUR_MS)
         service.start(held, gpus=gpus)
         follower = Follower(service.replica.store.place)
-        fleet = Fleet(Settings(), (LiveCluster("c"),), prices={"H100": 5_000_000})
         ahead = Foresights(
-            service.replica, service.requests, service.views, QuestionRunner(service.replica, follower), fleet,
+            service.replica, service.requests, service.views, QuestionRunner(service.replica, follower),
             service.now_ms,
         )  # fmt: skip
         try:
@@ -193,7 +192,12 @@ def test_to_ask_for_budgets_changes_nothing(tmp_path: Path) -> None:
         state, now_ms = service.replica.state, service.time_ms + HOUR_MS
         noted, written = len(state.tenants.unsettled), service.replica.store.head()
         configs = Configurations(
-            service.replica, service.committer, Fleet(Settings(), (LiveCluster("c"),)), "", lambda: now_ms
+            service.replica,
+            service.committer,
+            Fleet(Settings(), (LiveCluster("c"),)),
+            "",
+            lambda: now_ms,
+            service.people,
         )
         [(use, told)] = configs.budgets()
 

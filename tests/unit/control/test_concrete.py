@@ -79,3 +79,29 @@ def test_what_is_not_there_is_refused_with_what_there_is(
 def test_slices_and_shares_go_into_the_log_as_they_were_asked_for(service: Rig) -> None:
     assert Mig(1, "1g.18gb") == ask(service, mig="1g.18gb").gpus
     assert Milli(1, 250) == ask(service, gpu_milli=250).gpus
+
+
+@pytest.fixture
+def both_sizes(service: Rig) -> Rig:
+    for name, model in (("n4", "A100-40GB"), ("n5", "A100-80GB")):
+        service.add(NodeAdded(service.now_ms(), Node(name, "c", "p", model, 8, 16_000, 64_000)))
+    return service
+
+
+def test_a_family_of_models_asks_for_any_of_its_sizes(both_sizes: Rig) -> None:
+    assert ("A100-40GB", "A100-80GB") == ask(both_sizes, gpu_models=("A100",)).models
+    assert ("A100-40GB", "A100-80GB", "T4") == ask(both_sizes, gpu_models=("a100", "T4")).models
+    assert ("A100-80GB",) == ask(both_sizes, gpu_models=("A100-80GB",)).models
+
+
+def test_of_a_family_the_cheapest_size_with_enough_memory_is_taken(both_sizes: Rig) -> None:
+    found = [
+        ask(both_sizes, gpu_models=("A100",), gpu_memory_mib=gib * 1024, isolation=Isolation.STRICT).models
+        for gib in (4, 60)
+    ]
+    assert [("A100-40GB",), ("A100-80GB",)] == found
+
+
+def test_a_name_that_is_no_model_is_still_refused(both_sizes: Rig) -> None:
+    with pytest.raises(Unacceptable, match="unknown GPU model 'A999'; known GPU models here: H100"):
+        both_sizes.submit(gpus=1, gpu_models=("A999",))

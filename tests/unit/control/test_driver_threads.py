@@ -1,7 +1,6 @@
 """Drivers in threads of their own: an engine that hangs in a call keeps nobody else waiting."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from gpuyard.engines.contract import NodeReport
 from gpuyard.model import Node
 from gpuyard.store import Fenced
 from gpuyard.testing import Life, LiveYard, SimEngine
+from harness.patience import Patience
 
 
 class Hanging(SimEngine):
@@ -28,7 +28,7 @@ class Hanging(SimEngine):
     def nodes(self) -> tuple[NodeReport, ...]:
         if self.hangs:
             self.entered.set()
-            self.go.wait(20)
+            self.go.wait(120)
         return super().nodes()
 
 
@@ -49,9 +49,9 @@ class Two(LiveYard[Any]):
         return DriverThreads(self.controller, lambda: self.now_ms, self.woken.set, self.turns)
 
     def until(self, holds: Callable[[], bool], s: float = 10.0) -> None:
-        limit = time.monotonic() + s
+        patience = Patience(s)
         while not holds():
-            assert time.monotonic() < limit, self.drivers.troubles
+            assert patience, self.drivers.troubles
             self.woken.wait(0.05)
             self.woken.clear()
             self.drivers.step(self.now_ms)

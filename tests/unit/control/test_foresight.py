@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.fleet import Fleet, LiveCluster
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.foresight.oracle import Foresight, answer_of
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.replica.thought import QuestionRunner
-from gpuyard.model import Settings
+from gpuyard.model import CATALOGUE
 from gpuyard.model.units import HOUR_MS
 from rigs.request_service import ROOT, Rig, rig
 
@@ -30,13 +29,11 @@ def service(tmp_path: Path) -> Iterator[Rig]:
 @pytest.fixture
 def ahead(service: Rig) -> Iterator[Foresights]:
     follower = Follower(service.replica.store.place)
-    fleet = Fleet(Settings(), (LiveCluster("c"),), prices={"H100": 5_000_000})
     yield Foresights(
         service.replica,
         service.requests,
         service.views,
         QuestionRunner(service.replica, follower),
-        fleet,
         service.now_ms,
     )
     follower.close()
@@ -110,7 +107,7 @@ def test_a_dry_run_says_where_when_and_for_how_much_and_writes_nothing(
     assert (True, True) == (found["would_run"], found["starts_now"])
     assert [{"node": "n1", "gpus": [0, 1]}] == found["nodes"]
     assert {"p50": found["now_ms"], "p90": found["now_ms"]} == found["starts_by_ms"]
-    assert 2 * 5_000_000 == found["cost"]["at_most_micro_usd"]
+    assert 2 * CATALOGUE["H100"].list_price_micro_usd_h == found["cost"]["at_most_micro_usd"]
     assert head == service.replica.store.head()
     assert {} == service.replica.state.jobs
 

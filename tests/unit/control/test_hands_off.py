@@ -27,6 +27,7 @@ from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.testing import MemoryStore
+from harness.patience import until
 from rigs.request_service import ROOT
 from unit.engines.test_outsiders import Driver
 
@@ -74,11 +75,11 @@ class Machine:
         )
 
     def until(self, what: Callable[[], bool]) -> None:
-        limit = time.monotonic() + 20
-        while not what():
-            assert time.monotonic() < limit
+        def stepped() -> bool:
             self.step()
-            time.sleep(0.02)
+            return what()
+
+        until(lambda: what() or stepped())
 
     @property
     def untouched(self) -> bool:

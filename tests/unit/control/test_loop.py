@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ from gpuyard.model.serialise import to_plain
 from gpuyard.packing.learning import FIRST_JOBS, JOB
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Fenced
-from gpuyard.testing import Life, LiveYard, SimEngine
+from gpuyard.testing import Faults, Life, LiveYard, SimEngine
 
 
 def key(job_id: int, submitted_ms: int = 1_000_000) -> str:
@@ -518,6 +519,25 @@ def test_an_image_that_is_pulled_for_long_is_waited_for_and_a_cancelled_pull_fre
     assert [("CANCELLED", 1), ("FAILED", 1)] == [(row.state, row.attempts) for row in rows]
     assert (125, "it has no such image") == (rows[1].exit_code, rows[1].why)
     assert 3 == len(here.engine.world.runs), "each was started once"
+
+
+def test_an_image_that_does_not_exist_is_asked_for_once_and_a_silent_registry_again() -> None:
+    here = Here()
+    here.engine._life = lambda _launch: Life(1000, pull_ms=10, no_image="it has no such image")
+    absent = here.submit(2, retries=100)
+    for _ in range(4):
+        here.step(1000)
+    row = here.store.rows[absent]
+    assert ("FAILED", 1) == (row.state, row.attempts)
+    assert "it has no such image; it was not tried again, as each attempt would fail alike" == row.why
+
+    here.engine._life = lambda _launch: Life(1000, pull_ms=10)
+    here.engine.faults = Faults(Random(1), pull_fails_milli=1000)
+    unheard = here.submit(2, retries=1)
+    for _ in range(20):
+        here.step(1000)
+    row = here.store.rows[unheard]
+    assert ("FAILED", 2, "the registry does not answer") == (row.state, row.attempts, row.why)
 
 
 def test_stopped_jobs_hold_their_gpus_until_they_are_gone() -> None:

@@ -4,7 +4,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from gpuyard.control.access.people import person
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.serve import NONE_LEADS, Options, Yard
 from gpuyard.errors import BadInput
+from harness.patience import until
 
 
 @contextmanager
@@ -30,14 +31,6 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
 def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
     new = NewJob(command=argv, gpus=gpus, name="job", cwd="/")
     return here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
-
-
-def until(what: Callable[[], bool]) -> None:
-    for _ in range(1500):
-        if what():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 def backup(data: Path, to: Path) -> None:

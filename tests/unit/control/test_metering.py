@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.control.replica.labels import key_of
-from gpuyard.control.upkeep.metering import FORGET_MS, Meter
+from gpuyard.control.upkeep.metering import EARLY_PER_H, FORGET_MS, Meter
 from gpuyard.control.upkeep.untold import Hold, Told, untold
 from gpuyard.ledger.units import PARTS
 from gpuyard.model import AttemptMeasured
@@ -33,8 +33,8 @@ class Killed(Exception):
 class Server:
     """One server process over a store: its series and its meter. `die` leaves what is on disk."""
 
-    def __init__(self, desk: Rig, folder: Path) -> None:
-        self.desk, self.path = desk, str(folder / "series.db")
+    def __init__(self, desk: Rig, folder: Path, early_per_h: int = 0) -> None:
+        self.desk, self.path, self.early_per_h = desk, str(folder / "series.db"), early_per_h
         self.lease: Lease | None = None
         self.begin()
 
@@ -45,7 +45,8 @@ class Server:
         assert self.lease is not None
         epoch = self.lease.epoch
         self.series = Series(self.path)
-        self.meter = Meter(self.desk.replica, lambda: epoch)
+        self.now_ms = 0
+        self.meter = Meter(self.desk.replica, lambda: epoch, self.early_per_h, lambda: self.now_ms)
 
     def run(self, gpus: int = 0b11) -> str:
         self.desk.time_ms = START - 1000
@@ -71,6 +72,7 @@ class Server:
         self.series.add(believed(NODE, at_ms, named, now_ms), now_ms)
 
     def round(self, now_ms: int, seen: list[str]) -> None:
+        self.now_ms = now_ms
         self.meter.round(self.series, now_ms, seen)
         self.series.work(now_ms)
 
@@ -123,6 +125,34 @@ def test_each_hour_of_an_attempt_is_told_once_and_the_rest_at_its_end(server: Se
     assert disjoint(found)
     server.round(over + FORGET_MS + SETTLE_MS, [])
     assert {} == server.series.owed
+
+
+@pytest.mark.parametrize(
+    ("early_per_h", "events"),
+    [
+        # Every five minutes; with the end of the hour and that of the attempt.
+        (EARLY_PER_H, 8),
+        # One attempt alone is told of as often as all may be.
+        (2, 2),
+        (0, 2),
+    ],
+)
+def test_some_of_an_hour_is_told_before_it_is_over(server: Server, early_per_h: int, events: int) -> None:
+    server.early_per_h = early_per_h
+    server.begin()
+    key = server.run()
+    over = START + 36 * MINUTE_MS
+    live(server, key, START, over)
+    server.end(key, over)
+    for minute in range(1, 5):
+        server.round(over + minute * MINUTE_MS, [])
+    found = server.events()
+
+    assert 72 * MINUTE_MS == total(found, "held_gpu_ms") == total(found, "measured_gpu_ms")
+    assert 36 * MINUTE_MS == total(found, "cpu_ms")
+    assert 700 * (36 * MINUTE_MS - STEP) == total(found, "energy_mj")
+    assert disjoint(found)
+    assert events == len(found)
 
 
 def test_samples_that_come_after_the_hour_was_told_are_one_more_event(server: Server) -> None:
@@ -227,7 +257,7 @@ def test_no_time_is_told_twice_and_none_that_is_on_disk_is_lost_whenever_a_serve
     draw = random.Random(seed)
     folder = tmp_path_factory.mktemp("meter")
     with rig(folder) as desk:
-        server = Server(desk, folder)
+        server = Server(desk, folder, draw.choice((0, EARLY_PER_H)))
         key = server.run()
         over = START + 100 * MINUTE_MS
         for at_ms in range(START + STEP, over + 1, STEP):

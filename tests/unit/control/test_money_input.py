@@ -30,7 +30,9 @@ class Yard:
         self.service = service
         service.time_ms = OCTOBER[0] * DAY_MS
         fleet = chosen(loads(PRICED), "")
-        self.configs = Configurations(service.replica, service.committer, fleet, "", service.now_ms)
+        self.configs = Configurations(
+            service.replica, service.committer, fleet, "", service.now_ms, service.people
+        )
         start = StartFile(loads(PRICED).settings, PRICED, "yard.yaml")
         service.replica.commit(
             None, lambda draft: put_start(draft, service.replica.store, start, "root", service.now_ms())

@@ -33,7 +33,7 @@ def while_busy(yard: Rig, ask: Callable[[], Any]) -> list[Any]:
     with yard.replica.lock:
         thread = threading.Thread(target=lambda: found.append(ask()))
         thread.start()
-        thread.join(10)
+        thread.join(120)
     return found
 
 

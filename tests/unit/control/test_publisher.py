@@ -1,11 +1,12 @@
 """A list waits a moment for what others have done, and without end for what its own user has done."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
 from gpuyard.control.replica.replica import Replica
 from gpuyard.model import Ask, JobCancelled, JobSpec, Whole
@@ -127,6 +128,44 @@ def test_a_list_is_never_older_than_a_second(reader: Reader) -> None:
     reader.clock.now_s = 100.0 + STALE_S + 0.1
     with wrote_at(99.0):
         assert TASKS + 1 == reader.listed()
+
+
+def test_a_seldom_list_of_ones_own_jobs_does_not_wait_for_another_users_array(reader: Reader) -> None:
+    """Nobody had read for more than a second: the list made a row of each task of others before it answered."""
+    reader.submit(2, "me")
+    reader.clock.now_s = 100.0 + STALE_S + 2
+    with wrote_at(99.0):
+        mine = reader.publisher.latest(listing=True, user="me")
+
+    assert 1 + 2 == mine.jobs.count
+    assert 2 == len(reader.publisher.own("me", 10) or ())
+
+
+def test_what_was_written_is_published_a_moment_at_a_time(reader: Reader) -> None:
+    publisher, held = reader.publisher, []
+    publish = publisher._publish
+
+    def counted(enough: Callable[[], bool]) -> Model | None:
+        before = len(publisher._made)
+        found = publish(enough)
+        held.append((TASKS if found is not None else len(publisher._made)) - before)
+        return found
+
+    publisher._publish = counted  # type: ignore[method-assign]
+    publisher.keep_up()
+
+    assert TASKS + 1 == reader.publisher._model.jobs.count  # type: ignore[union-attr]
+    assert len(held) > 5
+    assert max(held) <= TASKS / 5, held
+    with wrote_at(100.2):
+        assert TASKS + 1 == reader.listed()
+
+
+def test_nothing_is_published_for_nobody() -> None:
+    replica = Replica(MemoryStore())  # type: ignore[arg-type]
+    publisher = Publisher(replica)
+    publisher.keep_up()
+    assert publisher._model is None
 
 
 def test_what_is_touched_amid_the_work_is_published_as_it_is_then(reader: Reader) -> None:

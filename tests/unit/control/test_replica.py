@@ -19,6 +19,7 @@ from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requ
 from gpuyard.model.serialise import Plain
 from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store, packed
 from gpuyard.testing import MemoryStore
+from harness.patience import until
 
 NODE = Node("n0", "main", "p", "H100", 8, 64_000, 1 << 18)
 
@@ -193,14 +194,11 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
         replica.catch_up()
         then = canonical(replica.state)
         assert not replica.save_beside(6)
-        began_s = time.monotonic()
         submit(store, 2)
         replica.catch_up()
         assert not replica.save_beside(7)
-        assert time.monotonic() - began_s < 30
         go_on.touch()
-        while not replica.save_beside(8):
-            assert time.monotonic() - began_s < 60
+        until(lambda: replica.save_beside(8))
         found = store.latest_snapshot()
         assert found is not None
         assert (2, then) == (found.seq, canonical(load(found.plain)))
@@ -216,7 +214,5 @@ def test_a_copy_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
 
 def test_a_copy_gives_back_what_it_made_or_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     whole, broken = ForkedWork(lambda: b"x" * 3_000_000), ForkedWork(lambda: b"%d" % (1 // 0))
-    until_s = time.monotonic() + 30
-    while not (whole.done() and broken.done()):
-        assert time.monotonic() < until_s
+    until(lambda: whole.done() and broken.done())
     assert (3_000_000, None) == (len(whole.result() or b""), broken.result())

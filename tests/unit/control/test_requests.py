@@ -1,6 +1,8 @@
 """What people may ask for: what is written, and what is refused and changes nothing."""
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -36,6 +38,7 @@ from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
+from harness.patience import until
 from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
@@ -322,7 +325,7 @@ def test_an_administrator_moves_waiting_jobs_to_the_top(
     )
     with pytest.raises(Impossible, match="runs already"):
         ask(service, Verb.TOP, runs)
-    assert [1, 0] == [ask(service, Verb.BACK, array + 1)["jobs"] for _ in range(2)]
+    assert [1, 0] == [ask(service, Verb.BACK, f"{array}_0")["jobs"] for _ in range(2)]
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(Forbidden, match="ana may not move jobs to the top of the line"):
         ask(service, Verb.TOP, service.submit(ANA), ANA)
@@ -377,7 +380,7 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
     real = store.submit
 
     def submit(batch: Any, now_ms: int) -> Any:
-        gate.wait(10)
+        gate.wait(120)
         batches.append(len(batch))
         return real(batch, now_ms)
 
@@ -390,6 +393,30 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
     with pytest.raises(Unacceptable):
         bad.result(10)
     assert len(batches) <= 2, "at most the first one alone, then all the others"
+
+
+def test_what_was_refused_is_not_held_until_the_next_request(service: Rig) -> None:
+    """It may be a configuration of 25,000 tenants."""
+
+    class Wanted:
+        """What a request came with."""
+
+    def refused(wanted: Wanted) -> Any:
+        def make(_draft: object) -> None:
+            raise Impossible(f"not {wanted}")
+
+        return service.committer.write(make)
+
+    gc.disable()
+    try:
+        wanted = Wanted()
+        seen, future = weakref.ref(wanted), refused(wanted)
+        with pytest.raises(Impossible):
+            future.result(10)
+        del wanted, future
+        until(lambda: seen() is None)
+    finally:
+        gc.enable()
 
 
 def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(

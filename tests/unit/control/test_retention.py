@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
+from harness.patience import until
 from rigs.hung import hung_mount
 from rigs.request_service import Rig, rig
 
@@ -291,8 +291,5 @@ def test_it_looks_by_itself_while_it_leads(yard: Yard, monkeypatch: pytest.Monke
     job = yard.run()
     yard.requests.time_ms += 365 * DAY_MS
     yard.keeper.start()
-    until_s = time.monotonic() + 20
-    while yard.left(job):
-        assert time.monotonic() < until_s
-        time.sleep(0.02)
+    until(lambda: not (yard.left(job)), 20)
     yard.keeper.close()

@@ -3,9 +3,13 @@
 import threading
 import time
 
-from gpuyard.control.clock import Rounds
+import pytest
 
-WAIT_S = 20
+from gpuyard.control import clock
+from gpuyard.control.clock import Rounds
+from harness.patience import until
+
+WAIT_S = 300
 
 
 def test_a_round_follows_after_the_pause_that_the_one_before_asked_for() -> None:
@@ -41,6 +45,32 @@ def test_a_round_under_way_is_told_to_break_off_and_waited_for() -> None:
     rounds.close()
 
     assert [True] == broken_off
+
+
+def test_a_round_that_raises_is_told_of_and_followed_by_others_at_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken, pauses = [], []
+
+    def take() -> float:
+        taken.append(len(taken))
+        if len(taken) < 5:
+            raise OSError(24, "Too many open files")
+        return 3600.0
+
+    def rest(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        return len(taken) == 5 and Rounds.rest(rounds, pause_s)
+
+    rounds = Rounds("yard-test", take)
+    monkeypatch.setattr(rounds, "rest", rest)
+    rounds.start(0.0)
+    until(lambda: len(pauses) == 6)
+    rounds.close()
+
+    first_s = clock.FAILED_S
+    assert [0.0, first_s, 2 * first_s, 4 * first_s, 8 * first_s, 3600.0] == pauses
+    assert ["yard-test: Too many open files"] == [record.getMessage() for record in caplog.records]
 
 
 def test_what_never_began_is_closed_at_once() -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.labels import key_of, node_key
+from gpuyard.control.upkeep import watching
 from gpuyard.control.upkeep.handed_in import Batch
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.scheduler_metrics import NodeNames
-from gpuyard.engines.contract import GpuSignals, NoMig, Transient
+from gpuyard.engines.contract import GpuSignals, NoMig, Transient, Whereabouts
+from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node, NodeAdded, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies.registry import PRESETS
@@ -32,6 +34,21 @@ class Tells(NoMig):
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
+
+
+class Rehearses(NoMig):
+    """An engine of emulated nodes with a GPU each; an attempt is on the first."""
+
+    pretends = (True, True)
+
+    def __init__(self) -> None:
+        self.nodes = 2
+
+    def gpus(self) -> dict[str, tuple[GpuReading, ...]]:
+        return {f"n{i}": (GpuReading(f"GPU-{i}", "H100", 81_920),) for i in range(self.nodes)}
+
+    def whereabouts(self) -> list[Whereabouts]:
+        return [Whereabouts("y-1-1-1", {"n0": ("GPU-0",)})]
 
 
 @pytest.fixture
@@ -130,6 +147,32 @@ def test_what_a_collector_told_last_stands_with_its_age_and_what_it_left_out_is_
     assert ["nobody tells what the GPUs of n1 do: `yard collect` there does"] == REPORT.notes(
         {"gpus": [third], "trouble": ""}
     )
+
+
+def test_metrics_are_asked_for_while_cards_and_kernel_lines_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer of `/metrics` looks at idle emulated nodes itself, in a thread of its own."""
+    engine = Rehearses()
+    watch = Watch(str(tmp_path / "series.db"), {"c": engine}, lambda: DAY_MS, lambda: True)  # type: ignore[dict-item]
+    (eyes,) = watch._eyes
+    eyes.look(DAY_MS)
+    watch.shown()
+    cards = iter(eyes.cards)
+    first, engine.nodes = next(cards), 3
+    watch.shown()
+    assert {("c:n0", 0), ("c:n1", 0)} == {first, *cards}
+    assert {("c:n0", 0), ("c:n1", 0), ("c:n2", 0)} == watch.cards().keys()
+
+    def key(cluster: str, node: str) -> str:
+        monkeypatch.undo()
+        engine.nodes += 1
+        watch.shown()
+        return node_key(cluster, node)
+
+    monkeypatch.setattr(watching, "node_key", key)
+    assert [] == eyes.lines("c:n1")
+    watch.close()
 
 
 def test_trouble_is_told_and_an_engine_that_sees_nothing_is_none(service: Rig) -> None:

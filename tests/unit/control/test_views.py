@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.routes import encoded_array
+from gpuyard.api.edge.routes import encoded_list
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
 from gpuyard.control.commands.dependencies import Dependency
@@ -26,6 +26,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
+from harness.patience import patient
 from rigs.request_service import ROOT, Rig, granted, listed, rig
 
 WAITING = 10_000
@@ -243,7 +244,7 @@ def test_a_list_needs_no_books_where_nothing_has_happened(yard: Rig) -> None:
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
         thread.start()
-        thread.join(10)
+        thread.join(120)
     assert [before["rows"]] == [each["rows"] for each in found]
 
 
@@ -258,7 +259,7 @@ def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(listed(yard.views)))
         thread.start()
-        thread.join(10)
+        thread.join(120)
     assert [[first]] == [[row[0] for row in each["rows"]] for each in found]
     assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]
 
@@ -300,7 +301,7 @@ def threading_free(lock: Any) -> bool:
     found: list[bool] = []
 
     def take() -> None:
-        found.append(lock.acquire(timeout=1))
+        found.append(lock.acquire(timeout=patient(1)))
         if found[0]:
             lock.release()
 
@@ -401,7 +402,7 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
     assert [(f"{array}_5", "RUNNING"), (f"{array}_7", "PENDING"), (f"{array}_9", "COMPLETED")] == [
         (task["label"], task["state"]) for task in view["jobs"]
     ]
-    assert view == json.loads(encoded_array(dict(view)))
+    assert view == json.loads(encoded_list(dict(view), "jobs"))
 
 
 def test_a_model_that_could_not_be_made_is_made_anew(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

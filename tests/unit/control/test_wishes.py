@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.control.access.rights import Sight
 from gpuyard.control.commands import wishes
 from gpuyard.control.commands.wishes import BATCH, FEW, Gone, WishedId
-from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.replica.labels import Label, live, many_live
+from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
+from gpuyard.control.replica.labels import Label, label_of, live, many_live
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.model import Verb
+from gpuyard.control.views.views import Views
+from gpuyard.model import Outcome, Verb
 from gpuyard.store import StoreFull
+from gpuyard.store.tables.history import History
 from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
@@ -66,7 +69,7 @@ def test_many_ids_are_looked_up_before_anything_is_written(
     )
     service.requests.look_up(wish)
     monkeypatch.setattr(wishes, "many_live", _not_now)
-    monkeypatch.setattr(wishes, "label_of", _not_now)
+    monkeypatch.setattr(wishes, "label_in", _not_now)
 
     found = granted(service.requests, wish)
     assert [1] * (3 * BATCH + 1) + [0, 0] == [each.jobs for each in found]
@@ -143,7 +146,8 @@ def test_many_labels_are_looked_up_as_one_is(service: Rig) -> None:
     asked(service, Verb.CANCEL, f"{ids[0]}_5", ids[1])
     state = service.replica.state
     labels = [Label(number, index) for number in (*ids, ids[0] + 1, 10_000) for index in (None, 0, 1, 5, 7)]
-    for some in (labels, labels[:5]):
+    labels.append(Label(ids[2] + 1, by_number=True))
+    for some in (labels, labels[:5], labels[-1:]):
         find = many_live(state, some)
         assert [live(state, label) for label in some] == [find(label) for label in some]
 
@@ -159,3 +163,54 @@ def test_four_times_as_many_ids_take_about_four_times_as_long(service: Rig) -> N
 
     cpu_s(500)
     assert min([cpu_s(4000) / cpu_s(1000) for _ in range(2)]) < 7
+
+
+def test_an_error_for_each_of_many_ids_holds_nothing_but_its_words(service: Rig) -> None:
+    """20,000 ids of jobs that never were took 20 MiB of the server, until a collection of everything."""
+    labels = [label_of(str(number)) for number in range(900, 910)]
+    found = Views(service.replica, lambda: 0).ends(labels)
+
+    assert labels == list(found)
+    assert {None} == {each.__traceback__ for each in found.values()}
+
+
+def test_many_ids_that_are_gone_are_told_as_one_is(service: Rig) -> None:
+    one, fine, mixed = service.submit(), service.submit(array=(1, 5)), service.submit(array=(0, 1, 2))
+    asked(service, Verb.CANCEL, one, f"{mixed}_1")
+    for job_id, outcome in (
+        (fine + 1, Outcome.COMPLETED),
+        (fine + 2, Outcome.COMPLETED),
+        (mixed + 1, Outcome.COMPLETED),
+        (mixed + 3, Outcome.FAILED),
+    ):
+        service.start(job_id)
+        service.end(job_id, outcome)
+    ends = {
+        str(one): "CANCELLED",
+        str(fine): "COMPLETED",
+        f"{fine}_5": "COMPLETED",
+        str(mixed): "CANCELLED",
+        f"{mixed}_1": "CANCELLED",
+        f"{mixed}_2": "FAILED",
+    }
+    gone = [f"{one}_0", f"{fine}_0", f"{mixed}_3", "900", "900_1"]
+    found = service.views.ends([label_of(text) for text in [*ends, *gone]])
+
+    told = {str(label): error.message for label, error in found.items()}
+    assert {text: f"job {text} has ended already: {state}" for text, state in ends.items()} | {
+        text: f"there is no job {text}" for text in gone
+    } == told
+    out_of_sight = service.views.ends([label_of(text) for text in ends], Sight(("nobody",)))
+    assert {NotFound} == {type(error) for error in out_of_sight.values()}
+
+
+def test_many_ids_that_are_gone_take_few_looks_at_the_store(
+    service: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times 20,000 ids of jobs that never were did not get their answers in 150 s: three looks for each."""
+    looks: list[object] = []
+    found = History._found
+    monkeypatch.setattr(History, "_found", lambda *args, **named: looks.append(args) or found(*args, **named))
+    service.views.ends([label_of(f"{number}{task}") for number in range(900, 950) for task in ("", "_1")])
+
+    assert 2 == len(looks)

@@ -134,6 +134,12 @@ class TimeAccount:
 
 
 _mine: ContextVar[TimeAccount | None] = ContextVar("account", default=None)
+_heeds: ContextVar[Callable[[], bool]] = ContextVar("heeds", default=lambda: True)
+
+
+def others_ask() -> bool:
+    """Whether another user than the asker has asked for something of late, as far as anybody knows."""
+    return _heeds.get()()
 
 
 def charge(seconds: float) -> None:
@@ -235,6 +241,12 @@ class Throttle:
         account = self._account(name, SHARE, lambda: self._others_ask(name, self._now_s()))
         await self._serve(account, app, scope, receive, send)
 
+    async def administrator(self, app: App, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request of an administrator, whose time is not counted."""
+        self.heard("")
+        _heeds.set(lambda: self._others_ask("", self._now_s()))
+        await app(scope, receive, send)
+
     async def stranger(self, address: str, app: App, scope: Any, receive: Any, send: Any) -> None:
         """Serve a request without a known user."""
         account = self._account(f"@{address}", STRANGERS_SHARE, lambda: True)
@@ -262,7 +274,8 @@ class Throttle:
                     return
                 account.freed.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(account.freed.wait(), OTHERS_S)
+                    async with asyncio.timeout(OTHERS_S):
+                        await account.freed.wait()
 
     async def _serve(self, account: TimeAccount, app: App, scope: Any, receive: Any, send: Any) -> None:
         if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
@@ -284,6 +297,7 @@ class Throttle:
             await send(message)
 
         _mine.set(account)
+        _heeds.set(account.heeds)
         own_write_s.set(account.wrote_s)
         before_s = account.debt_s
         try:
@@ -336,6 +350,26 @@ class _Meter:
                 send = steps.send
             except BaseException as error:
                 value, send = error, steps.throw
+
+
+class OneEach:
+    """One thing at a time for each person, in the order in which they came. Used by the event loop alone."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def of(self, person: Person) -> AsyncIterator[None]:
+        """Wait for the person's turn; it lasts as long as the context."""
+        lock, there = self._lines.get(person.key, (asyncio.Lock(), 0))
+        self._lines[person.key] = (lock, there + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, there = self._lines.pop(person.key)
+            if there > 1:
+                self._lines[person.key] = (lock, there - 1)
 
 
 WAITING_MAX = 8

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -17,18 +17,30 @@ from gpuyard.api.edge.routes import (
     Handlers,
     answer,
     cursor_of,
-    encoded_array,
+    encoded,
+    encoded_list,
     filter_of,
     id_cursor,
     limit_of,
 )
-from gpuyard.api.edge.throttle import ARRAY_IDS, JOB_S, Turns, charge, in_one_thread, in_thread, rest
+from gpuyard.api.edge.throttle import (
+    ARRAY_IDS,
+    JOB_S,
+    OneEach,
+    Turns,
+    charge,
+    in_one_thread,
+    in_thread,
+    others_ask,
+    rest,
+)
 from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
-from gpuyard.control.commands.wishes import FEW, Gone, Wish, WishedId
+from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
 from gpuyard.control.reading.plain_views import taken, used
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
@@ -74,6 +86,8 @@ def discreet(person: Person, view: dict[str, Any]) -> dict[str, Any]:
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
 """Pause between two batches of one request: as long as the batch took, within these."""
+ALONE_S = 0.001
+"""The same while no other user asks."""
 LOOKED_UP = 200
 """Ended jobs that one thread looks up before other requests have their turn."""
 T = TypeVar("T")
@@ -106,6 +120,7 @@ class Jobs:
         self._yard = yard
         self._thought = thought
         self._turns = Turns("requests about many jobs", at_once=2)
+        self._arrays = OneEach()
 
     async def submit(self, request: Request) -> Response:
         """Accept a job. When this answers 201 the job is on disk and will not be lost."""
@@ -113,9 +128,16 @@ class Jobs:
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
         key = _key(request, person, body)
-        if new.ids > ARRAY_IDS:
-            # Large arrays of one user go in one by one: lists and starts of other users wait for each.
+        if new.ids <= ARRAY_IDS:
+            return await self._accepted(person, new, key)
+        # Large arrays of one user go in one by one, each when the one before it is in everybody's lists: a submission
+        # or a list of somebody else finds one of them in front of it, however many come at a time.
+        async with self._arrays.of(person):
             await rest()
+            await in_thread(self._yard.read_up)
+            return await self._accepted(person, new, key)
+
+    async def _accepted(self, person: Person, new: NewJob, key: Idempotency | None) -> Response:
         charge(JOB_S * new.ids)
         if new.dependencies:
             await in_thread(self._yard.requests.read_up)
@@ -131,7 +153,7 @@ class Jobs:
         async with self._thought.of(person) if explain else nullcontext():
             view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
         if view.get("array"):
-            body = await in_one_thread(encoded_array, discreet(person, view))
+            body = await in_one_thread(encoded_list, discreet(person, view), "jobs")
             return Response(body, media_type="application/json")
         view["used"] = await in_thread(self._used, view)
         view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
@@ -218,32 +240,46 @@ class Jobs:
         async def handler(request: Request) -> Response:
             wanted = checked(ManyRequest, object_of(await bytes_of(request)))
             person = asker(request.scope)
-            asked = await self._wish(person, verb, [str(each) for each in wanted.ids])
-            return answer({"results": [_result(each, verb) for each in asked]})
+            asked = await self._wish(person, verb, wanted.ids)
+            pieces = []
+            # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.
+            asked.reverse()
+            while asked:
+                some = asked[: -LOOKED_UP - 1 : -1]
+                del asked[-LOOKED_UP:]
+                await self._tell_ended(person, some)
+                pieces.append(encoded([_result(each, verb) for each in some])[1:-1])
+                await asyncio.sleep(0)
+            return Response(b'{"results":[' + b",".join(pieces) + b"]}", media_type="application/json")
 
         return handler
 
     async def _ask(self, request: Request, verb: Verb, text: str) -> Response:
-        (asked,) = await self._wish(asker(request.scope), verb, [text])
+        person = asker(request.scope)
+        (asked,) = await self._wish(person, verb, [text])
+        await self._tell_ended(person, [asked])
         if asked.error is not None:
             raise asked.error
         return answer(_done(asked, verb), 202)
 
-    async def _wish(self, person: Person, verb: Verb, texts: list[str]) -> list[WishedId]:
+    async def _wish(self, person: Person, verb: Verb, said: Sequence[int | str]) -> list[WishedId]:
         """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
-        wish = self._yard.requests.wish(person, verb, texts)
-        if len(texts) <= FEW:
+        wish = self._yard.requests.wish(person, verb, said)
+        if len(said) <= FEW:
             await self._write(wish)
         if not wish.finished:
             async with self._turns.of(person):
-                if len(texts) > FEW:
+                if len(said) > FEW:
                     await self._look_up(wish)
                 while not wish.finished:
                     began_s = time.monotonic()
+                    wish.batch = BATCH if others_ask() else ALONE_BATCH
                     await self._write(wish)
-                    # Others have their turn in the pause.
-                    await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, time.monotonic() - began_s)))
-        await self._tell_ended(person, [each for each in wish.asked if isinstance(each.error, Gone)])
+                    # Others have their turn in the pause, where there are any.
+                    took_s = time.monotonic() - began_s
+                    await asyncio.sleep(
+                        min(PAUSE_S_MAX, max(PAUSE_S_MIN, took_s)) if others_ask() else ALONE_S
+                    )
         return wish.asked
 
     async def _look_up(self, wish: Wish) -> None:
@@ -258,15 +294,16 @@ class Jobs:
         except YardError as error:
             wish.give_up(error)
 
-    async def _tell_ended(self, person: Person, gone: list[WishedId]) -> None:
-        """Jobs that have ended, or never were: the history knows."""
-        for first in range(0, len(gone), LOOKED_UP):
-            some = gone[first : first + LOOKED_UP]
-            labels = [each.label for each in some if each.label is not None]
-            found = await in_thread(self._yard.views.ends, labels, person.sight)
-            for each in some:
-                assert each.label is not None
-                each.error = found[each.label]
+    async def _tell_ended(self, person: Person, some: list[WishedId]) -> None:
+        """Of jobs that have ended, or never were, the history knows."""
+        gone = [each for each in some if isinstance(each.error, Gone)]
+        labels = [each.label for each in gone if each.label is not None]
+        if not labels:
+            return
+        found = await in_thread(self._yard.views.ends, labels, person.sight)
+        for each in gone:
+            assert each.label is not None
+            each.error = found[each.label]
 
     async def _or_ended(self, person: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
         try:
@@ -290,7 +327,7 @@ def _result(asked: WishedId, verb: Verb) -> dict[str, Any]:
         raise asked.error
     done = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
     return {
-        "label": asked.text,
+        "label": str(asked.said),
         "status": problem.status,
         "detail": problem.detail + done,
         "hint": problem.hint,

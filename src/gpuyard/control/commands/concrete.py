@@ -16,17 +16,28 @@ from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.phrases import memory_text
 from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
+from gpuyard.model.gpu_names import models_meant
 from gpuyard.model.mig import MIG_MODELS, Profile
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import DAY_MS, MILLI
 
 
 def concrete(new: NewJob, state: State) -> NewJob | Unacceptable:
     """The job with a definite ask, or why there is none."""
+    new = _with_our_models(new, state)
     if new.mig and (refusal := _no_such_slice(new, state)):
         return refusal
     if new.gpu_memory_mib:
         return _by_memory(new, state)
     return _on_small_nodes(on_whole_nodes(new, state), state)
+
+
+def _with_our_models(new: NewJob, state: State) -> NewJob:
+    """The job with models by the names that they have here: `A100` means both sizes, `a100-80gb` one of them."""
+    if not new.gpu_models:
+        return new
+    there = [*state.models, *[model.name for model in state.settings.gpu_models]]
+    meant = [model for name in new.gpu_models for model in models_meant(name, there)]
+    return replace(new, gpu_models=tuple(dict.fromkeys(meant)))
 
 
 def _on_small_nodes(new: NewJob, state: State) -> NewJob:
@@ -45,6 +56,16 @@ def _models_here(new: NewJob, state: State) -> list[GpuModel]:
         node.gpu_model for node in state.nodes.node if node.gpus and _will_do(replace(new, gpus=0), node)
     }
     return [known[name] for name in sorted(there) if name in known]
+
+
+def _prices_here(new: NewJob, state: State) -> dict[str, int]:
+    """What an hour of a GPU costs today by model: on the cheapest node that will do."""
+    day, found = state.now_ms // DAY_MS, dict[str, int]()
+    for number, node in enumerate(state.nodes.node):
+        if node.gpus and _will_do(replace(new, gpus=0), node):
+            price = state.gpu_price(number, day)
+            found[node.gpu_model] = min(found.get(node.gpu_model, price), price)
+    return found
 
 
 def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
@@ -94,14 +115,14 @@ def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
     """The cheapest part of a GPU with enough memory. 1. price; 2. the smaller part; 3. the model's name."""
     choices: list[tuple[int, int, str, GpuRequest]] = []
     unable: list[GpuRequest] = []
-    models = _models_here(new, state)
+    models, prices = _models_here(new, state), _prices_here(new, state)
     for model in models:
         slices = _slices(replace(new, gpus=1, gpu_models=(model.name,)), state)
         for milli, request in _parts(model, new.gpu_memory_mib, new.isolation, slices):
             if never_able(replace(new, request=request, gpu_models=(model.name,)).ask, state):
                 unable.append(request)
                 continue
-            choices.append((milli * model.list_price_micro_usd_h, milli, model.name, request))
+            choices.append((milli * prices[model.name], milli, model.name, request))
     if not choices and unable:
         # The judge of all jobs says which cluster cannot do it, and what to ask for instead.
         return replace(new, request=unable[0], gpu_memory_mib=0)

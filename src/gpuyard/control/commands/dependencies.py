@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from gpuyard.control.refusals import CouldNever, Unacceptable
-from gpuyard.control.replica.labels import Label, live
+from gpuyard.control.replica.labels import Label, ended_as, live
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text
@@ -48,14 +48,19 @@ def look_up(
     state: State,
     store: Store,
     sees: Callable[[str], bool] = lambda _tenant: True,
-) -> "dict[int, Named]":
+) -> "dict[Label, Named]":
     """The jobs and arrays that are waited for, of the tenants that the person `sees`. Called with the replica
     locked; `resolve` works out the rest without the lock."""
-    ids = dict.fromkeys([each.job.id for each in wanted if each.job is not None])
-    return {job_id: Named(job_id, state, store, sees) for job_id in ids}
+    labels = dict.fromkeys([_whole(each.job) for each in wanted if each.job is not None])
+    return {label: Named(label, state, store, sees) for label in labels}
 
 
-def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[int, Named]") -> Resolved:
+def _whole(label: Label) -> Label:
+    """The array of a task; any other label is itself."""
+    return label if label.index is None else Label(label.id, cluster=label.cluster)
+
+
+def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[Label, Named]") -> Resolved:
     """What a job with these dependencies waits for, each looked up before."""
     after: dict[After, None] = {}
     own: dict[int, tuple[After, ...]] = {}
@@ -64,7 +69,7 @@ def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[i
         if each.kind == SINGLETON or each.job is None:
             after[After(AfterKind.ALONE, 0)] = None
             continue
-        found = named[each.job.id]
+        found = named[_whole(each.job)]
         if each.kind == CORRESPONDING:
             for index in indices:
                 own[index] = (*own.get(index, ()), *found.after(AfterKind.COMPLETED, index))
@@ -84,15 +89,15 @@ def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[i
 class Named:
     """A job or an array that a new job is to wait for: its live tasks, and how the others ended."""
 
-    def __init__(self, job_id: int, state: State, store: Store, sees: Callable[[str], bool]) -> None:
-        self._id = job_id
+    def __init__(self, label: Label, state: State, store: Store, sees: Callable[[str], bool]) -> None:
+        self._id = job_id = label.id
         # Tasks of an array are all of one tenant.
         sees = cache(sees)
-        self._live = [r for r in live(state, Label(job_id)) if sees(r.job.spec.tenant)]
+        self._live = [r for r in live(state, label) if sees(r.job.spec.tenant)]
         self._by_index: dict[int, JobRecord] = {
             r.job.array_index: r for r in self._live if r.job.array_id == job_id
         }
-        row = store.history(job_id)
+        row = ended_as(label, store.history(job_id))
         self._ended_job = JobState(row.state) if row is not None and sees(row.tenant) else None
         ended = [] if self._live and not self._by_index else store.array_ends(job_id)
         self._ended = {index: JobState(how) for _id, index, tenant, how in ended if sees(tenant)}

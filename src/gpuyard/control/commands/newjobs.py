@@ -20,7 +20,7 @@ from gpuyard.core.explain.admission import never, never_paid
 from gpuyard.core.phrases import span
 from gpuyard.durations import duration_text
 from gpuyard.engines.contract import UMASK, Container, Recipe
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import closest, quoted, remedy
 from gpuyard.model import (
     CATALOGUE,
     After,
@@ -481,7 +481,8 @@ def where_images_run(new: NewJob, state: State) -> NewJob | Refusal:
             f"it could never start: it asks for the image {quoted(new.containers[0].image)}, and {named} runs "
             f"{'no images' if len(wanted) == 1 else 'images'}",
             "On a machine of the local engine, root installs what runs them: apt-get install podman crun uidmap "
-            "(docs/how-to/containers.md). Without 'image' the command runs with the node's own programs.",
+            "(runc, where `yard up` asks for it: docs/how-to/containers.md). Without 'image' the command runs with the "
+            "node's own programs.",
         )
     return replace(new, clusters=tuple(able))
 
@@ -506,8 +507,7 @@ def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal |
     pools = sorted({node.pool for node in state.nodes.node})
     for pool in new.pools:
         if pool not in pools:
-            known = remedy(pool, [*pools, *state.settings.partitions], "pools")
-            return Unacceptable(f"unknown pool {quoted(pool)}; {known}", _MAPPED.format("partitions"))
+            return _no_pool(pool, pools, state)
     unknown = _unknown_names(new, state)
     if unknown is not None:
         return unknown
@@ -526,6 +526,19 @@ def why_not(new: NewJob, person: Person, tenant: str, state: State) -> Refusal |
         return None
     change = f"What would change it: {remedies_text(reason.lifted_by)}."
     return CouldNever(f"it could never start: {reason.text}", change)
+
+
+def _no_pool(pool: str, pools: Sequence[str], state: State) -> Unacceptable:
+    """A pool that is not there; a script of another cluster has its partition."""
+    names = [*pools, *state.settings.partitions]
+    known = remedy(pool, names, "pools")
+    one = next(iter([*closest(pool, names), *names]), "")
+    typed = (
+        f"Write --pool {one}, or sbatch -p {one}: that overrides a script's own #SBATCH --partition. "
+        if one
+        else ""
+    )
+    return Unacceptable(f"unknown pool {quoted(pool)}; {known}", typed + _MAPPED.format("partitions"))
 
 
 def _unknown_names(new: NewJob, state: State) -> Unacceptable | None:

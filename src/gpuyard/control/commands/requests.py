@@ -171,14 +171,14 @@ class RequestService:
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
-    def wish(self, person: Person, verb: Verb, texts: Sequence[str]) -> Wish:
+    def wish(self, person: Person, verb: Verb, said: Sequence[int | str]) -> Wish:
         """Ask for something about jobs, or about all live tasks of arrays: written batch by batch, by `Wish.write`."""
         if self._observed is not None:
-            self._observed.check_driven(verb.value, f"{texts[0]}{' ...' if len(texts) > 1 else ''}")
+            self._observed.check_driven(verb.value, f"{said[0]}{' ...' if len(said) > 1 else ''}")
         if verb is not Verb.CANCEL:
             # Of cancels there are no more than jobs; other wishes could be made again and again.
             self._check_room()
-        return Wish(person, verb, texts, self._now_ms, self._observed)
+        return Wish(person, verb, said, self._now_ms, self._observed)
 
     def look_up(self, wish: Wish) -> None:
         """Look up the jobs of a wish about many ids, before its first batch."""

@@ -12,7 +12,7 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.replica.labels import Label, label_of, many_live
+from gpuyard.control.replica.labels import Label, label_in, many_live
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -20,8 +20,11 @@ from gpuyard.errors import quoted
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 from gpuyard.wire.endpoints import DOES, Action
 
-BATCH = 40
-"""Jobs in one transaction: submissions and the loop wait for no more than these."""
+BATCH = 160
+"""Jobs in one transaction: submissions and the loop wait for no more than these, some 20 ms. A transaction itself costs
+as much as a few dozen of them."""
+ALONE_BATCH = 4 * BATCH
+"""The same while nobody else asks."""
 FEW = 8
 """Ids, and jobs, of which a wish is small: many of these may be in one transaction."""
 
@@ -38,7 +41,8 @@ Outcome = bool | Refusal | None
 class WishedId:
     """What becomes of one of the ids."""
 
-    text: str
+    said: int | str
+    """As it was named: a number of ours, or what people type."""
     label: Label | None = None
     left: int = 0
     """Jobs that are still to be judged."""
@@ -74,15 +78,17 @@ class Wish:
         self,
         person: Person,
         verb: Verb,
-        texts: Sequence[str],
+        said: Sequence[int | str],
         now_ms: Callable[[], int],
         observed: ObservedClusters | None = None,
     ) -> None:
         self.verb = verb
         self._observed = observed or ObservedClusters()
-        self.asked = [WishedId(text) for text in texts]
+        self.asked = [WishedId(each) for each in said]
         self._person = person
         self._now_ms = now_ms
+        self.batch = BATCH
+        """Jobs in its next transaction."""
         self._todo: list[tuple[WishedId, int]] | None = None
         """Jobs, the next one last, and for which of the ids they stand; None: nothing was looked up yet."""
         self._may: dict[tuple[str, str], bool] = {}
@@ -97,9 +103,9 @@ class Wish:
         if self._todo is None:
             self._name()
             self._todo = self._line_up(many_live(draft.state, self._labels()))
-            most = FEW if len(self.asked) <= FEW else BATCH
+            most = FEW if len(self.asked) <= FEW else self.batch
         else:
-            most = BATCH
+            most = self.batch
         now_ms = max(self._now_ms(), draft.state.now_ms)
         jobs = draft.state.jobs
         batch = self._todo[: -most - 1 : -1]
@@ -129,7 +135,7 @@ class Wish:
     def _name(self) -> None:
         for asked in self.asked:
             try:
-                asked.label = label_of(asked.text)
+                asked.label = label_in(asked.said)
             except Unacceptable as error:
                 asked.error = error
 
@@ -139,12 +145,14 @@ class Wish:
     def _line_up(self, find: Callable[[Label], list[JobRecord]]) -> list[tuple[WishedId, int]]:
         """The jobs of all ids, the first one last."""
         todo = []
+        # One for all of them: what became of each is told by the history.
+        gone = Gone("there is no such live job")
         for asked in reversed(self.asked):
             if asked.label is None:
                 continue
             found = [r.id for r in find(asked.label) if self._person.sight.sees(r.job.spec.tenant)]
             if not found:
-                asked.error = Gone(f"there is no live job {asked.label}")
+                asked.error = gone
             asked.left = len(found)
             # Of an array the first task comes first: the task that is moved last is at the top.
             ordered = found if self.verb is Verb.TOP else reversed(found)

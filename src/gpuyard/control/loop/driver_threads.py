@@ -15,7 +15,7 @@ from gpuyard.control.loop.loop import Controller, Sighting, Step
 from gpuyard.control.loop.observe import Difference
 from gpuyard.control.loop.slurm_watch import SlurmObserver
 from gpuyard.engines.contract import EngineError, Stale
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, words_of
 from gpuyard.store import Fenced
 
 _log = logging.getLogger(__name__)
@@ -145,9 +145,11 @@ class DriverThreads:
                 return
             except Exception as error:
                 busy = False
-                known = isinstance(error, YardError | EngineError)
-                if self._note(cluster, (f"{error}" if known else f"{error!r}",)):
-                    _log.error("driving cluster %s: %s", cluster, error, exc_info=None if known else error)
+                known = isinstance(error, YardError | EngineError | OSError)
+                if self._note(cluster, (words_of(error) if known else repr(error),)):
+                    _log.error(
+                        "driving cluster %s: %s", cluster, words_of(error), exc_info=None if known else error
+                    )
             pause_s = FIRST_TICK_S if busy else min(TICK_S, 2 * pause_s)
             self._stopping.wait(REST_S)
             if told.wait(pause_s):

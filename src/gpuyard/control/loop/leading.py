@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuyard.control.clock import Steady
 from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.control.loop.driver_threads import DriverThreads
 from gpuyard.control.loop.driving import Heard
@@ -22,7 +23,8 @@ from gpuyard.control.replica.replica import Draft, Judged, Replica, judged_of
 from gpuyard.control.replica.tally import Histogram
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.slurm.observed import ObservedSlurm
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, words_of
+from gpuyard.model import ClockSet
 from gpuyard.store import Fenced, Lease, StoreError
 
 _log = logging.getLogger(__name__)
@@ -94,12 +96,14 @@ class Leader:
         shared: bool = False,
         has_room: Callable[[], bool] = lambda: True,
         drop_unread: Callable[[], None] = lambda: None,
+        clock: Steady | None = None,
     ) -> None:
         """`following`: projections whose checkpoints have to cover what is cut off the log. `stands`: whether this
         process may lead at all. `shared`: whether other processes may be there, which have to be told why jobs wait.
         `has_room` tells whether anything may start. `drop_unread` forgets what was published of the replica if nobody
-        reads it.
+        reads it. `clock` is the one behind `now_ms`, where that goes by a clock which can be set.
         """
+        self._clock = clock
         self._has_room = has_room
         self._drop_unread = drop_unread
         self._stands = stands
@@ -185,13 +189,16 @@ class Leader:
     def _follow(self) -> None:
         while self._replica.catch_up():
             pass
+        if self._clock is not None:
+            self._clock.go_on(self._replica.state.now_ms)
         self._configure(None)
         self._replica.judged = judged_of(self._replica.store.reasons())
         self._drop_unread()
         self.standing.error = ""
 
     def _failed(self, what: str, error: Exception) -> None:
-        text = f"{what}: {error}" if isinstance(error, YardError | EngineError) else f"{what}: {error!r}"
+        ours = isinstance(error, YardError | EngineError | OSError)
+        text = f"{what}: {words_of(error) if ours else repr(error)}"
         if text != self.standing.error:
             # Trouble with the store or the engine explains itself; anything else is ours, with all it can tell.
             known = isinstance(error, StoreError | EngineError)
@@ -282,8 +289,25 @@ class Leader:
         self._replica.commit(epoch, make)
         self._start = None
 
+    def _follow_clock(self, epoch: int) -> None:
+        """Where the machine's clock was set ahead, the log says so and follows it."""
+        clock = self._clock
+        now_ms = self._now_ms()
+        if clock is None or not clock.ahead_ms:
+            return
+        at_ms = now_ms + clock.ahead_ms
+
+        def make(draft: Draft) -> None:
+            left_ms = max(now_ms, draft.state.now_ms)
+            if left_ms < at_ms:
+                draft.add(ClockSet(at_ms, at_ms - left_ms))
+
+        self._replica.commit(epoch, make)
+        clock.go_on(at_ms)
+
     def _step(self, loop: Controller | DriverThreads | SlurmObserver) -> Step:
         standing = self.standing
+        self._follow_clock(standing.epoch)
         began_s = time.monotonic()
         step = loop.step(self._now_ms())
         standing.step_at_s = time.monotonic()
@@ -382,6 +406,6 @@ class Leader:
             return bool(call())
         except Exception as error:
             # News are a convenience, the tick comes anyway; but a call that fails at once must not spin.
-            _log.debug("listening: %s", error)
+            _log.debug("listening: %s", words_of(error))
             self._stopping.wait(TICK_S)
             return False

@@ -57,7 +57,10 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
     ):
         events.append(CheckpointSeen(now_ms, job_id, attempt, report.checkpoint_ms))
     if report.phase is Phase.ENDED:
-        saved_ms = _saved_ms(record, report.checkpoint_ms)
+        # The engine has its end by the clock of its start.
+        ended_ms = report.ended_ms + record.delayed_ms
+        ended_ms = ended_ms if record.started_ms <= ended_ms < now_ms else 0
+        saved_ms = _saved_ms(record, report.checkpoint_ms, ended_ms or now_ms)
         outcome = _outcome(record, report)
         asked = record.wanted is Verb.REQUEUE or record.cause is StopCause.REQUEUE
         if asked and outcome not in (Outcome.NODE_FAIL, Outcome.CANCELLED):
@@ -65,9 +68,9 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
             if phase is not AttemptState.STOPPING:
                 events.append(AttemptStopping(now_ms, job_id, attempt, StopCause.REQUEUE))
             outcome = Outcome.PREEMPTED
-        ended_ms = report.ended_ms if record.started_ms <= report.ended_ms < now_ms else 0
         why, code = report.why, report.exit_code
-        events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, code, why, ended_ms))
+        for_good = report.for_good and outcome is Outcome.FAILED
+        events.append(AttemptEnded(now_ms, job_id, attempt, outcome, saved_ms, code, why, ended_ms, for_good))
         return events
     if report.phase in _SEEN and phase in (_STARTING, _UNKNOWN):
         events.append(AttemptConfirmed(now_ms, job_id, attempt))
@@ -86,7 +89,7 @@ def lost(record: JobRecord, now_ms: int) -> Event:
     outcome = Outcome.NODE_FAIL
     if record.cause is not None:
         outcome = Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
-    saved_ms = _saved_ms(record, record.checkpoint_ms)
+    saved_ms = _saved_ms(record, record.checkpoint_ms, now_ms)
     return AttemptEnded(
         now_ms, record.id, record.attempt, outcome, saved_ms, 0, "the engine no longer knew it"
     )
@@ -113,9 +116,12 @@ def _outcome(record: JobRecord, report: AttemptReport) -> Outcome:
     return outcome
 
 
-def _saved_ms(record: JobRecord, checkpoint_ms: int) -> int:
-    """Work that need not be done again: that of earlier attempts, and of this one up to its last checkpoint."""
-    at_ms = max(checkpoint_ms, record.checkpoint_ms)
+def _saved_ms(record: JobRecord, checkpoint_ms: int, ended_ms: int) -> int:
+    """Work that need not be done again: that of earlier attempts, and of this one up to its last checkpoint.
+
+    A file may bear a later time than the end of the attempt, where the machine's clock was set.
+    """
+    at_ms = min(max(checkpoint_ms, record.checkpoint_ms), ended_ms)
     restart_ms = record.job.spec.restart_cost_ms if record.attempt > 1 else 0
     return record.saved_ms + max(0, at_ms - record.started_ms - restart_ms)
 

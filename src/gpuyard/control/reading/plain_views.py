@@ -235,9 +235,9 @@ def _slices(state: State, number: int) -> list[list[Any]]:
 
 MORE_COLUMNS = (
     "pools", "gpu_models", "tasks", "cpus", "memory_mib", "begin_ms", "waits_for", "array_id", "array_index",
-    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min", "partition",
+    "array_limit", "restarts", "requeue", "ran_ms", "nodes_min", "partition", "gpus_per_task",
 )  # fmt: skip
-NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0, "")
+NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0, "", "")
 """The same of a job of which others may know nothing."""
 
 
@@ -262,6 +262,7 @@ def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
         record.ran_ms,
         ask.nodes_min,
         spec.partition,
+        request_text(ask.gpus),
     )
 
 

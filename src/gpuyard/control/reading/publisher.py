@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock, RLock
 from typing import Generic, TypeVar, cast
 
@@ -37,6 +38,8 @@ NODES_AT_ONCE = 500
 FEW = 250
 HOLD_S = 0.01
 """The same where a list waits for what was touched, and others for the list: after so long others have the replica."""
+REST_S = 0.001
+"""Between two moments of work that nobody waits for."""
 WAIT_S = 1.0
 """How long a reader waits for the newest; then it has what was published last."""
 PATIENCE_S = 0.03
@@ -175,8 +178,8 @@ class Publisher:
         if not spoken and model is not None and self._stands(model) and replica.store.head() == model.seq:
             self._as_of_s = asked_s
             return model
-        behind = self._as_of_s < own_write_s.get()
-        patient = not listing or self._as_of_s < asked_s - STALE_S or (behind and not user)
+        behind = self._as_of_s < own_write_s.get() or self._as_of_s < asked_s - STALE_S
+        patient = not listing or (behind and not user)
         wait_s = -1 if model is None else WAIT_S if patient or behind else PATIENCE_S
         if not self._lock.acquire(timeout=wait_s):
             return self._model or self.latest()
@@ -190,15 +193,9 @@ class Publisher:
 
             try:
                 # Whatever is written after this moment is not waited for.
-                head = replica.store.head()
-                replica.catch_up(lambda: replica.seq >= head or (enough() and not behind))
-                found = self._publish(enough) if replica.seq >= head else None
+                found = self._publish_to(replica.store.head(), enough, must=behind)
                 if found is None and behind:
                     return self._amid(user)
-            except BaseException:
-                # What was touched may be half published: the next model is made anew.
-                self._state = None
-                raise
             finally:
                 replica.lock.release()
             if found is not None:
@@ -208,6 +205,36 @@ class Publisher:
             return self._model
         finally:
             self._lock.release()
+
+    def keep_up(self) -> None:
+        """Publish what is written by now, if anybody reads at all: a moment at a time, so that others read in between.
+
+        Readers that come have little left to do then, however much was written before.
+        """
+        replica, began_s = self._replica, self._now_s()
+        head = replica.store.head()
+        while (model := self._model) is not None and model.seq < head:
+            since_s = self._now_s()
+            with self._lock, replica.lock:
+                found = self._publish_to(head, partial(self._held_long, since_s))
+            if found is not None:
+                self._as_of_s = max(self._as_of_s, began_s)
+            # As long again for readers: a lock that is taken again at once is seldom had by another that waits for it.
+            time.sleep(max(REST_S, min(HOLD_S, self._now_s() - since_s)))
+
+    def _held_long(self, since_s: float) -> bool:
+        return self._now_s() - since_s > HOLD_S
+
+    def _publish_to(self, head: int, enough: Callable[[], bool], must: bool = False) -> Model | None:
+        """Fold up to there, with `must` in any case, and publish; None: the caller has had enough. With both locks."""
+        replica = self._replica
+        try:
+            replica.catch_up(lambda: replica.seq >= head or (enough() and not must))
+            return self._publish(enough) if replica.seq >= head else None
+        except BaseException:
+            # What was touched may be half published: the next model is made anew.
+            self._state = None
+            raise
 
     def _stands(self, model: Model) -> bool:
         replica = self._replica

@@ -23,6 +23,8 @@ from typing import Any
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
+from gpuyard.errors import words_of
+from gpuyard.garbage import bare
 from gpuyard.store import Accepted, Submission
 
 _log = logging.getLogger(__name__)
@@ -102,20 +104,27 @@ class Committer:
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._arrivals or self._errands or self._closed):
-                    self._changed.wait()
-                self._gather()
-                arrivals = _take(self._arrivals)
-                errands = _take(self._errands)
-            if not arrivals and not errands:
-                return
-            began_s = time.monotonic()
-            self._guarded(self._submit, arrivals)
-            self._guarded(self._commit, errands)
-            self._write_s = time.monotonic() - began_s
-            self._sizes = (self._sizes[1], len(arrivals) + len(errands))
+        while self._round():
+            pass
+
+    def _round(self) -> bool:
+        """Write what waits; False: nothing comes any more. A call of its own: what was written is not held until the
+        next one comes.
+        """
+        with self._changed:
+            while not (self._arrivals or self._errands or self._closed):
+                self._changed.wait()
+            self._gather()
+            arrivals = _take(self._arrivals)
+            errands = _take(self._errands)
+        if not arrivals and not errands:
+            return False
+        began_s = time.monotonic()
+        self._guarded(self._submit, arrivals)
+        self._guarded(self._commit, errands)
+        self._write_s = time.monotonic() - began_s
+        self._sizes = (self._sizes[1], len(arrivals) + len(errands))
+        return True
 
     def _gather(self) -> None:
         expected = min(max(self._sizes), BATCH_MAX)
@@ -148,7 +157,8 @@ class Committer:
             try:
                 batch.append(arrival.make(now_ms))
             except Refusal as error:
-                future.set_exception(error)
+                # Without the calls that raised it, which hold every submission of this round.
+                future.set_exception(bare(error))
                 continue
             good.append(future)
         if not batch:
@@ -156,7 +166,7 @@ class Committer:
         try:
             answers = self._replica.store.submit(batch, now_ms)
         except Exception as error:
-            _log.warning("%d submissions were not accepted: %s", len(batch), error)
+            _log.warning("%d submissions were not accepted: %s", len(batch), words_of(error))
             for future in good:
                 future.set_exception(error)
             return
@@ -185,6 +195,8 @@ class Committer:
             for errand, future in tickets:
                 try:
                     results.append((future, errand(draft)))
+                except Refusal as error:
+                    future.set_exception(bare(error))
                 except Exception as error:
                     future.set_exception(error)
 

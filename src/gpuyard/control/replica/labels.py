@@ -17,7 +17,7 @@ from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
 _FEW = 8
 """Arrays that are looked up one by one; for more, all live jobs are gone through once."""
 
-_LABEL = re.compile(r"(?:([^:@/]+):)?([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
+_LABEL = re.compile(r"(?:([^:@/]*):)?([1-9][0-9]{0,17})(?:_([0-9]{1,9}))?")
 SEEN_IDS = 2 * FIRST_EXTERNAL_ID
 """What is added to an id of another scheduler beside our own: above every id that a job has here."""
 
@@ -30,6 +30,12 @@ class Label:
     index: int | None = None
     cluster: str = ""
     """A cluster that schedules itself, whose id this is; its id here is above `SEEN_IDS`."""
+    by_number: bool = False
+    """Whether a task of an array may be meant by the number of its own, which programs know and people do not see."""
+
+    def names(self, job: Job | HistoryRow) -> bool:
+        """Whether a job that has this number is meant by it."""
+        return self.by_number or job.array_id in (0, self.id) or job.id >= FIRST_EXTERNAL_ID
 
     def __str__(self) -> str:
         text = f"{self.cluster}:{self.id - SEEN_IDS}" if self.cluster else str(self.id)
@@ -37,15 +43,25 @@ class Label:
 
 
 def label_of(text: str) -> Label:
-    """`17` or `12_3`; `CLUSTER:17` for a job of a cluster that schedules itself."""
+    """`17` or `12_3`; `CLUSTER:17` for a job of a cluster that schedules itself; `:17` by its number."""
     match = _LABEL.fullmatch(text)
-    if match is None:
+    if match is None or (match[1] == "" and match[3] is not None):
         raise Unacceptable(
             f"{quoted(text)} is no job id", "Ids are positive numbers such as 17, or 12_3 for a task."
         )
     cluster = match[1] or ""
     job_id = int(match[2]) + (SEEN_IDS if cluster else 0)
-    return Label(job_id, int(match[3]) if match[3] is not None else None, cluster)
+    return Label(job_id, int(match[3]) if match[3] is not None else None, cluster, match[1] == "")
+
+
+def label_in(value: int | str) -> Label:
+    """The label in a document: a number is the one that replies have as `id`, a text what people type."""
+    return label_of(f":{value}" if isinstance(value, int) else value)
+
+
+def ended_as(label: Label, row: HistoryRow | None) -> HistoryRow | None:
+    """An ended job that has the number of a label, if the label means it."""
+    return row if row is not None and label.names(row) else None
 
 
 def row_label(row: HistoryRow) -> str:
@@ -108,7 +124,7 @@ def live(state: LiveJobs[H_co], label: Label) -> list[H_co]:
     jobs, last_job_id = state.jobs, state.last_job_id
     if label.index is None:
         record = jobs.get(label.id)
-        if record is not None:
+        if record is not None and label.names(record.job):
             return [record]
     # Ids of tasks follow that of their array; those that ended are gaps.
     tasks = []
@@ -138,10 +154,12 @@ def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[J
     What it gives looks at the state no more: that takes the longest where there are many, and needs no lock.
     """
     jobs = state.jobs
-    singles = {label.id: [jobs[label.id]] for label in labels if label.index is None and label.id in jobs}
-    arrays: dict[int, list[JobRecord]] = {
-        label.id: [] for label in labels if label.index is not None or label.id not in jobs
+    singles = {
+        label: [jobs[label.id]]
+        for label in labels
+        if label.index is None and label.id in jobs and label.names(jobs[label.id].job)
     }
+    arrays: dict[int, list[JobRecord]] = {label.id: [] for label in labels if label not in singles}
     if len(arrays) <= _FEW:
         for array_id in arrays:
             # Where a job has the array's own id, its tasks have it too: it was seen in another system.
@@ -155,7 +173,7 @@ def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[J
 
     def find(label: Label) -> list[JobRecord]:
         if label.index is None:
-            return singles.get(label.id) or arrays[label.id]
+            return singles.get(label) or arrays[label.id]
         if not tasks:
             for array_id, records in arrays.items():
                 for record in records:

@@ -13,7 +13,7 @@ from gpuyard.control.clock import Rounds
 from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, words_of
 from gpuyard.garbage import uncollected
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
@@ -132,7 +132,10 @@ class Filler:
             return False
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
-            rows = Rows(lambda key: store.projected_at(name, [key]).get(key))
+            rows = Rows(
+                lambda key: store.projected_at(name, [key]).get(key),
+                look_up_many=lambda keys: store.projected_at(name, keys),
+            )
         far = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
         self._far |= far
         with uncollected():
@@ -215,7 +218,7 @@ class Filler:
                     self._ahead, self._ahead_for = ReadingAhead(self._ahead_of, seq, head, PIECE_EVENTS), name
                     piece = self._ahead.after(seq, limit)
         except (YardError, OSError) as error:
-            _log.warning("%s: the server itself reads it, from event %d on", error, seq + 1)
+            _log.warning("%s: the server itself reads it, from event %d on", words_of(error), seq + 1)
             self._do_without_ahead()
             return []
         return piece

@@ -112,6 +112,10 @@ class HandedIn:
             seen.first_ms, seen.last_ms = min(seen.first_ms, sample.at_ms), max(seen.last_ms, sample.at_ms)
             seen.heard_ms = now_ms
 
+    def nodes(self) -> Collection[str]:
+        """The nodes whose collectors have told something, by key."""
+        return self._off_ms.keys()
+
     def keep_ended(self, series: Series) -> None:
         """Keep the curves of attempts that nobody tells of any more."""
         with self._lock:

@@ -1,4 +1,6 @@
-"""Measured use enters the log: one event for each attempt and clock hour, and one for the rest when it has ended.
+"""Measured use enters the log: for each attempt and clock hour, and for the rest when it has ended.
+
+Of an hour that is not over some is told before, every few minutes, as far as the log has room for it.
 
 Only the leader tells. What was told is in the log and nowhere else: a leader reads it there when it is elected, and
 what it tells after that is fenced by its epoch. So no hour is told twice, whichever process dies, and when. It tells of
@@ -26,6 +28,10 @@ from gpuyard.telemetry.series import RAW, SETTLE_MS, Owed, Series
 
 WORK_S = 0.2
 """CPU time for this in one round: what is due beyond it waits for the next."""
+EARLY_MS = 5 * MINUTE_MS
+"""How often something is told of an hour that is not over."""
+EARLY_PER_H = 600
+"""How many events an hour that may come to, for all attempts together: beyond, each is told of less often."""
 PIECE = 64
 """Attempts in one transaction."""
 MARGIN_MS = 5 * MINUTE_MS
@@ -40,8 +46,18 @@ _log = logging.getLogger(__name__)
 class Meter:
     """What a server knows of attempts that are owed events. Called from one thread."""
 
-    def __init__(self, replica: Replica, epoch: Callable[[], int | None]) -> None:
-        """`epoch`: of this process while it leads."""
+    def __init__(
+        self,
+        replica: Replica,
+        epoch: Callable[[], int | None],
+        early_per_h: int = EARLY_PER_H,
+        log_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`epoch`: of this process while it leads. `early_per_h`: events about hours that are not over; 0: none.
+        `log_ms`: the time of the log; left out, that of its last event.
+        """
+        self._early_per_h = early_per_h
+        self._log_ms = log_ms
         self._replica = replica
         self._epoch = epoch
         self._led = 0
@@ -50,6 +66,8 @@ class Meter:
         """By job and attempt, and by hour."""
         self._next: dict[str, int] = {}
         """The first hour of each attempt that was not looked at."""
+        self._early: dict[str, int] = {}
+        """Up to when each attempt was looked at in an hour that was not over."""
         self._found_over: dict[str, int] = {}
         """When this process first saw that an attempt has ended."""
         self._late: dict[str, set[int]] = {}
@@ -79,7 +97,7 @@ class Meter:
             # A process that does not lead has nothing to tell, and may lead before it is too late.
             if now_ms > found_ms + FORGET_MS:
                 series.settle(owed.attempt)
-                for known in (self._next, self._found_over):
+                for known in (self._next, self._found_over, self._early):
                     known.pop(owed.attempt, None)
                 self._told.pop((owed.job_id, owed.number), None)
 
@@ -156,6 +174,8 @@ class Meter:
         for node, late in series.take_late().items():
             self._late.setdefault(node, set()).update(late)
         found = []
+        most = self._early_per_h
+        early_ms = max(EARLY_MS, HOUR_MS * len(series.owed) // most) if most else HOUR_MS
         for owed in series.owed.values():
             begin_ms = self._next.get(owed.attempt)
             if begin_ms is None:
@@ -170,6 +190,9 @@ class Meter:
                 for hour_ms in range(begin_ms, until_ms, HOUR_MS)
                 if (min(hour_ms + HOUR_MS, owed.over_ms) if owed.over_ms else hour_ms + HOUR_MS) <= settled_ms
             ]
+            told_ms = max(begin_ms, owed.started_ms, self._early.get(owed.attempt, 0))
+            if not owed.over_ms and not hours and settled_ms - told_ms >= early_ms:
+                hours.append(begin_ms)
             if self._late:
                 again = {hour_ms for hold in _holds(owed) for hour_ms in self._late.get(hold.node, ())}
                 hours += [hour_ms for hour_ms in again if owed.started_ms - HOUR_MS < hour_ms < begin_ms]
@@ -187,11 +210,11 @@ class Meter:
         seen = {
             node: series.of_attempts(node, started, SIGNALS, from_ms, to_ms) for node, started in on.items()
         }
-        events = []
+        events, settled_ms = [], now_ms - SETTLE_MS
         for owed in some:
             holds = _holds(owed)
             from_ms = max(hour_ms, owed.started_ms)
-            until_ms = min(hour_ms + HOUR_MS, owed.over_ms or hour_ms + HOUR_MS)
+            until_ms = min(hour_ms + HOUR_MS, owed.over_ms or settled_ms)
             told = self._told.setdefault((owed.job_id, owed.number), {}).setdefault(hour_ms, Told())
             signals = [seen[hold.node].get(owed.attempt, {}) for hold in holds]
             use = (
@@ -201,18 +224,21 @@ class Meter:
             )
             if use is not None:
                 events.append(_event(owed, from_ms, until_ms, use))
-        self._commit(epoch, events, now_ms)
+        self._commit(epoch, events)
         for event in events:
             self._note_told(event)
         for owed in some:
-            self._next[owed.attempt] = max(self._next[owed.attempt], hour_ms + HOUR_MS)
+            self._early[owed.attempt] = settled_ms
+            if owed.over_ms or hour_ms + HOUR_MS <= settled_ms:
+                self._next[owed.attempt] = max(self._next[owed.attempt], hour_ms + HOUR_MS)
             hours = self._told[owed.job_id, owed.number]
             for old_ms in [each for each in hours if each < hour_ms - _KEPT_MS]:
                 del hours[old_ms]
 
-    def _commit(self, epoch: int, events: list[AttemptMeasured], now_ms: int) -> None:
+    def _commit(self, epoch: int, events: list[AttemptMeasured]) -> None:
         def make(draft: Draft) -> None:
-            at_ms = max(now_ms, draft.state.now_ms)
+            # Samples are of the machine's clock, which may be ahead of the log.
+            at_ms = max(self._log_ms(), draft.state.now_ms)
             for event in events:
                 draft.add(replace(event, at_ms=at_ms))
 

@@ -17,7 +17,7 @@ from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.engines.contract import Engine, EngineError, KeepsImages, KeepsLeftovers, Leftover
-from gpuyard.errors import YardError
+from gpuyard.errors import YardError, words_of
 from gpuyard.model import Retention
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Ended, Mark, Removal
@@ -126,7 +126,7 @@ class Pruner:
                 if done.total:
                     _log.info("removed, as yard.yaml says: %s", done)
             except (YardError, EngineError, OSError) as error:
-                _log.warning("what is too old was not removed: %s", error)
+                _log.warning("what is too old was not removed: %s", words_of(error))
         return EVERY_S
 
     def by_itself(self) -> Tally:

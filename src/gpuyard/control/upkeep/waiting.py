@@ -49,6 +49,8 @@ class WaitMeter:
         """By job that waits again: how many attempts it had, and whether the last one crashed."""
         self._led = 0
         self._looked_ms = self._told_ms = 0
+        self._skipped_ms = 0
+        """By how much the clock had been set ahead at the last look."""
         self._before: dict[Waiting, int] = {}
         self._sums: dict[tuple[int, int, Waiting], int] = {}
         """By when a stretch of time begins, how long it is, and what waits: jobs times milliseconds, twice."""
@@ -90,12 +92,17 @@ class WaitMeter:
             # Mostly nothing waits.
             waits = state.queue.count or state.deferred
             look = Look(state, replica.policy.place, replica.judged.by_id()) if waits else None
+            before_ms, self._skipped_ms = self._skipped_ms, state.skipped_ms
+            # The clock may have been set since the time was asked for.
+            now_ms = max(now_ms, state.now_ms)
         seen = {} if look is None else look.counted(self._has_crashed, self._elsewhere)
         if self._led != epoch:
             self._sums, self._crashed = {}, {}
             self._begin(look, now_ms)
             self._led = epoch
         else:
+            # Nobody waited in a time that never was.
+            self._looked_ms += max(0, self._skipped_ms - before_ms)
             span_ms = now_ms - self._looked_ms
             for counted in (self._before, seen):
                 for key, jobs in counted.items():

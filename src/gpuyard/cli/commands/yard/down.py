@@ -8,10 +8,15 @@ from gpuyard.cli.line.options import Option
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gpuyard.control.places import Instance
 
 STOP_S = 30.0
 JOBS_S = 600.0
+"""How long jobs may take to end with nothing happening."""
+JOBS_AT_ONCE = 1_000
+"""Jobs that one request cancels, or one array: it is told how many are done."""
 
 
 def down(
@@ -92,21 +97,52 @@ def _stop(pid: int, instance: "Instance") -> None:
 def _stop_jobs(socket: str) -> int:
     """Cancel until no job of the yard's own is left: users may still submit meanwhile."""
     from gpuyard.api.client import Client
+    from gpuyard.cli.terminal.progress import Bar
 
-    until_s = time.monotonic() + JOBS_S
+    still_s = time.monotonic()
     asked: set[int] = set()
+    before = 0
     with Client(f"unix:{socket}") as client:
         while True:
             # Jobs of a cluster that schedules itself are none of ours: `CLUSTER:ID`.
-            live = [row[0] for row in client.queue()["rows"] if ":" not in row[1]]
+            live = {row[0]: row[1] for row in client.queue()["rows"] if ":" not in row[1]}
             if not live:
                 return len(asked)
-            new = [job_id for job_id in live if job_id not in asked]
-            for first in range(0, len(new), 10_000):
-                client.ask_many("cancel", new[first : first + 10_000])
+            new = {job_id: label for job_id, label in live.items() if job_id not in asked}
+            with Bar(len(new)) as bar:
+                tell, done = bar.begin("cancelling"), 0
+                for names, jobs in lots(new.values()):
+                    client.ask_many("cancel", names)
+                    done += jobs
+                    if tell is not None:
+                        tell(done, len(new))
             asked.update(new)
-            if time.monotonic() > until_s:
+            if new or len(live) != before:
+                # Many jobs take a while: it has failed when nothing more happens.
+                still_s, before = time.monotonic(), len(live)
+            if time.monotonic() > still_s + JOBS_S:
                 raise YardError(
                     f"{len(live)} jobs did not stop within {JOBS_S:.0f} s", "The yard is still up."
                 )
             time.sleep(0.1)
+
+
+def lots(labels: "Iterable[str]") -> "Iterator[tuple[list[str], int]]":
+    """What to name in each request, and how many jobs that is: an array for all of its tasks.
+
+    The last in line come first, so that none starts in the place of one that was cancelled.
+    """
+    counts: dict[str, int] = {}
+    for label in reversed([*labels]):
+        name = label.partition("_")[0]
+        counts[name] = counts.get(name, 0) + 1
+    names: list[str] = []
+    jobs = 0
+    for name, count in counts.items():
+        names.append(name)
+        jobs += count
+        if jobs >= JOBS_AT_ONCE:
+            yield names, jobs
+            names, jobs = [], 0
+    if names:
+        yield names, jobs
