@@ -20,6 +20,11 @@ export type Row = {
   time_limit_s: number | null;
   reason: string;
 };
+/** Whether a job is out of sight: then it has its id, state and GPUs, its texts are empty and its times are 0. */
+export function hidden(row: Row): boolean {
+  return !row.submitted_ms;
+}
+
 type Listed = { seq: number; running: number; waiting: number; set_aside: number; columns: string[]; rows: any[][] };
 
 const MOST = 20_000;

@@ -3,10 +3,7 @@
 Pictures of what was seen are made where GPUYARD_SHOTS names a folder for them.
 """
 
-import subprocess
-import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.conftest import Box
-from rigs.console.browser import ROOT, chromium, go, looked, page_of
+from rigs.console.browser import go, looked, page_of
 
 pytestmark = pytest.mark.rig
 CONFIG = """
@@ -293,16 +290,3 @@ def test_the_page_goes_on_when_the_yard_comes_back(page: Any, tmp_path: Path) ->
     page.get_by_text("The yard is away").wait_for(state="detached")
     page.box.submit("--gpus", 1, "--tenant", "research", "--name", "later", "--", "sleep", "600")
     page.get_by_role("link", name="later").wait_for()
-
-
-def test_a_wheel_has_the_console(tmp_path: Path) -> None:
-    chromium()
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert 0 == done.returncode, done.stderr
-    (made,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(made).namelist()
-    assert "gpuyard/console/index.html" in names
-    assert [
-        name for name in names if name.startswith("gpuyard/console/assets/index") and name.endswith(".js")
-    ]

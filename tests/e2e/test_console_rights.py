@@ -101,7 +101,10 @@ def test_a_role_sees_and_may_do_what_the_table_says(
             row = page.get_by_role("listitem").filter(
                 has=page.get_by_label(f"Choose job {number}", exact=True)
             )
-            assert may(rights, Action.SEE_JOB, tenant) == (f"of-{owner}" in row.inner_text()), relation
+            sees, text = may(rights, Action.SEE_JOB, tenant), row.inner_text()
+            assert [sees, not sees] == [f"of-{owner}" in text, "another tenant's" in text], relation
+            # What is hidden reads as 0, and so long ago no job began.
+            assert " d " not in text, relation
             allowed = may(rights, Action.ACT_ON_JOB, tenant, own=own)
             assert allowed == row.get_by_role("checkbox").is_enabled(), relation
             assert allowed == (row.get_by_label(f"Cancel job {number}", exact=True).count() == 1), relation

@@ -73,7 +73,7 @@ def decisions(name: str) -> str:
     recorded = Recorded(nodes)
     result = Simulation(
         trace,
-        [Pool("p", "c", Market.RESERVED, 2_500_000, nodes)],
+        [Pool("p", "c", Market.RESERVED, nodes)],
         SETTINGS,
         registry.build(registry.PRESETS[name]),
         watch=recorded,

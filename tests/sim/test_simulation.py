@@ -8,6 +8,7 @@ import pytest
 
 from gpuyard.errors import BadInput
 from gpuyard.model import (
+    CATALOGUE,
     Ask,
     Budget,
     JobClass,
@@ -35,7 +36,7 @@ CLASSES = (JobClass("batch", grace_ms=0, min_run_ms=0), JobClass("urgent", 9, pr
 
 def pool(nodes: int = 1, gpus: int = 8) -> Pool:
     rows = tuple(Node(f"n{i}", "c", "p", "H100", gpus, 96_000, 1_000_000) for i in range(nodes))
-    return Pool("p", "c", Market.RESERVED, 2_000_000, rows)
+    return Pool("p", "c", Market.RESERVED, rows)
 
 
 def trace(*rows: tuple[int, int, JobSpec]) -> Trace:
@@ -67,7 +68,7 @@ def test_two_jobs_that_do_not_fit_together_run_one_after_the_other() -> None:
     assert [0, 3 * H] == list(result.wait_ms)
     assert [4 * H, 5 * H] == list(result.jct_ms)
     assert 8 * 6 * H == result.used_gpu_ms
-    assert 8 * 6 * 2_000_000 == result.cost_micro_usd
+    assert 8 * 6 * CATALOGUE["H100"].list_price_micro_usd_h == result.cost_micro_usd
 
 
 def test_a_job_past_its_limit_is_a_timeout_and_its_work_is_lost() -> None:
@@ -194,7 +195,11 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
             signal.raise_signal(signal.SIGINT)
 
     made = Simulation(jobs, [pool(8)], Settings(), registry.build(registry.PRESETS["fifo"]))
-    result = made.run(progress)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = made.run(progress)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.interrupted
     assert 500 < result.finished < 3000
     assert 3000 == result.finished + result.unfinished

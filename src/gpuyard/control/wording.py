@@ -17,6 +17,9 @@ _WORDS = {
     Cure.TIME_LIMIT: "a time limit (-t)",
     Cure.FEWER_GPUS: "fewer GPUs",
     Cure.LESS: "a smaller ask",
+    Cure.GPUS_A_NODE: "--gpus {names} or less, or several tasks (--tasks)",
+    Cure.NO_GPUS: "--gpus 0; or GPUs, which a cluster of this machine pretends to have by `gpus: 8 x A100-80GB` and "
+    "`emulate: true` in yard.yaml (then yard up --config yard.yaml)",
     Cure.FEWER_CORES: "fewer cores a task, or none (--cpus)",
     Cure.ONE_TASK: "a job of one task",
     Cure.WHOLE_GPUS: "whole GPUs, as in --gpus 1",

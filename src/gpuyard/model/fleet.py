@@ -64,11 +64,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Nodes of one shape, price and market."""
+    """Nodes of one shape and market; `PriceBook` has what they cost."""
 
     name: str
     cluster: str
     market: Market
-    price_micro_usd_h: int
-    """Price of one GPU for one hour (of the node, if it has no GPUs)."""
     nodes: tuple[Node, ...]

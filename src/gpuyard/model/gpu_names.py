@@ -7,7 +7,7 @@ model that it may mean. A name with a word that the map does not know is unknown
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpuyard.model.catalogue import CATALOGUE, GpuModel
 
@@ -53,6 +53,25 @@ def models_called(name: str) -> tuple[str, ...]:
         if families == {model.name.partition("-")[0].lower()} and all([_has(model, size) for size in sizes])
     ]
     return tuple(fitting) if fitting and not others else (written,)
+
+
+def models_meant(name: str, there: Iterable[str]) -> tuple[str, ...]:
+    """The models that will do for a job that asks for `name`; the name itself if nobody knows it.
+
+    The name of a model that is there means that model. Any other name asks for every model that it may mean, and a
+    family (`A100`) also for those of its sizes that are there and not in the catalogue.
+    """
+    others = list(there)
+    exact = [model for model in others if model.lower() == name.strip().lower()]
+    if exact:
+        return tuple(exact[:1])
+    found = models_called(name)
+    family = found[0].partition("-")[0].lower()
+    sizes, words = _words(name)[1:]
+    if sizes or words or family not in _FAMILIES:
+        return found
+    of_family = [model for model in others if model.partition("-")[0].lower() == family]
+    return tuple(dict.fromkeys([*found, *of_family]))
 
 
 def model_taken(gpu_type: str, told: Mapping[str, str]) -> str:

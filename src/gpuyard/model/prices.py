@@ -5,6 +5,7 @@ model; then come the prices by model alone, and at last the list price.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpuyard.model.catalogue import CATALOGUE
@@ -68,17 +69,26 @@ class PriceBook:
 
     def offers(self, model: str, day: int) -> list[Price]:
         """Prices that hold for a model on a day, wherever it stands, the most exact first."""
-        return [
-            each
-            for each in self._prices
-            if each.model in ("", model)
-            and each.from_day <= day
-            and (not each.until_day or day < each.until_day)
-        ]
+        return [each for each in self._prices if each.model in ("", model) and _holds(each, day)]
 
     def listed(self, model: str) -> int | None:
         """The price of a model by its name alone: that under `prices`, else its list price."""
         return self._models.get(model)
+
+
+def held_on(settings: Settings, day: int) -> Settings:
+    """Settings in which the prices of one day hold for ever: for clocks that are not the calendar's."""
+    book = [
+        # Of two that fit alike the later one goes first.
+        replace(each, from_day=each.from_day - day, until_day=0)
+        for each in settings.price_book
+        if _holds(each, day)
+    ]
+    return replace(settings, price_book=tuple(book))
+
+
+def _holds(price: Price, day: int) -> bool:
+    return price.from_day <= day and (not price.until_day or day < price.until_day)
 
 
 def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
@@ -88,8 +98,7 @@ def _exactness(price: Price) -> tuple[bool, bool, bool, bool, int, int]:
 
 def _fits(price: Price, place: BookPlace, day: int) -> bool:
     return (
-        price.from_day <= day
-        and (not price.until_day or day < price.until_day)
+        _holds(price, day)
         and price.model in ("", place.model)
         and price.pool in ("", place.pool, f"{place.cluster}/{place.pool}")
         and price.market in ("", place.market)

@@ -69,7 +69,10 @@ class BudgetLine(TypedDict):
 
 
 class BudgetsReply(TypedDict):
-    """The budgets that you may see: those of your tenants, and with sight of the whole yard all."""
+    """The budgets that you may see: those of your tenants, and with sight of the whole yard all.
+
+    Below the named ones stand those that tenants have of their own (`tenants.NAME.budget`), under the tenant's path.
+    """
 
     budgets: list[BudgetLine]
 
@@ -94,11 +97,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
     from gpuyard.sim.exhaustion import HISTORY_DAYS  # noqa: PLC0415
 
-    uses = [
-        (use, told)
-        for use, told in readings.configs.budgets()
-        if sight.whole or (use.rule.tenant and sight.sees(use.rule.tenant))
-    ]
+    uses = [(use, told) for use, told in readings.configs.budgets() if _in_sight(use, sight)]
     name = values["budget"]
     if name and name not in [use.rule.name for use, _told in uses]:
         names = [use.rule.name for use, _told in uses]
@@ -109,6 +108,22 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     first = min([today - HISTORY_DAYS, *[use.window_start_ms // DAY_MS for use, _told in wanted]])
     books = accounts(readings.store, first, today + 1, readings.now_ms) if wanted else None
     return Table([line(use, told, books, readings.now_ms) for use, told in wanted if books is not None])
+
+
+def _in_sight(use: "NamedUse", sight: "Sight") -> bool:
+    """Whether a person sees a budget. A tenant's own is a cap, as `yard share` shows it to all below that tenant."""
+    tenant = use.rule.tenant
+    return sight.whole or bool(tenant and (sight.knows(tenant) if use.every_ms else sight.sees(tenant)))
+
+
+def window_text(use: "NamedUse") -> str:
+    """`month`, `28d` for one that rolls, `every 30d` for a tenant's own."""
+    from gpuyard.durations import duration_text  # noqa: PLC0415
+
+    rule = use.rule
+    if use.every_ms:
+        return f"every {duration_text(use.every_ms)}"
+    return f"{rule.days}d" if rule.days else rule.window.value
 
 
 def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLine:
@@ -130,7 +145,7 @@ def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLi
         "job_class": rule.klass,
         "labels": dict(rule.labels),
         "of_users": list(rule.users),
-        "window": f"{rule.days}d" if rule.days else rule.window.value,
+        "window": window_text(use),
         "window_start_ms": use.window_start_ms,
         "renews_ms": use.window_end_ms,
         "told_percent": told,
@@ -225,7 +240,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         *[_amount(rows, key) for key in _AMOUNTS],
         Column("SPENT BY", lambda row: ", ".join([each["user"] or "-" for each in row["users"][:3]]) or "-"),
         Column("ALL SPENT", _empty),
-        Column("RENEWS", lambda row: clock(row["renews_ms"]) if "d" not in row["window"] else "day by day"),
+        Column("RENEWS", lambda row: "day by day" if row["window"][0].isdigit() else clock(row["renews_ms"])),
         Column("ACTION", lambda row: row["action"]),
         Column("WINDOW", lambda row: row["window"], wide=True),
         Column("TOLD", lambda row: f"{row['told_percent']} %" if row["told_percent"] else "-", wide=True),

@@ -89,6 +89,8 @@ class BooksReply(TypedDict):
     fleet_micro_usd: int | None
     late_events: int
     """Events of the log that the books lack while they are being filled; 0: none."""
+    not_booked_gpu_hours: float
+    """Of the unmeasured time, that of running jobs of which is not booked yet what they did."""
 
 
 COST = Endpoint(
@@ -104,8 +106,9 @@ COST = Endpoint(
             "from",
             "The first day: 2026-11-01. Left out: the first of the month of the last day.",
             maxLength=10,
+            format="date",
         ),
-        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10),
+        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10, format="date"),
     ),
     problems=(422,),
 )
@@ -134,9 +137,11 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS)
     books = accounts(readings.store, from_day, to_day + 1, readings.now_ms)
+    untold = books.untold
     if not sight.whole:
         seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
         books = books._replace(entries=[entry for entry in books.entries if entry.owner in seen])
+        untold = {owner: ms for owner, ms in untold.items() if owner in seen}
     lines = books.lines(by, whole=sight.whole)
     rows = [
         {
@@ -156,6 +161,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "currency": CURRENCY,
         "unpriced": books.unpriced(),
         "late_events": books.late,
+        "not_booked_gpu_hours": round(sum(untold.values()) / GPU_HOUR, 6),
         "charged_micro_usd": sum([line.charged for line in lines]),
         "not_charged_micro_usd": sum([line.rest for line in lines]) if sight.whole else None,
         "fleet_micro_usd": sum([line.fleet for line in lines]) if sight.whole else None,
@@ -227,13 +233,23 @@ def behind(events: int) -> list[str]:
     )
 
 
+def not_booked(hours: float) -> list[str]:
+    """What is to be said of time that counts as unmeasured for now."""
+    if hours < 0.005:
+        return []
+    return [
+        f"not booked yet: what running jobs did with {hours:,.2f} of the unmeasured GPU-hours; it is booked every few "
+        "minutes, at the latest with their hour"
+    ]
+
+
 def _notes(reply: Row) -> list[str]:
     days = f"{reply['from_day']} to {reply['to_day']}, UTC"
     without = [
         f"no price for {model}: it counts as 0; add it to price_book in yard.yaml"
         for model in reply["unpriced"]
     ]
-    without += behind(reply["late_events"])
+    without += [*behind(reply["late_events"]), *not_booked(reply["not_booked_gpu_hours"])]
     places = _digits(reply["lines"])
     if reply["fleet_micro_usd"] is None:
         return [f"{days}: {usd(reply['charged_micro_usd'], places)} charged", *without]

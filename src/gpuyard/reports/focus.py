@@ -43,8 +43,8 @@ FOCUS = Endpoint(
     tag="lists",
     parameters=(
         query("month", "The month: 2026-11. Left out: this one, unless days are given.", maxLength=7),
-        query("from", "The first day: 2026-11-01.", maxLength=10),
-        query("to", "The last day: 2026-11-30.", maxLength=10),
+        query("from", "The first day: 2026-11-01.", maxLength=10, format="date"),
+        query("to", "The last day: 2026-11-30.", maxLength=10, format="date"),
         query("focus", "The version of FOCUS: 1.2 or 1.3. Left out: 1.2.", maxLength=3),
     ),
     problems=(422,),

@@ -52,8 +52,13 @@ WAITS = Endpoint(
     tag="lists",
     parameters=(
         query("by", f"Dimensions, with commas: tenant,reason. Left out: {DEFAULT_BY}.", maxLength=200),
-        query("from", "The first day: 2026-11-01. Left out: a week before the last day.", maxLength=10),
-        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10),
+        query(
+            "from",
+            "The first day: 2026-11-01. Left out: a week before the last day.",
+            maxLength=10,
+            format="date",
+        ),
+        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10, format="date"),
     ),
     problems=(422,),
 )
@@ -62,7 +67,7 @@ WAITS = Endpoint(
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The waiting of those tenants that you see, by name."""
     from gpuyard.control.views.waited import waited  # noqa: PLC0415
-    from gpuyard.errors import BadInput, listed, quoted  # noqa: PLC0415
+    from gpuyard.errors import BadInput, listed, or_meant, quoted  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI  # noqa: PLC0415
     from gpuyard.reports.money.days import read_days  # noqa: PLC0415
@@ -80,7 +85,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     for name in by:
         if name not in dimensions:
             raise BadInput(
-                f"{quoted(name)} is no dimension of waiting", f"Take some of {listed(dimensions)}."
+                f"{quoted(name)} is no dimension of waiting{or_meant(name, dimensions)}",
+                f"Take some of {listed(dimensions)}.",
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS, back=6)
     of = [dimensions[name] for name in by]

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from time import time
 from urllib.parse import urlsplit
 
+from gpuyard.errors import words_of
 from gpuyard.shipping.contract import Away, Refused, SinkSpec, said
 
 TIMEOUT_S = 10.0
@@ -99,7 +100,7 @@ def secret(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             mode, text = os.fstat(file.fileno()).st_mode, file.read(65_536).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Away(f"{path}, which holds a credential, cannot be read: {error}") from error
+        raise Away(f"{path}, which holds a credential, cannot be read: {words_of(error, path)}") from error
     if mode & 0o007:
         raise Away(f"{path}, which holds a credential, can be read by every user: `chmod o= {path}`")
     if not text or not text.isprintable():

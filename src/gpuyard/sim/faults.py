@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, words_of
 from gpuyard.model.units import HOUR_MS, SECOND_MS
 
 _NAMED_MAX = 5
@@ -77,7 +77,7 @@ def _read(path: Path) -> tuple[int, list[int]]:
         bad = [i for i, v in enumerate(data) if not isinstance(v, int) or v < 0]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"{path}: not an availability trace ({error})",
+            f"{path}: not an availability trace ({words_of(error, path)})",
             'expected {"metadata": {"gap_seconds": n}, "data": [0, 1, …]}',
         ) from error
     if bad or not data or not isinstance(gap_s, int | float) or gap_s <= 0:

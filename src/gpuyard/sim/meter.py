@@ -9,7 +9,7 @@ from struct import Struct
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT
-from gpuyard.model import Ask, Pool
+from gpuyard.model import Ask
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.sim.result import Result
 from gpuyard.sim.trace import Trace
@@ -26,7 +26,7 @@ _TYPICAL_SHARE = 0.95
 class Meter:
     """Writes into a `Result` while the simulation runs."""
 
-    def __init__(self, state: State, trace: Trace, pools: list[Pool], result: Result) -> None:
+    def __init__(self, state: State, trace: Trace, result: Result) -> None:
         self._state = state
         self._result = result
         self._trace = trace
@@ -45,10 +45,7 @@ class Meter:
         """By spec: the team under which it is measured; -1: it is rejected; None: not seen yet."""
         self._spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in trace.specs]
         """By spec: what it asks for."""
-        self._price: dict[int, int] = {}
-        price_of = {node.name: pool.price_micro_usd_h for pool in pools for node in pool.nodes}
-        for number, node in enumerate(state.nodes.node):
-            self._price[number] = price_of.get(node.name, 0)
+        self._price = {number: state.gpu_price(number, 0) for number in range(len(state.nodes.node))}
         self.one_price = len(set(self._price.values())) <= 1
         self._end_ms = array("q")
         """When each job of `Result.job_id` ended."""

@@ -13,7 +13,8 @@ from gpuyard.core.explain.admission import never
 from gpuyard.core.phrases import names_text
 from gpuyard.errors import counted
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
-from gpuyard.model.units import MINUTE_MS
+from gpuyard.model.prices import held_on
+from gpuyard.model.units import DAY_MS, MINUTE_MS
 from gpuyard.policies import registry
 from gpuyard.sim.preview_words import alone_text, sentence, span_text
 from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
@@ -60,9 +61,10 @@ def preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Prog
     pools, away = _fleet(state)
     lacks = dict(state.nodes.lacks)
     doomed = _never(state, asked)
-    # The copy of the yard is no longer needed; each simulation builds its own.
+    # The copy of the yard is no longer needed; each simulation builds its own, with a clock that begins at 0.
+    day = asked.until_ms // DAY_MS
     sides = [
-        _simulated(history, pools, settings, lacks, name, progress)
+        _simulated(history, pools, held_on(settings, day), lacks, name, progress)
         for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
     ]
     tenants = _tenants(history, sides, asked.changed)
@@ -97,7 +99,7 @@ def _fleet(state: State) -> tuple[list[Pool], list[str]]:
         else:
             nodes.setdefault((node.cluster, node.pool), []).append(node)
     return [
-        Pool(pool, cluster, Market.RESERVED, 0, tuple(each)) for (cluster, pool), each in nodes.items()
+        Pool(pool, cluster, Market.RESERVED, tuple(each)) for (cluster, pool), each in nodes.items()
     ], away
 
 
@@ -112,7 +114,8 @@ def _never(state: State, asked: PreviewRequest) -> list[str]:
 def _simulated(
     history: Recorded, pools: list[Pool], settings: Settings, lacks: Lacks, name: str, progress: Progress
 ) -> Result:
-    simulation = Simulation(history.trace, pools, settings, registry.build(settings.policy), lacks=lacks)
+    policy = registry.build(settings.policy)
+    simulation = Simulation(history.trace, pools, settings, policy, lacks=lacks)
     return whole(simulation.run(lambda done, jobs: progress(name, done, jobs)))
 
 

@@ -80,7 +80,7 @@ class Simulation:
             apply(self.state, EngineSeen(0, cluster, tuple(sorted(found, key=attrgetter("value")))))
         self.result = Result(policy.spec.name, sum(n.gpus for p in pools for n in p.nodes) * 1000)
         self.result.jobs = len(trace)
-        self._meter = Meter(self.state, trace, pools, self.result)
+        self._meter = Meter(self.state, trace, self.result)
         self._saved: dict[int, int] = {}
         """Work saved by attempts before the current one, for jobs that were interrupted."""
         self._ran: dict[int, int] = {}

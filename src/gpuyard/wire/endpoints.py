@@ -135,7 +135,9 @@ class Endpoint:
         path, said = self.path, []
         for name, value in values.items():
             if f"{{{name}}}" in path:
-                path = path.replace(f"{{{name}}}", _quoted(str(value)).replace("/", "%2F"))
+                # Of a job, a number is the one that replies have as `id`; what people type is a text.
+                text = f":{value}" if name == "id" and isinstance(value, int) else str(value)
+                path = path.replace(f"{{{name}}}", _quoted(text).replace("/", "%2F"))
             elif value is not None and value != "":
                 said.append(f"{name}={_quoted(str(value))}")
         return f"{path}?{'&'.join(said)}" if said else path

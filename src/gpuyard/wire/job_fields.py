@@ -129,7 +129,7 @@ JOB_FIELDS: dict[str, JobField] = {
     "containers": JobField(Form.CONTAINERS, "Further containers of the same job: init steps before its own, and others "
         "beside it.", ()),
     "gpus": _whole("GPUs of each task.", 0, 100_000),
-    "gpu_models": _texts("GPU models that will do. Left out: any.", ["H100"]),
+    "gpu_models": _texts("GPU models that will do; `A100` means all of its sizes. Left out: any.", ["H100"]),
     "gpu_milli": _whole("A share of one GPU, in thousandths, instead of whole ones.", 0, 999),
     "mig": _text("MIG profile of the slices that 'gpus' counts.", "1g.18gb"),
     "gpu_memory_mib": _whole("GPU memory instead of a number: the cheapest that has it is taken.",
@@ -246,7 +246,7 @@ JOB_OPTIONS = (
     JobOption("--tasks", "tasks", "N", "Number of tasks, which start together or not at all."),
     JobOption("-c --cpus", "cpus", "N", "Cores of each task. Default: 1 without a GPU, else none; 0 counts none."),
     JobOption("-m --memory", "memory_mib", "SIZE", "Memory of each task: 512M, 8G.", kind=Form.TEXT),
-    JobOption("--gpu-model", "gpu_models", "MODEL", "A GPU model that will do; may be repeated."),
+    JobOption("--gpu-model", "gpu_models", "MODEL", "A GPU model that will do; A100: any size of it. May be repeated."),
     JobOption("-D --chdir", "cwd", "FOLDER", "Run in this folder, not in the current one."),
     JobOption("-p --pool", "pools", "POOL", "A pool that will do; may be repeated."),
     JobOption("--cluster", "clusters", "CLUSTER",

@@ -9,7 +9,7 @@ from gpuyard.engines.slurm.site.site import read
 from gpuyard.engines.slurm.words.translate import node_of, read_nodes
 from gpuyard.intake.sbatch.constraints import constraint
 from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import mig_profile, model_measured, model_taken, models_called
+from gpuyard.model.gpu_names import mig_profile, model_measured, model_taken, models_called, models_meant
 
 A100 = ("A100-40GB", "A100-80GB")
 ANY = "any"
@@ -193,3 +193,20 @@ def test_what_is_told_goes_before_what_a_name_says() -> None:
     assert "A100-40GB" == model_taken("a100", {"a100": "A100-40GB"})
     assert "T4" == model_taken("", {"gpu": "T4"})
     assert "gpu" == model_taken("", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "means"),
+    [
+        ("A100", ["A100-80GB"], A100),
+        ("a100", ["A100-64GB", "T4"], (*A100, "A100-64GB")),
+        ("A100-80GB", ["A100-40GB"], ("A100-80GB",)),
+        ("h100", ["H100", "H100-94GB"], ("H100",)),
+        ("H100", ["H100-94GB"], ("H100", "H100-94GB")),
+        ("A10", ["A100-80GB"], ("A10",)),
+        ("A100", ["A100"], ("A100",)),
+        ("MI300X", ["T4"], ("MI300X",)),
+    ],
+)
+def test_a_family_asks_for_all_of_its_sizes(name: str, there: list[str], means: tuple[str, ...]) -> None:
+    assert means == models_meant(name, there)

@@ -9,9 +9,10 @@ import pytest
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.commands.configs import _counted_before
 from gpuyard.control.refusals import NotFound
-from gpuyard.core.explain.budget_use import named_uses
-from gpuyard.model import ConfigSet, JobClass, NamedBudget, Settings
-from gpuyard.model.units import HOUR_MS
+from gpuyard.core.explain.budget_use import named_uses, own_uses
+from gpuyard.core.explain.caps import caps
+from gpuyard.model import Budget, ConfigSet, JobClass, NamedBudget, Settings, Tenant
+from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.reports import budget
 from gpuyard.testing import nodes
 from harness.yard import Yard
@@ -75,6 +76,33 @@ def test_a_tenant_sees_its_own_budgets_alone(readings: Any) -> None:
     assert {} == rows(readings, Sight(("lab/x",)))
     with pytest.raises(NotFound, match="no budget 'shop'"):
         rows(readings, Sight(("lab",)), "shop")
+
+
+def test_a_tenants_own_budget_is_shown_to_all_below_it_as_its_share_shows_it() -> None:
+    here = Yard("fifo", nodes(1))
+    own = Tenant("lab", budget=Budget(50 * HOUR_MS, 30 * DAY_MS))
+    classes = (JobClass("batch", limit_ms=1 << 40),)
+    here.apply(ConfigSet(0, Settings(classes=classes, tenants=(own,))))
+    ended = here.submit(4, tenant="lab/x", limit_ms=10 * HOUR_MS, user="ana")
+    here.step()
+    here.now_ms += HOUR_MS
+    here.end(ended)
+    here.submit(2, tenant="lab", limit_ms=10 * HOUR_MS, user="bob")
+    here.step()
+    here.now_ms += HOUR_MS
+    uses = [(use, 0) for use in own_uses(here.state, here.now_ms)]
+    readings = SimpleNamespace(
+        configs=SimpleNamespace(budgets=lambda: uses), now_ms=here.now_ms, store=NoBooks()
+    )
+
+    found = [rows(readings, Sight((place,))) for place in ("", "lab", "lab/x", "shop")]
+    line, share = found[2]["lab"], caps(here.state, here.state.tenants.find("lab"), here.now_ms).budget
+
+    assert [{"lab"}, {"lab"}, {"lab"}, set()] == [set(each) for each in found]
+    assert share is not None
+    assert (50, 6, 18, 26) == (line["amount"], line["spent"], line["set_aside"], line["left"])
+    assert (share.spent_milli_ms, share.left_milli_ms) == (6_000 * HOUR_MS, 26_000 * HOUR_MS)
+    assert ("every 30d", "hard", []) == (line["window"], line["action"], line["users"])
 
 
 def test_the_table_is_for_people(readings: Any) -> None:

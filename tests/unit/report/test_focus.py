@@ -39,6 +39,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.reports.focus import build, decimal
 from gpuyard.store import Submission, open_store
 from gpuyard.testing.values import ask, node
+from harness.patience import patient
 from unit.report.focus_rules import LACKS, OURS, OVER_ALL, SUPPORTED, Found, Rules
 
 BEGIN_MS = month_days("2026-11")[0] * DAY_MS
@@ -180,7 +181,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "3.12",
         VALIDATOR,
     ]
-    subprocess.run(fetch, cwd=folder, check=True, timeout=300)
+    subprocess.run(fetch, cwd=folder, check=True, timeout=patient(300))
     (archive,) = folder.iterdir()
     with tarfile.open(archive) as files:
         (name,) = [each for each in files.getnames() if re.search(r"rules/model-1\.2[^/]*\.json$", each)]

@@ -20,6 +20,7 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.core.explain.budget_use import NamedUse
 from gpuyard.errors import BadInput
+from gpuyard.extras import installing
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (
     AttemptConfirmed,
@@ -48,7 +49,7 @@ from gpuyard.reports.money.cost_page import cost_page
 from gpuyard.reports.money.statement_page import statement_page
 from gpuyard.store import Submission, open_store
 from gpuyard.testing.values import ask, node
-from rigs.postgres import skip_or_fail
+from rigs.components import skip_or_fail
 
 FIRST = month_days("2026-11")[0]
 NOVEMBER = FIRST * DAY_MS
@@ -304,7 +305,7 @@ def test_parquet_says_what_it_needs(readings: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadInput, match="needs pyarrow") as refused:
         run(monkeypatch, reply(readings), output=PageOutput.PARQUET)
-    assert "pip install 'gpuyard[parquet]'" in refused.value.hint
+    assert installing("parquet") in refused.value.hint
 
 
 def test_parquet_has_the_lines(readings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from gpuyard.shipping.lines import Line
 from gpuyard.shipping.sinks import sink_of
 from gpuyard.shipping.syslog import Syslog
 from rigs import receivers
-from rigs.postgres import skip_or_fail
+from rigs.components import skip_or_fail
 from rigs.receivers import SYSLOG, Receiver
 
 LABELS = {

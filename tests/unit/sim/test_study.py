@@ -18,7 +18,7 @@ TRACE = poisson(60, 32, 0.9, 0)
 
 def pool(nodes: int, market: Market = Market.RESERVED, name: str = "p") -> Pool:
     made = tuple(Node(f"{name}-{i}", "c", name, "H100", 8, 96_000, 1 << 20) for i in range(nodes))
-    return Pool(name, "c", market, 1, made)
+    return Pool(name, "c", market, made)
 
 
 def test_policies_run_one_after_another_under_the_same_faults() -> None:

@@ -132,8 +132,8 @@ def test_seconds_since_1970_are_recognised(write) -> None:
 @pytest.mark.parametrize(
     ("header", "message", "hint"),
     [
-        ("submit_s,run_s,gpu", "1: unknown column 'gpu'", "Did you mean gpus?"),
-        ("submit_s,runs_s", "1: unknown column 'runs_s'", "Did you mean run_s?"),
+        ("submit_s,run_s,gpu", "1: unknown column 'gpu'; did you mean 'gpus' or 'gpu_model'?", "Known: "),
+        ("submit_s,runs_s", "1: unknown column 'runs_s'; did you mean 'run_s'?", "Known: "),
         ("submit_s,run_s,zzz", "1: unknown column 'zzz'", "Known: id, submit_s,"),
         ("submit_s,gpus", "1: there is no column run_s", "The header has 'submit_s', 'gpus'."),
         ("run_s,gpus", "1: there is no column submit_s or submit", "The header has"),

@@ -15,7 +15,6 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.requests import RequestService
-from gpuyard.control.fleet import Fleet
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.replica.labels import Label, live
@@ -99,14 +98,12 @@ class Foresights:
         requests: RequestService,
         views: Views,
         think: QuestionRunner,
-        fleet: Fleet,
         now_ms: Callable[[], int],
     ) -> None:
         self._replica = replica
         self._requests = requests
         self._views = views
         self._think = think
-        self._fleet = fleet
         self._now_ms = now_ms
         self._past = PastReader(replica.store)
         self._track = Track()
@@ -220,7 +217,6 @@ class Foresights:
         found = self._think.elsewhere(foresee, question, seq=seq, exact=True)
         assert found is not None
         tasks = 1 if new.array is None else len(new.array)
-        price = self._fleet.price_micro_usd_h(found.model) if found.gpu_milli else 0
         said = self._said(found, 0, now_ms, SEED)
         return said | {
             "would_run": True,
@@ -233,5 +229,5 @@ class Foresights:
             "nodes": found.nodes,
             "why": found.reasons,
             "helps": found.helps,
-            "cost": cost_of(found, price, tasks),
+            "cost": cost_of(found, tasks),
         }

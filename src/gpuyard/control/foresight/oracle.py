@@ -15,11 +15,12 @@ from gpuyard.core.explain.explain import explain
 from gpuyard.core.explain.long_line import is_long, shorten
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.shapes import charge_milli
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, span
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.model import Cure, Event, JobState, Remedy
-from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 from gpuyard.sim.forecast import RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes
@@ -68,7 +69,11 @@ class Foresight:
     limit_ms: int = 0
     gpu_milli: int = 0
     model: str = ""
-    """The GPU model it would get, as far as that can be told."""
+    """The GPU model it would get, as far as that can be told; of a job without GPUs, that of the node."""
+    price_micro_usd_h: int = 0
+    """What an hour of such a GPU costs; 0: it is not known."""
+    charged_milli: int = 0
+    """The part of such GPUs that it is charged for: its own, or more if it takes more of a node's cores or memory."""
     nodes: list[dict[str, Any]] = field(default_factory=list)
     """Where it would start now; empty: it would not."""
     reasons: list[dict[str, str]] = field(default_factory=list)
@@ -88,7 +93,7 @@ def foresee(
     record = state.jobs.get(question.job_id)
     if record is None:
         return None
-    found = _about(state, record)
+    found = _about(state, record, now_ms // DAY_MS)
     if record.state is not JobState.PENDING:
         found.started_ms = record.started_ms
         return found
@@ -114,15 +119,16 @@ def foresee(
     return found
 
 
-def _about(state: State, record: JobRecord) -> Foresight:
+def _about(state: State, record: JobRecord, day: int) -> Foresight:
     ways = sorted(record.shape.ways, key=lambda way: (way.rate, way.index))
     names = {number: name for name, number in state.models.items()}
-    return Foresight(
-        record.state.value,
-        limit_ms=record.limit_ms,
-        gpu_milli=record.shape.gpu_milli,
-        model=names[ways[0].model] if ways else "",
-    )
+    found = Foresight(record.state.value, limit_ms=record.limit_ms, gpu_milli=record.shape.gpu_milli)
+    if ways:
+        found.model = names[ways[0].model]
+        found.price_micro_usd_h = state.dearest(ways[0], day)
+        kind = state.nodes.kinds[ways[0].kind]
+        found.charged_milli = charge_milli(record.shape, kind) * record.shape.tasks
+    return found
 
 
 def _past(state: State, ended: tuple[PastJob, ...], now_ms: int) -> Past:
@@ -148,12 +154,17 @@ def _explained(
     plan = decide(state, policy, now_ms)
     for start in plan.starts:
         if start.job_id == record.id:
-            home = state.nodes
+            home, day = state.nodes, now_ms // DAY_MS
             found.nodes = [
                 {"node": home.node[grant.node].name, "gpus": list(positions[grant.gpus])}
                 for grant in start.grants
             ]
-            found.model = home.node[start.grants[0].node].gpu_model if found.gpu_milli else ""
+            dearest = max(start.grants, key=lambda grant: (state.gpu_price(grant.node, day), -grant.node))
+            found.model = home.node[dearest.node].gpu_model
+            found.price_micro_usd_h = state.gpu_price(dearest.node, day)
+            found.charged_milli = sum(
+                [charge_milli(record.shape, home.kind_of[grant.node]) * grant.tasks for grant in start.grants]
+            )
             return
     why = explain(state, policy, record.id, now_ms)
     if why is not None:
@@ -251,17 +262,18 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     return "; ".join(parts)
 
 
-def cost_of(found: Foresight, price_micro_usd_h: int, tasks: int) -> dict[str, Any]:
+def cost_of(found: Foresight, tasks: int) -> dict[str, Any]:
     """What it costs at most, and what is to be expected, in micro-dollars; None: it cannot be told."""
 
     def micro_usd(run_ms: int) -> int:
-        return price_micro_usd_h * found.gpu_milli * run_ms * tasks // (MILLI * HOUR_MS)
+        return found.price_micro_usd_h * found.charged_milli * run_ms * tasks // (MILLI * HOUR_MS)
 
     limited = found.limit_ms < NO_LIMIT_MS
-    free = found.gpu_milli == 0
+    free = not found.price_micro_usd_h * found.charged_milli
     return {
-        "gpu_model": found.model if found.gpu_milli else None,
-        "price_micro_usd_h": price_micro_usd_h,
+        "gpu_model": found.model or None,
+        "price_micro_usd_h": found.price_micro_usd_h,
+        "charged_gpus": found.charged_milli / MILLI,
         "at_most_micro_usd": 0 if free else micro_usd(found.limit_ms) if limited else None,
         "expected_micro_usd": 0 if free else None if found.run_ms < 0 else micro_usd(found.run_ms),
         "expected_run_ms": None if found.run_ms < 0 else found.run_ms,

@@ -5,7 +5,9 @@ settled up to now on a copy of the rows in memory; nothing of that is written.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpuyard.control.projections.following import Rows, facts
@@ -16,8 +18,9 @@ from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.nodes import NodeBook
 from gpuyard.ledger.rows import block_key
 from gpuyard.ledger.units import KWH_PARTS
-from gpuyard.model import ConfigSet, Event, JobSubmitted, NodeAdded
+from gpuyard.model import ConfigSet, Event, JobSubmitted, NodeAdded, TasksSubmitted
 from gpuyard.model.prices import BookPlace, PriceBook
+from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Cursor, Numbered, Store
 
 _LATE_MAX = 20_000
@@ -37,6 +40,8 @@ class Accounts(NamedTuple):
     """Days before this one belong to closed months; 0: none does."""
     late: int = 0
     """Events of the log that are not in them: the books are being filled."""
+    untold: Mapping[str, int] = MappingProxyType({})
+    """By owner, the time of jobs that run now of which is not told yet what they did, in the last hour: parts x ms."""
 
     def lines(self, by: Sequence[str], *, whole: bool = False) -> list[Line]:
         """Summed up by these dimensions; `whole`: with what was not charged."""
@@ -79,10 +84,10 @@ def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: 
     def is_inside(key: str) -> bool:
         return key[:2] in ("d/", "c/") and inside[0] <= key[2:8] < inside[1]
 
-    late = 0
+    late, untold = 0, dict[str, int]()
     if now_ms:
         events, late = _lacking(store, cursor)
-        changed = _settled(store, {**between("n"), **named, **found}, now_ms, events, is_inside)
+        changed, untold = _settled(store, {**between("n"), **named, **found}, now_ms, events, is_inside)
         named |= {key: text for key, text in changed.items() if key[:2] not in ("d/", "c/")}
         found |= {key: text for key, text in changed.items() if is_inside(key)}
     return Accounts(
@@ -92,6 +97,7 @@ def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: 
         _prices(named),
         json.loads(named.get("head", "{}")).get("closed_day", 0),
         late,
+        untold if now_ms // DAY_MS < until_day else {},
     )
 
 
@@ -134,7 +140,7 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
         months = dict(store.projected_between(name, "m/", "m/~"))
         rows = Rows(lambda key: store.projected_at(name, [key]).get(key), known)
         books = Books(rows)
-        for fact in [fact for _seq, event in events for fact in facts(event)]:
+        for fact in told_of(events, unknown):
             if _about(fact) in unknown or isinstance(fact, NodeAdded | ConfigSet):
                 books.fold(fact)
         bills = {job_id: books.bill(job_id, now_ms) for job_id in ids}
@@ -165,8 +171,8 @@ def _settled(
     now_ms: int,
     events: Sequence[Numbered],
     is_known: Callable[[str], bool],
-) -> dict[str, str]:
-    """The rows that are others once these events are folded and everything open is booked.
+) -> tuple[dict[str, str], dict[str, int]]:
+    """The rows that are others once these events are folded and everything open is booked; and what is not told yet.
 
     `some` are rows that are known, all there are of those that `is_known` tells.
     """
@@ -176,7 +182,7 @@ def _settled(
 
     nodes = [text for key, text in some.items() if key[:2] == "n/"]
     jobs = {block_key(job_id) for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
-    late = [fact for _seq, event in events for fact in facts(event)]
+    late = list(told_of(events, _touched(events)))
     told = {block_key(job_id) for fact in late if (job_id := _about(fact)) is not None}
     known: dict[str, str | None] = {**dict.fromkeys(told), **some}
     known |= store.projected_at(Ledger.name, sorted(jobs | told))
@@ -185,8 +191,30 @@ def _settled(
     for fact in late:
         books.fold(fact)
     books.settle(now_ms)
+    untold = books.untold(now_ms - HOUR_MS)
     books.flush()
-    return {key: text for key, text in rows.changed.items() if text is not None}
+    return {key: text for key, text in rows.changed.items() if text is not None}, untold
+
+
+def _touched(events: Sequence[Numbered]) -> set[int]:
+    """The jobs to which something has happened, beyond that they came in an array."""
+    return {job_id for _seq, event in events if (job_id := _about(event)) is not None}
+
+
+def told_of(events: Sequence[Numbered], ids: Collection[int]) -> Iterator[Event]:
+    """What has happened, without the tasks of arrays that are none of these: a task that only waits costs nothing.
+
+    There may be hundreds of thousands of those, while somebody submits array after array.
+    """
+    ascending = sorted(ids)
+    for _seq, event in events:
+        if type(event) is not TasksSubmitted:
+            yield event
+            continue
+        first = event.job.id
+        at = bisect_left(ascending, first)
+        if at < len(ascending) and ascending[at] < first + len(event.indices):
+            yield from [fact for fact in facts(event) if _about(fact) in ids]
 
 
 def _about(fact: Event) -> int | None:

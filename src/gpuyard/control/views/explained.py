@@ -14,7 +14,7 @@ from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, unsaid
 from gpuyard.control.reading.plain_views import View, caps_view, gpus_number, last_try
 from gpuyard.control.refusals import NotFound, Unacceptable, no_tenant
-from gpuyard.control.replica.labels import Label, live, row_label, seen_elsewhere
+from gpuyard.control.replica.labels import Label, ended_as, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
@@ -107,7 +107,9 @@ class Explained:
 
     def _ended(self, label: Label, sight: Sight) -> HistoryRow | None:
         store = self._replica.store
-        found = store.history(label.id) or seen_elsewhere(store, label) if label.index is None else None
+        found = None
+        if label.index is None:
+            found = ended_as(label, store.history(label.id)) or seen_elsewhere(store, label)
         if found is None:
             # A task; of an array that has ended, its first.
             rows = store.array_history(label.id, -1 if label.index is None else label.index - 1, 1)

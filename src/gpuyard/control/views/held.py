@@ -43,10 +43,11 @@ class Run(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A job that waited and could have started."""
+    """A job, or some that are alike, that waited and could have started."""
 
     cluster: str
     cpu_milli: int
+    """Of all of them together."""
     from_s: int
     until_s: int
 
@@ -195,14 +196,25 @@ def _attempts(
     for row in store.ran_between(*between):
         job_id, asker, run = _ended(model, row)
         askers[job_id], runs[job_id] = asker, [run] if run else []
+    tried = list(store.tried_between(*between))
+    again = {row[0] for row in tried}
+    waiting: dict[tuple[int, int, int], tuple[_Asker, int]] = {}
     for live in model.jobs.values():
-        if live.job.submitted_ms < between[1]:
+        job, job_id = live.job, live.id
+        if job.submitted_ms >= between[1] or job_id in askers:
             # One that ended between the two looks is in both; it has ended.
-            asker, run = _live(model, live, now_s)
-            askers.setdefault(live.id, asker)
-            runs.setdefault(live.id, [run] if run else [])
+            continue
+        if live.phase is not None or job_id in again:
+            askers[job_id], run = _live(model, live, now_s)
+            runs[job_id] = [run] if run else []
+        elif not live.aside:
+            # Nothing has run of it: with all that are like it, such as the tasks of its array, it is one long wait.
+            kind = (id(job.spec), job.submitted_ms, job.begin_ms)
+            known = waiting.get(kind)
+            asker, count = known or (_live(model, live, now_s)[0], 0)
+            waiting[kind] = (asker, count + 1)
     numbers = {node.name: number for number, node in enumerate(model.nodes)}
-    for job_id, start_ms, end_ms, detail in store.tried_between(*between):
+    for job_id, start_ms, end_ms, detail in tried:
         if job_id in askers:
             nodes = tuple([numbers[name] for name in json.loads(detail)["nodes"] if name in numbers])
             times = (start_ms // SECOND_MS, end_ms // SECOND_MS)
@@ -212,6 +224,9 @@ def _attempts(
         taken = [(run.from_s, run.until_s) for run in runs[job_id]]
         for low, high in _outside(asker.may_start_s, asker.waits_until_s, taken):
             waits.append(Wait(asker.cluster, asker.milli[CORES], low, high))
+    for asker, count in waiting.values():
+        for low, high in _outside(asker.may_start_s, asker.waits_until_s, ()):
+            waits.append(Wait(asker.cluster, asker.milli[CORES] * count, low, high))
     return [run for each in runs.values() for run in each], waits
 
 

@@ -78,7 +78,7 @@ class Metrics:
             *_watch(watch, names),
             *_sinks(self._shippers),
             *self._signals.of(
-                [replace(each, node=names(each.node)) for each in watch.latest()],
+                [replace(each, node=names(each.node)) for each in watch.shown()],
                 {(names(node), gpu): card for (node, gpu), card in watch.cards().items()},
                 jobs,
             ),

@@ -4,7 +4,7 @@ Live jobs come from the replica, ended ones from the history. Nothing here chang
 thousand waiting jobs: rows, not mappings, and the reason of each from the last plan, not from an explanation.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Said, unsaid
@@ -21,7 +21,7 @@ from gpuyard.control.reading.plain_views import (
 )
 from gpuyard.control.reading.publisher import NodesReading, Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
-from gpuyard.control.replica.labels import Label, label_of, live, row_label, seen_elsewhere
+from gpuyard.control.replica.labels import Label, ended_as, label_of, live, row_label, seen_elsewhere
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
@@ -31,7 +31,7 @@ from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueL
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import Ask, JobSpec, JobState, Node, Settings, Whole
-from gpuyard.model.jobs import newest_first
+from gpuyard.model.jobs import FIRST_EXTERNAL_ID, newest_first
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
@@ -109,7 +109,7 @@ class Views:
             if rows and rows[0].array_index == label.index:
                 return self._ended(seen_elsewhere(self._replica.store, label) or rows[0], explained)
             return None
-        ended = store.history(label.id) or seen_elsewhere(store, label)
+        ended = ended_as(label, store.history(label.id)) or seen_elsewhere(store, label)
         if ended is not None:
             return self._ended(ended, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
@@ -131,27 +131,26 @@ class Views:
         return self._replica.state.nodes.node
 
     def ends(self, labels: Sequence[Label], sight: Sight = ALL) -> dict[Label, Refusal]:
-        """Why nothing can be asked of jobs that are not live any more: they have ended, or never were."""
-        rows = self._replica.store.histories([label.id for label in labels if label.index is None])
+        """Why nothing can be asked of jobs that are not live any more: they have ended, or never were.
+
+        However many there are, the history is asked three times.
+        """
+        store = self._replica.store
+        whole = [label.id for label in labels if label.index is None]
+        rows = store.histories(whole)
+        tasks = store.task_histories(
+            [(label.id, label.index or 0) for label in labels if label.id not in rows]
+        )
+        arrays = store.array_states([array_id for array_id in whole if array_id not in rows])
         found: dict[Label, Refusal] = {}
         for label in labels:
-            if label in found:
-                continue
-            row = rows.get(label.id) if label.index is None else None
-            if row is not None:
-                seen, name, state = sight.sees(row.tenant), row_label(row), row.state
-            else:
-                try:
-                    view = self.job(label, brief=True, sight=sight)
-                except NotFound as error:
-                    found[label] = error
-                    continue
-                seen, name, state = True, view["label"], view["state"]
-            found[label] = (
-                Impossible(f"job {name} has ended already: {state}", f"`yard show {name}` tells how.")
-                if seen
-                else no_job(label)
-            )
+            ended = _end_of(label, rows, tasks, arrays)
+            found[label] = no_job(label)
+            if ended is not None and sight.sees(ended[0]):
+                _tenant, name, state = ended
+                found[label] = Impossible(
+                    f"job {name} has ended already: {state}", f"`yard show {name}` tells how."
+                )
         return found
 
     def _recipe_removed(self, name: str, found: View) -> View:
@@ -387,6 +386,28 @@ def _array(array_id: int, tasks: list[View]) -> View:
             for task in tasks
         ],
     }
+
+
+def _end_of(
+    label: Label,
+    rows: Mapping[int, HistoryRow],
+    tasks: Mapping[tuple[int, int], Sequence[HistoryRow]],
+    arrays: Mapping[int, Sequence[tuple[str, str]]],
+) -> tuple[str, str, str] | None:
+    """Tenant, name and state of what a label stands for, in the history; None: nothing there has it."""
+    row = ended_as(label, rows.get(label.id)) if label.index is None else None
+    if row is None:
+        there = tasks.get((label.id, label.index or 0), ())
+        elsewhere = [each for each in there if each.id >= FIRST_EXTERNAL_ID and row_label(each) == str(label)]
+        tries = elsewhere or (there if label.index is not None else ())
+        row = max(tries, key=lambda each: each.id, default=None)
+    if row is not None:
+        return row.tenant, row_label(row), row.state
+    states = arrays.get(label.id, ()) if label.index is None else ()
+    if not states:
+        return None
+    first = next((each for each in states if each[1] != JobState.COMPLETED.value), states[0])
+    return first[0], str(label), first[1]
 
 
 def _query(wanted: Filter, before_id: int | None, limit: int, since_ms: int | None = None) -> HistoryQuery:

@@ -11,7 +11,7 @@ from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_te
 from gpuyard.core.quota.budgets import MONEY, Spend, is_about
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
-from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy
+from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy, Whole
 from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
@@ -174,6 +174,8 @@ def amount_counted(spend: Spend, amount: int, beside: Sequence[int] = ()) -> str
 def _instead(state: State, shape: Shape) -> Remedy:
     """What else to ask for: the same on other nodes of the fleet that could hold it; else less."""
     ask = shape.ask
+    if _without_gpus(state, shape):
+        return Remedy(Cure.NO_GPUS)
     if lacking := _lacking(state, shape):
         slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
         if slices:
@@ -205,7 +207,18 @@ def _instead(state: State, shape: Shape) -> Remedy:
     sizes = [MIG_MODELS[name].profile(shape.profile) for name in state.models if name in MIG_MODELS]
     if shape.profile and not any(sizes):
         return Remedy(Cure.SLICE_SIZE)
+    most = max([kind.gpus for kind in state.nodes.kinds], default=0)
+    if isinstance(ask.gpus, Whole) and ask.gpus.count > most > 0:
+        largest = next((size for size in range(most, 0, -1) if fits(gpus=Whole(size))), 0)
+        if largest:
+            return Remedy(Cure.GPUS_A_NODE, (str(largest),))
     return Remedy(Cure.LESS)
+
+
+def _without_gpus(state: State, shape: Shape) -> bool:
+    """Whether a job asks for GPUs, and there is none in the whole fleet."""
+    kinds = state.nodes.kinds
+    return bool(kinds) and shape.ask.gpus != Whole(0) and not any([kind.gpus for kind in kinds])
 
 
 def _why_no_way(state: State, shape: Shape) -> str:
@@ -214,6 +227,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
     wants = ask_text(shape)
     if not kinds:
         return f"asks for {wants}; the fleet has no nodes"
+    if _without_gpus(state, shape):
+        return f"asks for {wants}; the yard has no GPUs"
     if lacking := _lacking(state, shape):
         cluster, what = lacking
         # A cluster that cuts GPUs and shares none could, and does not want to.

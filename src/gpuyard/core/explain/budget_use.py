@@ -1,19 +1,20 @@
-"""Named budgets in numbers: what is spent by now and by which user, what is set aside, which thresholds were passed."""
+"""Budgets in numbers: what is spent by now and by which user, what is set aside, which thresholds were passed."""
 
 from collections import Counter
 from dataclasses import dataclass
 
+from gpuyard.core.explain.caps import caps
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import span
 from gpuyard.core.quota.budgets import Spend
 from gpuyard.core.state.state import State
 from gpuyard.model import BudgetReached, NamedBudget
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import MILLI, NO_LIMIT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class NamedUse:
-    """One named budget. Amounts are those of `core/quota/budgets.py`: spent, set aside and left add up to it."""
+    """One budget, named or a tenant's own. Spent, set aside and left add up to it, in the units of `core/quota`."""
 
     rule: NamedBudget
     amount: int
@@ -24,9 +25,11 @@ class NamedUse:
     window_start_ms: int
     window_end_ms: int
     by_user: tuple[tuple[str, int], ...]
-    """What each user spent, the most first."""
+    """What each user spent, the most first; of a tenant's own budget that is not kept."""
     endless: tuple[str, ...]
     """Labels of running jobs without a time limit: nothing can be set aside for them, and a hard budget is closed."""
+    every_ms: int = 0
+    """A tenant's own budget has windows of this length; 0: those of the rule."""
 
     @property
     def left(self) -> int:
@@ -42,6 +45,27 @@ def named_uses(state: State, now_ms: int) -> list[NamedUse]:
         assert spend is not None
         assert spend.rule is not None
         found.append(_use(state, spend, spend.rule, row, now_ms))
+    return found
+
+
+def own_uses(state: State, now_ms: int) -> list[NamedUse]:
+    """The budgets that tenants have of their own, by path, as rules under the path: hard, and of GPU time."""
+    tenants, named, found = state.tenants, set(state.tenants.budget_row.values()), []
+    for path, number in sorted([(path, number) for number, path in tenants.places() if number not in named]):
+        use = caps(state, number, now_ms).budget
+        if use is None:
+            continue
+        rule = NamedBudget(path, use.budget_milli_ms // MILLI, tenant=path, warn_at=())
+        endless = sorted(
+            [
+                record.job.label
+                for record in state.running.values()
+                if record.limit_ms >= NO_LIMIT_MS and number in tenants.chain[record.leaf]
+            ]
+        )
+        amounts = (use.budget_milli_ms, use.spent_milli_ms, use.promised_milli_ms)
+        window = (use.window_end_ms - use.window_ms, use.window_end_ms)
+        found.append(NamedUse(rule, *amounts, *window, (), tuple(endless), use.window_ms))
     return found
 
 

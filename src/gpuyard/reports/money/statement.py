@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from gpuyard.money import digits, rate_usd, usd
-from gpuyard.reports.cost import behind, hours_of
+from gpuyard.reports.cost import behind, hours_of, not_booked
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -102,6 +102,8 @@ class StatementReply(TypedDict):
     charged_micro_usd: int
     late_events: int
     """Events of the log that the books lack while they are being filled; 0: none."""
+    not_booked_gpu_hours: float
+    """Of the unmeasured time, that of running jobs of which is not booked yet what they did."""
 
 
 STATEMENT = Endpoint(
@@ -258,6 +260,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         "closed": books.closed_day >= after,
         "currency": CURRENCY,
         "late_events": books.late,
+        "not_booked_gpu_hours": round(sum([books.untold.get(name, 0) for name in this.owners]) / GPU_HOUR, 6),
         "unpriced": books._replace(entries=this.entries).unpriced(),
         "charged_micro_usd": lines[0]["charged_micro_usd"],
     }
@@ -312,7 +315,7 @@ def _budgets(
 ) -> list[StatementBudget]:
     """Budgets that are of this tenant, of one below it, or of one above it that the asker sees too."""
     from gpuyard.control.access.rights import below  # noqa: PLC0415
-    from gpuyard.reports.budget import GPU_HOURS, USD, in_its_unit, spent_of  # noqa: PLC0415
+    from gpuyard.reports.budget import GPU_HOURS, USD, in_its_unit, spent_of, window_text  # noqa: PLC0415
 
     found: list[StatementBudget] = []
     for use, told in readings.configs.budgets():
@@ -326,7 +329,7 @@ def _budgets(
                 "budget": rule.name,
                 "unit": USD if rule.micro_usd else GPU_HOURS,
                 "amount": in_its_unit(rule, use.amount),
-                "window": f"{rule.days}d" if rule.days else rule.window.value,
+                "window": window_text(use),
                 "action": rule.action.value,
                 "spent_in_month": in_its_unit(rule, spent),
                 "left": in_its_unit(rule, use.left) if now else None,
@@ -410,7 +413,7 @@ def _notes(reply: Row) -> list[str]:
         found.append(f"GPU-hours waited for: {', '.join(waits)}")
     found += [budget_text(budget) for budget in reply["budgets"]]
     found += [f"no price for {model}: it counts as 0" for model in reply["unpriced"]]
-    return [*found, *behind(reply["late_events"])]
+    return [*found, *behind(reply["late_events"]), *not_booked(reply["not_booked_gpu_hours"])]
 
 
 def _page(ask: Asking, values: Mapping[str, Any]) -> str:

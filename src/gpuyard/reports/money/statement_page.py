@@ -19,7 +19,8 @@ _MEANINGS = (
     ("charged", "A job is charged for its dominant resource: of each node the largest part that it holds of GPUs, "
      "cores or memory, from its start to its end, at the price of the day."),
     ("used, wasted", "A job had the GPU, and its use was measured: what it used, and the rest."),
-    ("unmeasured", "A job had the GPU, and nobody measured what it did."),
+    ("unmeasured", "A job had the GPU, and nobody measured what it did, or that is not booked yet: of running jobs it "
+     "is booked every few minutes."),
     ("starting, held", "A job started or stopped; the GPU was kept for a job that was about to start."),
     ("waited for", "GPUs that waiting jobs asked for, times the hours in which they waited, by cause."),
     ("correction", "What was learned in this month about a month that is closed, at the price of that day."),
@@ -122,7 +123,9 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
             )
         )  # fmt: skip
     elif had:
-        found.append((join("Nobody measured what its jobs did with their GPUs."), "var(--c0)"))
+        open_ = reply["not_booked_gpu_hours"] > 0
+        said = "is not booked yet" if open_ else "was measured by nobody"
+        found.append((join(f"What its jobs did with their GPUs {said}."), "var(--c0)"))
     if reply["waits"]:
         most = reply["waits"][0]
         waited = sum([wait["gpu_hours"] for wait in reply["waits"]])

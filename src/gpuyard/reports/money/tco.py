@@ -91,8 +91,8 @@ TCO = Endpoint(
     tag="lists",
     parameters=(
         query("model", "The GPU model. Left out: the one with the largest load.", maxLength=100),
-        query("from", "The first day: 2026-11-01. Left out: 90 days before the last.", maxLength=10),
-        query("to", "The last day: 2026-11-30. Left out: yesterday, UTC.", maxLength=10),
+        query("from", "The first day: 2026-11-01. Left out: 90 days before the last.", maxLength=10, format="date"),
+        query("to", "The last day: 2026-11-30. Left out: yesterday, UTC.", maxLength=10, format="date"),
         query(
             "gpus", "GPUs that are owned or reserved. Left out: enough for the busiest day.", "integer",
             minimum=1, maximum=1_000_000,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.errors import YardError
+from gpuyard.extras import installing
 from gpuyard.model.units import MILLI
 from gpuyard.packing.knapsack import filled, pattern
 from gpuyard.packing.tasks import NodeShape, Task, exact_milli
@@ -154,6 +155,6 @@ def _scipy() -> tuple[Any, Any]:
     except ImportError:
         raise YardError(
             "the bound needs scipy, which is not installed",
-            hint="Install it with: pip install 'gpuyard[pack]'.",
+            hint=f"Install it with: {installing('pack')}",
         ) from None
     return linprog, csr_matrix

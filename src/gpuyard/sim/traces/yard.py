@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from operator import itemgetter
 from pathlib import Path
 
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, or_meant, words_of
 from gpuyard.model import Ask, GpuRequest, JobSpec, Mig, Milli, Whole
 from gpuyard.model.jobs import request_text, thousandths_text
 from gpuyard.model.units import MILLI
@@ -90,10 +89,9 @@ def _check_header(table: Table) -> None:
     where = f"{table.path}:{table.header_line}"
     for column in table.header:
         if column not in COLUMNS:
-            close = get_close_matches(column, COLUMNS, 1)
-            guess = f"Did you mean {close[0]}? " if close else ""
-            hint = f"{guess}Known: {', '.join(COLUMNS)}."
-            raise BadInput(f"{where}: unknown column {show(column)}", hint=hint)
+            close = or_meant(column, COLUMNS)
+            hint = f"Known: {', '.join(COLUMNS)}."
+            raise BadInput(f"{where}: unknown column {show(column)}{close}", hint=hint)
     if len(set(table.header)) != len(table.header):
         raise BadInput(f"{where}: a column stands there twice", hint="Keep one of the two.")
     if {"submit_s", "submit"} <= set(table.header):
@@ -154,7 +152,9 @@ def save(trace: Trace, path: str | Path) -> None:
                 raw.writelines(_lines(trace, target))
         part.replace(target)
     except (OSError, ValueError) as error:
-        raise BadInput(f"{target}: cannot be written: {error}", hint="Choose another place.") from None
+        raise BadInput(
+            f"{target}: cannot be written: {words_of(error)}", hint="Choose another place."
+        ) from None
     finally:
         with suppress(OSError, ValueError):
             part.unlink(missing_ok=True)

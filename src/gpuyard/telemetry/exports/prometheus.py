@@ -20,7 +20,7 @@ _ABOUT = """\
 # `scrape_config_files` of your own prometheus.yml names.
 # The servers tell of all nodes: what `yard collect` sees elsewhere is handed in to them.
 # The token is one of a viewer, in a file that Prometheus can read:
-#   yard token create --user prometheus --role viewer --tenant / --days 90
+#   yard token create --user prometheus --role viewer --tenant / --days 90 --to FILE
 """
 
 

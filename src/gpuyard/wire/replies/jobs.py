@@ -274,7 +274,11 @@ class JobsReply(TypedDict):
 
 
 class QueueReply(TypedDict):
-    """Live jobs as rows. A job of a tenant that is not yours has its id, state and GPUs, and nothing else."""
+    """Live jobs as rows.
+
+    A job of a tenant that is not yours has its id, state and GPUs; all else is hidden: texts are empty, times are 0. No
+    other job has 0 for `submitted_ms`.
+    """
 
     seq: int
     """The last event that it shows: `/changes?after=` goes on from there."""
@@ -411,6 +415,7 @@ class CostReply(TypedDict):
 
     gpu_model: str | None
     price_micro_usd_h: int
+    charged_gpus: float
     at_most_micro_usd: int | None
     expected_micro_usd: int | None
     expected_run_ms: int | None
