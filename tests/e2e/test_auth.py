@@ -1,22 +1,29 @@
 """`yard up --auth` as people use it: TLS, tokens, login, and two servers that agree at once on who is out."""
 
+import http.client
+import json
 import os
+import pwd
 import socket
 import ssl
 import stat
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from gpuyard.control.access.tokens import LOOK_S
+from harness.patience import patient, until
 from rigs.certificates import make_certificate
 from rigs.kills import Server
 from rigs.teams import CONFIG
 
-from .conftest import Box, Done, until
+from .conftest import Box, Done
 
 
 class Secured(Box):
@@ -144,7 +151,7 @@ def test_a_token_is_shown_to_no_other_server(yard: Secured, away: bool) -> None:
     token = yard.token("ulla")
     assert 0 == yard.away("login", yard.url, "--ca", yard.cert, YARD_TOKEN=token).code
     with socket.create_server(("127.0.0.1", 0)) as other:
-        other.settimeout(20)
+        other.settimeout(120)
         url = f"http://127.0.0.1:{other.getsockname()[1]}"
         heard: list[bytes] = []
 
@@ -192,6 +199,45 @@ def test_what_is_asked_wrongly_is_said(yard: Secured) -> None:
         assert says in done.err
 
 
+def test_the_one_who_started_the_yard_opens_the_console(yard: Secured) -> None:
+    opened = yard("open", "--no-browser")
+    assert (0, "") == (opened.code, opened.err)
+    code = opened.out.strip().rpartition("/")[2]
+    context = ssl.create_default_context(cafile=str(yard.cert))
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(
+        f"{yard.url}/api/v1/login/browser", json.dumps({"code": code}).encode(), headers
+    )
+    with urllib.request.urlopen(asked, timeout=patient(10), context=context) as answer:
+        cookie, key = answer.headers["Set-Cookie"].partition(";")[0], json.load(answer)["key"]
+    asked = urllib.request.Request(f"{yard.url}/api/v1/me", headers={"Cookie": cookie, "Yard-Page": key})
+    with urllib.request.urlopen(asked, timeout=patient(10), context=context) as answer:
+        me = json.load(answer)
+
+    assert pwd.getpwuid(os.geteuid()).pw_name == me["user"]
+    assert ["admin"] == [right["role"] for right in me["rights"]], me
+
+
+def test_a_program_with_an_account_of_the_system_gets_a_token_into_a_file(
+    yard: Secured, tmp_path: Path
+) -> None:
+    file = tmp_path / "yard.token"
+    file.write_text("old")
+    words = ("token", "create", "--user", "daemon", "--tenant", "/", "--to", file)
+    refused = yard(*words, "--role", "user")
+    assert (2, "old") == (refused.code, file.read_text())
+    assert "daemon is an account of the system" in refused.err
+    made = yard(*words, "--role", "viewer")
+
+    assert (0, "") == (made.code, made.out), made.err
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert [file] == list(tmp_path.iterdir())
+    done = yard.away("login", yard.url, "--ca", yard.cert, "--token-file", file)
+    assert (0, True) == (done.code, "as daemon, viewer of the whole yard" in done.out), done.err
+    nowhere = yard(*words[:-1], tmp_path / "none" / "x", "--role", "viewer")
+    assert (2, True) == (nowhere.code, "No token was made" in nowhere.err)
+
+
 def test_who_did_what(yard: Secured) -> None:
     secret = yard.token("carl", "--days", "2")
     done = yard("audit", "--limit", "3")
@@ -200,6 +246,7 @@ def test_who_did_what(yard: Secured) -> None:
     assert secret not in done.out
 
 
+@pytest.mark.rig
 def test_without_auth_there_are_no_tokens(bare: Box) -> None:
     bare.up()
     done = bare("token", "create", "--user", "ulla")
@@ -264,3 +311,47 @@ def test_two_servers_have_the_same_people_soon_after_an_apply(pair: list[Server]
     for server in pair:
         until(lambda server=server: server.call("GET", "/api/v1/queue", None, lucy)[0] == 401, 10)
     assert [200, 200] == [server.call("GET", "/api/v1/queue", None, admin)[0] for server in pair]
+
+
+def followed(server: Server, path: str, token: str) -> "Future[tuple[float, bytes]]":
+    """An open stream of a server, once it has begun: when it ended, and the last that it said."""
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patient(60))
+    link.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    answer = link.getresponse()
+    assert 200 == answer.status, answer.read()
+
+    def read() -> tuple[float, bytes]:
+        with closing(link), suppress(http.client.IncompleteRead):
+            shown = b""
+            while piece := answer.read1():
+                shown += piece
+        return time.monotonic(), shown
+
+    return ThreadPoolExecutor(1).submit(read)
+
+
+def test_what_an_apply_takes_away_ends_open_streams_of_the_other_server_too(
+    pair: list[Server], tmp_path: Path
+) -> None:
+    box, less = Box(tmp_path / "yard"), tmp_path / "less.yaml"
+    token = box("token", "create", "--user", "adam").out.strip()
+    stays = box("token", "create", "--user", "ulla").out.strip()
+    head = {"Authorization": f"Bearer {token}"}
+    wanted = {"command": ["sleep", "600"], "tenant": "research", "gpus": 1}
+    job = pair[0].call("POST", "/api/v1/jobs", wanted, head)[1]["id"]
+    paths = ("/api/v1/events", "/api/v1/changes", f"/api/v1/jobs/{job}/logs?follow=true&standing=true")
+    for server in pair:
+        until(lambda server=server: server.call("GET", f"/api/v1/jobs/{job}", None, head)[0] == 200, 10)
+    hers = [[followed(server, path, token) for path in paths] for server in pair]
+    others = [followed(server, "/api/v1/changes", stays) for server in pair]
+    less.write_text(CONFIG.replace("role: admin}", "role: viewer, tenant: product}"), encoding="utf-8")
+
+    assert 0 == box("apply", "-f", less, "--yes", "--no-preview").code
+    began_s = time.monotonic()
+
+    for streams in hers:
+        ends = [stream.result(patient(30)) for stream in streams]
+        assert all([b"event: closed" in said for _s, said in ends]), ends
+        # The command itself takes a moment to end after the change.
+        assert max([end_s for end_s, _said in ends]) - began_s < patient(1.5)
+    assert [False, False] == [each.done() for each in others]

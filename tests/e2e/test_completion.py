@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import patient
+
 from .conftest import Box
 
 Tab = Callable[..., list[str]]
@@ -38,8 +40,8 @@ def shell(
 ) -> subprocess.CompletedProcess[str]:
     environment = box.environment | {"PATH": path, "TERM": "xterm", "HOME": str(box.data.parent)}
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=60, check=False, cwd=cwd or box.data.parent,
-        stdin=subprocess.DEVNULL,
+        command, capture_output=True, text=True, env=environment, timeout=patient(60), check=False,
+        cwd=cwd or box.data.parent, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 

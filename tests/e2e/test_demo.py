@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import patient
+
 
 @pytest.mark.rig
 def test_three_jobs_that_asked_for_the_same_are_told_apart_at_the_end(tmp_path: Path) -> None:
@@ -17,7 +19,7 @@ def test_three_jobs_that_asked_for_the_same_are_told_apart_at_the_end(tmp_path: 
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patient(180),
         check=False,
     )
     assert (0, "") == (done.returncode, done.stderr)

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from gpuyard.api.client import Refused
+from harness.patience import patient, until
 
-from .conftest import Box, until
+from .conftest import Box
 
 
 def test_the_first_job_takes_two_commands(bare: Box) -> None:
@@ -27,6 +28,15 @@ def test_the_first_job_takes_two_commands(bare: Box) -> None:
     assert (0, 0, "") == (up.code, done.code, done.err)
     assert re.fullmatch(r"GPU-[\w-]+\n", done.out)
     assert up.out.startswith("the yard is up (pid ")
+
+
+def test_nvidia_smi_shows_the_emulated_gpus_of_the_job_and_no_others(box: Box) -> None:
+    line = "echo $CUDA_VISIBLE_DEVICES; nvidia-smi --query-gpu=uuid,memory.used --format=csv,noheader,nounits"
+    done = box("run", "-g", 2, "--env", "YARD_EMULATED_LOAD=50% 3GiB", "--", "sh", "-c", line)
+
+    assert 0 == done.code, done.err
+    first, *rest = done.out.splitlines()
+    assert [f"{uuid}, 3072" for uuid in first.split(",")] == rest
 
 
 def test_the_exit_code_and_the_output_are_passed_on(box: Box) -> None:
@@ -55,7 +65,7 @@ def test_output_comes_as_it_is_written_and_ctrl_c_cancels(box: Box) -> None:
         assert running.stdout is not None
         assert b"first\n" == running.stdout.readline()
         running.send_signal(signal.SIGINT)
-        assert 130 == running.wait(20)
+        assert 130 == running.wait(120)
     until(lambda: "CANCELLED" in box("history", "--name", "slow").out)
 
 
@@ -266,7 +276,7 @@ def test_over_tcp_the_token_says_who_asks(box: Box) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a server of root runs jobs as other users")
 def test_a_server_of_root_runs_each_job_as_whoever_submitted_it() -> None:
     """Known by the socket alone: the other user has no token, and may not act on root's jobs."""
-    with tempfile.TemporaryDirectory(prefix="yard-e2e-") as folder:
+    with tempfile.TemporaryDirectory(prefix="yard-of-test-") as folder:
         os.chmod(folder, 0o711)
         box = Box(Path(folder) / "yard")
         box.up()
@@ -329,8 +339,8 @@ def test_a_run_at_its_time_limit_ends_with_124(box: Box) -> None:
 
 def test_a_run_that_nobody_reads_is_cancelled(box: Box, tmp_path: Path) -> None:
     """`yard run -- … | head`: the job tells by its own file that it has stopped."""
-    alive = tmp_path / "alive"
-    script = f"while echo y; do date +%s%N > {alive}; sleep 0.05; done"
+    pid = tmp_path / "pid"
+    script = f"echo $$ > {pid}; while echo y; do sleep 0.05; done"
     command = [*box.command("run", "--", "sh", "-c", script)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=box.environment
@@ -338,13 +348,8 @@ def test_a_run_that_nobody_reads_is_cancelled(box: Box, tmp_path: Path) -> None:
         assert run.stdout is not None
         assert b"y\n" == run.stdout.readline()
         run.stdout.close()
-        assert 141 == run.wait(30)
-    for _ in range(100):
-        before = alive.read_text()
-        time.sleep(0.3)
-        if before == alive.read_text():
-            return
-    raise AssertionError("the job goes on")
+        assert 141 == run.wait(patient(30))
+    until(lambda: not Path("/proc", pid.read_text().strip()).exists(), say=lambda: "the job goes on")
 
 
 def test_a_batch_script_runs_once_with_room_for_what_it_starts(box: Box, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ The commands run in this process where they can, as their entry point would run 
 """
 
 import io
+import json
 import os
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +86,7 @@ LISTS = "`yard queue` and `yard history` list what there is"
 IDS = "Ids are positive numbers such as 17, or 12_3 for a task"
 NO_YARD = {"YARD_DATA": "nowhere"}
 ASKED = "A number of GPUs (2), a share of one (0.25), or MIG slices (1g.18gb, 2x2g.35gb)"
-TIMES = "For example: -2h (two hours ago), 14:05"
+TIMES = "Forms that work: 2h or -2h (two hours ago), 7d, 14:05, today, yesterday"
 TABLE = [
     # -- what is to run
     Mistake("submit missing.sh", "missing.sh: no such file", "If it will be there when the job starts"),
@@ -108,7 +110,8 @@ TABLE = [
     Mistake("submit -g 1.5 -- true", "-g 1.5: a share is less than one GPU", ASKED),
     Mistake("submit -g 0.0001 -- true", "-g 0.0001: a share is less than one GPU, to the thousandth", ASKED),
     Mistake("submit -g 1 --gpu-memory 5G -- true", "say the same thing in two ways", "Leave one of them out"),
-    Mistake("submit -g 16 -- true", "asks for 16 GPUs on one node; the largest node has 4", "What would change it"),
+    Mistake("submit -g 16 -- true", "asks for 16 GPUs on one node; the largest node has 4",
+            "What would change it: --gpus 4 or less, or several tasks (--tasks)"),
     Mistake("submit -g 1g.99gb -- true", "no GPU here can be cut to '1g.99gb': A100-80GB has 1g.10gb", "Name one of"),
     Mistake("submit --gpu-memory 500G -- true", "no GPU here has 500 GiB of memory; the largest has 80 GiB",
             "Ask for less memory"),
@@ -140,7 +143,8 @@ TABLE = [
     Mistake("submit -o xml -- true", "-o takes table, wide, json, yaml or csv, not 'xml'", "'yard submit --help'"),
     Mistake("submit --nosuch -- true", "there is no option --nosuch", "'yard submit --help' lists what it takes"),
     Mistake("submit --mem 10G -- true", "there is no option --mem", "did you mean '--memory'?"),
-    Mistake("submit -p nosuch -- true", "unknown pool 'nosuch'", "known pools: local"),
+    Mistake("submit -p nosuch -- true", "unknown pool 'nosuch'; known pools: local",
+            "Write --pool local, or sbatch -p local"),
     Mistake("submit --begin someday -- true", "--begin must be a time such as 16:00", "not 'someday'"),
     Mistake("submit --constraint nosuch -- true", "no node has the feature 'nosuch'", "Features are in yard.yaml"),
     Mistake("submit --exclude nosuch -- true", "unknown node 'nosuch'", "known nodes: "),
@@ -177,7 +181,7 @@ TABLE = [
     Mistake("show abc", "'abc' is no job id", IDS),
     Mistake("show {ended}_5", "there is no job {ended}_5", LISTS),
     Mistake("why 9999", "there is no job 9999", LISTS),
-    Mistake("why {held} --at yesterday", "--at 'yesterday' is no time", TIMES),
+    Mistake("why {held} --at someday", "--at 'someday' is no time", TIMES),
     Mistake("why {held} --at -2x", "--at must be a duration such as 90s, 10m, 24h", TIMES),
     Mistake("why {held} --at 2099-01-01", "is in the future", "`yard why {held}` tells when it is expected to start"),
     Mistake("eta 9999", "there is no job 9999", LISTS),
@@ -197,14 +201,34 @@ TABLE = [
     Mistake("kill 9999", "there is no job 9999", LISTS),
     # -- lists
     Mistake("queue --mine --user ana", "--mine and --user name two people", "Leave one of them out"),
+    Mistake("hlep", "there is no command 'hlep'; did you mean 'help'?"),
+    Mistake("forward 1", "PORT[:REMOTE] is missing", "yard forward JOB PORT[:REMOTE]"),
+    Mistake("cp ok.sh", "TO is missing", "yard cp FROM TO"),
+    Mistake("run -it bash", "-t is --time here and takes a value, as in -t 2h; -i alone gives a terminal"),
+    Mistake("shell -i 9999 -- id", "there is no job 9999"),
+    Mistake("shell -- id", "which job?", "yard shell JOB [--] COMMAND"),
+    Mistake("logs -f 1 2", "-f follows one job, and 2 are named", "yard logs -f 1"),
+    Mistake("show 1 2", "'2' is one word too many: yard show JOB"),
+    Mistake("diff", "which file?", "yard diff FILE"),
+    Mistake("apply a.yaml -f b.yaml", "two files were named", "yard apply FILE"),
     Mistake("queue extra", "it takes no word such as 'extra'", "'yard queue --help' lists what it takes"),
     Mistake("drain", "yard drain: which node?", "yard drain NODE"),
     Mistake("queue -o xml", "-o takes table, wide, json, yaml or csv, not 'xml'", "'yard queue --help'"),
     Mistake("queue --columns id,nope", "there is no column 'nope'", "There are: id, name, tenant"),
     Mistake("history --state NOPE", "unknown state 'NOPE'", "known states: PENDING, RUNNING"),
-    Mistake("history --since tomorrow", "--since must be a duration such as 90s, 10m", "not 'tomorrow'"),
+    Mistake("history --since tomorrow", "--since 'tomorrow' is no time", TIMES),
+    Mistake("history --since 2099-01-01", "--since 2099-01-01: that time is still to come", TIMES),
+    Mistake("waits --to someday", "--to 'someday' is no time", TIMES),
+    Mistake("export focus --from 2026-02-30", "--from '2026-02-30' is no time", TIMES),
     Mistake("share nosuch", "there is no tenant 'nosuch'", "known tenants: research"),
     Mistake("cost --by nope", "no dimension", "tenant"),
+    Mistake("cost --by tenat", "'tenat' is no dimension; did you mean 'tenant'?", "Take some of tenant"),
+    Mistake("waits --by resaon", "no dimension of waiting; did you mean 'reason'?", "Take some of tenant"),
+    Mistake("queue --columns id,Tennant", "there is no column 'tennant'; did you mean 'tenant'?", "There are: id"),
+    Mistake("queue --clumns id", "there is no option --clumns; did you mean '--columns'?", "'yard queue --help'"),
+    Mistake("queue -o jsn", "not 'jsn'; did you mean 'json'?", "'yard queue --help'"),
+    Mistake("submit --signal SUR1@60 -- true", "there is no signal 'SUR1'; did you mean 'USR1'?", "--signal USR1@60"),
+    Mistake("export grafana queu", "there is no dashboard 'queu'; did you mean 'queue'?", "There is: gpus"),
     Mistake("queu", "there is no command 'queu'", "did you mean 'queue'?"),
     Mistake("frobnicate", "there is no command 'frobnicate'", "'yard --help' lists what it takes"),
     Mistake("drain nosuch", "there is no node 'nosuch'", "known nodes: "),
@@ -221,7 +245,6 @@ TABLE = [
     Mistake("validate tab.yard", "tab.yard:3:1: a tab in the indentation", "use spaces"),
     Mistake("validate data.bin", "data.bin:1:", "save the file as UTF-8"),
     Mistake("validate empty.sh", "the file is empty", "begin it with 'version: 1'"),
-    Mistake("apply without.yard", "yard apply: which file?", "yard apply -f FILE"),
     Mistake("apply --yes -f without.yard", "vision", "job {running}"),
     Mistake("apply --yes -f key.yard", "key.yard:4:14: unknown key 'wieght'", "did you mean 'weight'?"),
     Mistake("diff -f missing.yard", "missing.yard: no such file", "give the path of a yard.yaml"),
@@ -244,6 +267,11 @@ TABLE = [
     Mistake("up -d --data new --port 99999", "--port takes 0 to 65535, not 99999"),
     Mistake("up -d --data new --emulate 8-H999", "--emulate must be a number and a GPU model such as '8 x H100'"),
     Mistake("up -d --data new --config key.yard", "key.yard:4:14: unknown key 'wieght'", "did you mean 'weight'?"),
+    Mistake("up -d --data= --port 0", "--data takes a path, not ''", "'yard up --help' lists what it takes"),
+    Mistake("up -d --data new --config= --port 0", "--config takes a path, not ''", "'yard up --help'"),
+    Mistake("up -d --data new --config folder", "folder: is a directory", "give the path of a file"),
+    Mistake("up -d --data new --config pipe", "pipe: is a pipe or a device", "write what comes from it to a file"),
+    Mistake("up --data new --config /dev/null", "/dev/null: is a pipe or a device", "and name that"),
     Mistake("up -d --data new --store mysql://x", "no store can be kept at mysql://x", "postgresql://", 1),
     Mistake("up -d --data new --host 0.0.0.0", "can be reached from other machines", "Add --auth"),
     # -- foresight
@@ -293,6 +321,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where people are when they mistype."""
     made = tmp_path_factory.mktemp("here")
     (made / "folder").mkdir()
+    os.mkfifo(made / "pipe")
     for name, content in FILES.items():
         (made / name).write_bytes(content)
     (made / "prog").chmod(0o755)
@@ -336,3 +365,14 @@ def test_a_mistake_is_told_with_what_to_do(
     assert row.says.format_map(known) in said
     assert row.do.format_map(known) in said
     assert not OF_PROGRAMMERS.search(said), said
+
+
+def test_days_and_times_are_written_as_people_say_them(yard: Box, known: dict[str, str]) -> None:
+    before = datetime.now(UTC).date() - timedelta(days=1)
+    for since in ("yesterday", f"{before}T10:00", "-2h"):
+        done = yard("history", "--since", since, "-o", "json")
+        assert known["ended"] in [job["label"] for job in json.loads(done.out)], since
+    for command in ("cost", "waits"):
+        said = yard(command, "--from", "yesterday", "--to", "today").err
+        after = datetime.now(UTC).date() - timedelta(days=1)
+        assert any([f"note: {day} to " in said for day in (before, after)]), said

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Box, until
+from e2e.conftest import Box
 from gpuyard.engines.machine.processes import FIRST
+from harness.patience import patient, until
 from rigs.terminal import Pseudo
 
 CONFIG = """\
@@ -226,7 +227,7 @@ def free_port() -> int:
 
 
 def fetched(port: int, path: str) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=patient(10)) as answer:
         return bytes(answer.read())
 
 
@@ -244,8 +245,25 @@ def test_a_port_of_a_job_is_a_port_here_and_files_go_in_and_out(yard: Box, tmp_p
     assert (local / "sub" / "big").read_bytes() == (work / "local" / "sub" / "big").read_bytes()
     assert 0 == yard("cp", f"{job}:local/sub/big", tmp_path / "back").code
     assert (local / "sub" / "big").read_bytes() == (tmp_path / "back").read_bytes()
+    for place in (tmp_path / "some", work / "some" / "a"):
+        place.mkdir(parents=True)
+    for name in ("a", "b", "n" * 255):
+        (tmp_path / "some" / name).write_text(name)
+    partly = yard("cp", tmp_path / "some", f"{job}:.")
+    assert 1 == partly.code
+    assert (
+        "yard: 1 file was not copied: ./some/a: Is a directory\nAll else was copied: 2 files.\n" == partly.err
+    )
+    assert {"a", "b", "n" * 255} == set(os.listdir(work / "some"))
+    (tmp_path / "back-again" / "some" / "b").mkdir(parents=True)
+    partly = yard("cp", f"{job}:some", tmp_path / "back-again")
+    assert (1, True) == (partly.code, "some/b: Is a directory\nAll else was copied: 1 file.\n" in partly.err)
     refused = yard("cp", f"{job}:nothing", tmp_path)
     assert (2, "yard: nothing: No such file or directory\n") == (refused.code, refused.err)
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(32 << 20)
+    refused = yard("cp", tmp_path / "long", f"{job}:/proc")
+    assert (2, "yard: /proc/long: No such file or directory\n") == (refused.code, refused.err)
 
     with at(yard, "forward", job, f"{here}:{there}") as forward:
         forward.until(f"http://127.0.0.1:{here} is port {there} of job {job}")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box, Done, terminal_of, until
+from harness.patience import patient
 from rigs.certificates import make_certificate
-from rigs.postgres import skip_or_fail
+from rigs.components import skip_or_fail
 from rigs.teams import CONFIG
 from rigs.terminal import Pseudo, Terminal
 
@@ -70,7 +71,7 @@ class Away(Box):
 
     def ran(self, user: str, *words: object) -> Done:
         done = subprocess.run(
-            self.there(*words), env=self.away(user), capture_output=True, text=True, timeout=60, check=False,
+            self.there(*words), env=self.away(user), capture_output=True, text=True, timeout=patient(60), check=False,
             cwd=self.home, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
@@ -224,5 +225,5 @@ def test_a_real_jupyterlab_from_the_second_machine_stops_when_it_is_idle(yard: A
         began = time.monotonic()
         notebook.until("yard: the notebook was idle for 15 s and is stopped", s=90)
         assert 0 == notebook.code()
-    assert time.monotonic() - began < 80
+    assert time.monotonic() - began < patient(80)
     until(lambda: "COMPLETED" == yard_jobs(yard)[0]["state"])

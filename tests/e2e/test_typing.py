@@ -62,6 +62,12 @@ def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Pat
     assert (0, f"cancelled 2 jobs: {held[0]}, {held[1]}\n", "") == (done.code, done.out, done.err)
     assert "no job matches" in box("cancel", "--name", "sweep", "-y").out
     assert "no job matches" in box("cancel", "--all", "--user", "nobody-here", "-y").out
+    both = box("cancel", "--mine", "--user", "nobody-here", "-y")
+    assert (2, True) == (both.code, "--mine and --user or --tenant exclude each other" in both.err)
+    assert (
+        f"1 job would be cancelled, and this is no terminal to ask at: {held[2]}"
+        in box("cancel", "--mine").err
+    )
 
     yard = f"{sys.executable} -m gpuyard.cli"
     with terminal_of(tmp_path, box.environment) as terminal:
@@ -74,6 +80,44 @@ def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Pat
         terminal.enter("y")
         terminal.until(lambda screen: f"cancelled 1 job: {held[2]}" in screen)
     assert "CANCELLED" == box.wait(held[2], "CANCELLED")["state"]
+
+
+def test_a_verb_says_what_it_has_done_and_what_it_has_not(box: Box) -> None:
+    first, second = (box.submit("--hold", "-g", 0, "--", "true") for _ in range(2))
+    array = box.submit("--hold", "-g", 0, "--array", "0-2", "--", "true")
+
+    said = box("cancel", first, array, 99_999, f"{array}_7")
+    assert (2, f"cancelled 4 jobs: {first}, {array} (3 tasks)\n") == (said.code, said.out)
+    assert "there is no job 99999" in said.err
+    assert f"there is no job {array}_7" in said.err
+    assert f"on hold already: {second}\n" == box("hold", second).out
+    assert f"moved 1 job to the top: {second}\n" == box("move", second, "--top").out
+    assert f"released 1 job: {second}\n" == box("release", second).out
+
+
+def test_a_number_is_a_job_that_people_see(box: Box, tmp_path: Path) -> None:
+    array = box.submit("-g", 0, "--array", "0-1", "--hold", "--", "true")
+    hidden = int(array) + 1
+    for line in (
+        ("move", hidden, "--top"),
+        ("cancel", hidden),
+        ("show", hidden),
+        ("why", hidden),
+        ("eta", hidden),
+    ):
+        said = box(*line)
+        assert (2, True) == (said.code, f"there is no job {hidden}" in said.err), line
+    waits = ("submit", "-g", 0, "--after")
+    assert f"there is no job {hidden} to wait for" in box(*waits, hidden, "--", "true").err
+    box("release", array)
+    box.wait(f"{array}_0", "COMPLETED")
+    assert f"there is no job {hidden}" in box("logs", hidden).err
+    assert f"there is no job {hidden} to wait for" in box(*waits, hidden, "--", "true").err
+
+    # To programs, and in Slurm's words, it has a number of its own: SLURM_JOB_ID.
+    assert f"JobId={hidden} " in box("slurm", "scontrol", "show", "job", hidden).out
+    with box.client() as client:
+        assert f"{array}_0" == client.job(hidden)["label"]
 
 
 def test_columns_are_the_same_in_every_form(box: Box) -> None:

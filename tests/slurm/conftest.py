@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from rigs.postgres import skip_or_fail
+from harness.patience import patient
+from rigs.components import Missing, skip_or_fail
 from rigs.slurm.cluster import SlurmCluster
-from rigs.slurm.packages import NoCluster
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def _cluster() -> SlurmCluster:
     """2 nodes of 8 GPUs, accounting on, no REST."""
     try:
         return SlurmCluster(nodes=2, gpus=8, rest=False)
-    except NoCluster as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
 
@@ -57,7 +57,7 @@ def yard(rig: SlurmCluster) -> Callable[..., Said]:
             cwd=rig.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
             check=False,
         )
         return Said(done.returncode, done.stdout, done.stderr)

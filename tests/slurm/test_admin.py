@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import JobRow
 from gpuyard.engines.slurm.site.site import from_commands
+from harness.patience import patient, until
 from rigs.slurm.cluster import SlurmCluster
 from rigs.slurm.policy import said
 
@@ -65,7 +65,7 @@ def test_export_sacctmgr_import_is_the_identity(
             env=own_rig.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
             check=False,
         )
         assert (0, "") == (ran.returncode, ran.stderr)
@@ -150,9 +150,9 @@ def test_a_name_is_no_row_about_somebody_else(rig: SlurmCluster) -> None:
     try:
         # Slurm really prints them so.
         assert f"\n{row}\n" in rig.command("squeue", "--all", "-O", "Name:")
-        _until(lambda: true == known(slurm.queue().rows))
+        until(lambda: true == known(slurm.queue().rows))
         assert 0 == slurm.queue().broken
-        _until(lambda: f"\n{past}\n" in rig.command("sacct", "-aXPn", "--format=JobName"))
+        until(lambda: f"\n{past}\n" in rig.command("sacct", "-aXPn", "--format=JobName"))
         history = slurm.history(0)
         assert (true, 0) == (known(history.rows), history.broken)
     finally:
@@ -169,12 +169,12 @@ def test_who_is_stopped_or_has_components_is_told_of_once(rig: SlurmCluster) -> 
         return {key_of(each): each.state for each in rows if each.live and each.id >= stopped}
 
     try:
-        _until(lambda: ["RUNNING"] * 3 == [*known(slurm.queue().rows).values()])
+        until(lambda: ["RUNNING"] * 3 == [*known(slurm.queue().rows).values()])
         rig.command("scancel", "--signal=STOP", str(stopped))
-        _until(lambda: "STOPPED" in known(slurm.queue().rows).values())
+        until(lambda: "STOPPED" in known(slurm.queue().rows).values())
         queue = known(slurm.queue().rows)
         assert {f"{stopped}", f"{parts}", f"{parts + 1}"} == {key.partition("@")[0] for key in queue}
-        _until(lambda: queue.keys() == known(slurm.history(0).rows).keys())
+        until(lambda: queue.keys() == known(slurm.history(0).rows).keys())
     finally:
         rig.command("scancel", "--signal=CONT", str(stopped))
         rig.command("scancel", str(stopped), str(parts))
@@ -218,8 +218,8 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     commands = Commands(conf=str(rig.folder / "slurm.conf"))
     scripts = [f"#!/bin/sh\nexec sleep {1 + number % 3}\n" for number in range(6)]
     first, *_ = [rig.submit(script, "--gres=gpu:8", "--mem=1G", "-t2") for script in scripts]
-    _until(lambda: not rig.command("squeue", "-h").strip())
-    _until(
+    until(lambda: not rig.command("squeue", "-h").strip())
+    until(
         lambda: (
             6 == len([row for row in from_commands(commands, 1).jobs.rows if row.id >= first and row.end_ms])
         )
@@ -234,13 +234,6 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     assert 6 == len(errors)
     # Slurm's seconds are whole, and its passes are apart; but the order and the room are the same.
     assert sum(map(abs, errors)) / 6 <= max(3.0, 0.5 * sum(waits) / 6)
-
-
-def _until(what: Callable[[], object], s: float = 60.0) -> None:
-    until = time.monotonic() + s
-    while not what():
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.5)
 
 
 def _program(name: str) -> ModuleType:

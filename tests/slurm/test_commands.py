@@ -7,7 +7,6 @@ has to be the same to the character: headings, widths, states, reasons, exit cod
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
-from rigs.postgres import skip_or_fail
+from harness.patience import patient, until
+from rigs.components import Missing, skip_or_fail
 from rigs.slurm.cluster import SlurmCluster
-from rigs.slurm.packages import NoCluster
 
 SCRIPTS = {
     "ok.sh": "#!/bin/sh\necho hello\n",
@@ -59,7 +58,7 @@ class Side:
     def __call__(self, line: str, stdin: str = "") -> Done:
         done = subprocess.run(
             line, shell=True, env=self.environment, cwd=self.folder, input=stdin, capture_output=True, text=True,
-            timeout=60, check=False,
+            timeout=patient(60), check=False,
         )  # fmt: skip
         return Done(done.returncode, self.plain(done.stdout), done.stderr)
 
@@ -68,15 +67,12 @@ class Side:
         text = re.sub(rf"\b{re.escape(self.node)}\b", "NODE", text)
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "0000-00-00T00:00:00", text)
         text = re.sub(r"^\w{3} \w{3} +\d+ [\d:]{8} \d{4}$", "CLOCK", text, flags=re.MULTILINE)
-        # Time that runs on: a job has run for 0:07 here and 0:09 there.
-        return re.sub(r" 0:\d\d ", " 0:00 ", text)
+        # Time that runs on: a job has run for 0:07 here and, on a busy machine, 1:39 there. No limit is below 5:00.
+        return re.sub(r" [0-4]:\d\d ", " 0:00 ", text)
 
 
 def wait_for(side: Side, command: str, wanted: str, s: float = 30.0) -> None:
-    until = time.monotonic() + s
-    while wanted not in side(command).out:
-        assert time.monotonic() < until, side(command)
-        time.sleep(0.1)
+    until(lambda: wanted in side(command).out, s, lambda: side(command))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +80,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     """The real one, with its jobs."""
     try:
         cluster = SlurmCluster(nodes=1, gpus=8, rest=False)
-    except NoCluster as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     with cluster:

@@ -14,9 +14,9 @@ import pytest
 from gpuyard.errors import BadInput
 from gpuyard.intake import Caller
 from gpuyard.intake.sbatch import expand_pattern, read_sbatch
-from rigs.postgres import skip_or_fail
+from harness.patience import patient
+from rigs.components import Missing, skip_or_fail
 from rigs.slurm.cluster import SlurmCluster
-from rigs.slurm.packages import NoCluster
 from slurm.scontrol import Case, differences, submit
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "unit" / "intake" / "scripts"
@@ -204,7 +204,7 @@ def site() -> Iterator[SlurmCluster]:
     """A site with what the scripts name: partitions, features, licenses, accounts, a QOS and a reservation."""
     try:
         cluster = SlurmCluster(nodes=4, gpus=8, rest=False, extra=SITE)
-    except NoCluster as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     with cluster as slurm:
@@ -301,7 +301,7 @@ def test_files_are_named_as_slurm_names_them(site: SlurmCluster, tmp_path: Path)
         f"--output={tmp_path}/{pattern}",
         str(script),
     ]
-    subprocess.run(command, env=site.environment, check=True, timeout=60)
+    subprocess.run(command, env=site.environment, check=True, timeout=patient(60))
     (made,) = tmp_path.glob("*.txt")
     number = int(made.name.split("-")[1])
     values = {

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
+from harness.patience import until
 from rigs.slurm.cluster import SlurmCluster
 
 HOUR_S = 3600
@@ -66,13 +67,6 @@ def sql(rig: SlurmCluster, text: str) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def wait(what: object, s: float = 60.0) -> None:
-    until = time.monotonic() + s
-    while not what():
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.3)
-
-
 def ran(rig: SlurmCluster) -> dict[int, int]:
     """Jobs that ran and are in the accounting: their rows there, and which of `JOBS` each is."""
     numbers: dict[int, int] = {}
@@ -82,7 +76,7 @@ def ran(rig: SlurmCluster) -> dict[int, int]:
     query = (
         "select job_db_inx, if(id_array_job, id_array_job, id_job) from yardrig_job_table where time_end > 0;"
     )
-    wait(lambda: len(sql(rig, query).splitlines()) == len(JOBS) + 2)
+    until(lambda: len(sql(rig, query).splitlines()) == len(JOBS) + 2)
     found = [line.split() for line in sql(rig, query).splitlines()]
     return {int(row): numbers[int(number)] for row, number in found}
 
@@ -113,7 +107,7 @@ def back(rig: SlurmCluster, first_s: int) -> None:
         state.unlink()
     rig.start("slurmdbd")
     rig.start("slurmctld")
-    wait(
+    until(
         lambda: int(sql(rig, "select hourly_rollup from yardrig_last_ran_table;")) >= first_s + HOURS * HOUR_S
     )
 
@@ -139,7 +133,7 @@ def sides(own_rig: SlurmCluster, tmp_path: Path) -> Iterator[tuple[SlurmCluster,
 def test_every_figure_is_slurms_own(sides: tuple[SlurmCluster, Box, int]) -> None:
     rig, box, first_s = sides
     with box.client() as client:
-        wait(lambda: len(client.history(limit=100).jobs) >= len(JOBS) + 2)
+        until(lambda: len(client.history(limit=100).jobs) >= len(JOBS) + 2)
     differ = []
     first, *others = SPANS
     for place, said in enumerate(REPORTS):

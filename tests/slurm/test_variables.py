@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
+from harness.patience import patient
 from rigs.slurm.cluster import SlurmCluster
 
 CONFIG = """\
@@ -95,7 +96,11 @@ def test_every_variable_is_served_or_left_out_for_a_reason(
 
     def to_slurm(script: Path) -> None:
         subprocess.run(
-            ["sbatch", "--wait", script], env=rig.environment, cwd=tmp_path / "from", check=True, timeout=120
+            ["sbatch", "--wait", script],
+            env=rig.environment,
+            cwd=tmp_path / "from",
+            check=True,
+            timeout=patient(120),
         )
 
     def to_yard(script: Path) -> None:
@@ -129,7 +134,10 @@ def test_the_tasks_of_an_array_know_its_extent(
         f"#!/bin/bash\n#SBATCH --array={indices} --output=/dev/null\necho {text} >$1-$SLURM_ARRAY_TASK_ID\n"
     )
     subprocess.run(
-        ["sbatch", "--wait", script, tmp_path / "slurm"], env=rig.environment, check=True, timeout=120
+        ["sbatch", "--wait", script, tmp_path / "slurm"],
+        env=rig.environment,
+        check=True,
+        timeout=patient(120),
     )
     done = box("slurm", "sbatch", "--wait", script, tmp_path / "yard", cwd=tmp_path)
     assert 0 == done.code, done.err

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gpuyard.errors import Misuse, YardError
+from gpuyard.errors import Misuse, YardError, hint_for, words_of
 
 
 def main() -> None:
@@ -56,8 +56,7 @@ def ended(call: Callable[[], int]) -> int:
 
         code = give_up_output()
         if not isinstance(error, BrokenPipeError):
-            where = f"{error.filename}: " if error.filename else ""
-            _complain(YardError(f"{where}{error.strerror or error}"))
+            _complain(YardError(words_of(error), hint_for(error)))
         return code
 
 
@@ -80,7 +79,7 @@ def _complain(error: YardError) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from gpuyard.cli.line.commands import ENTRIES, HELP
+    from gpuyard.cli.line.commands import ALIASES, ENTRIES, HELP
 
     first, *rest = words or [""]
     if first in ENTRIES and first != "slurm":
@@ -113,4 +112,4 @@ def _run(words: list[str]) -> int:
 
     if first in PROGRAMS or first in INSTEAD:
         raise Misuse("yard", f"{first} is a command of Slurm", f"Type it as 'yard slurm {first}'.")
-    raise unknown_command("yard", first, ENTRIES)
+    raise unknown_command("yard", first, [*ENTRIES, *ALIASES, "help"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli import run
+from harness.patience import patient
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "yard.yaml"
 
@@ -82,7 +83,7 @@ def process(tmp_path: Path) -> Yard:
             capture_output=True,
             text=True,
             env=environment(**more),
-            timeout=120,
+            timeout=patient(120),
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

@@ -1,10 +1,12 @@
 """`yard demo`: it tells its story and leaves a report."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.cli.commands.foresight import demo
+from gpuyard.cli.commands.foresight import demo, demo_yard
 from gpuyard.config.reading import loads
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import never
@@ -13,6 +15,11 @@ from gpuyard.sim import generate
 from gpuyard.sim.study import first_jobs
 
 from .conftest import Done, Yard
+
+
+class NVMLError(Exception):
+    """What the driver's library raises."""
+
 
 TEAMS = ("interns", "product", "research")
 
@@ -38,6 +45,20 @@ def test_a_table_two_sentences_and_a_report(shown: Done, tmp_path: Path) -> None
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "\x1b" not in shown.out
     assert "\u00a0" not in shown.out
+
+
+def test_gpus_that_cannot_be_asked_are_not_shown_and_end_no_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise NVMLError("GPU is lost")
+
+    names = {"nvmlInit": list, "nvmlShutdown": list, "nvmlDeviceGetCount": refuse}
+    driver = SimpleNamespace(NVMLError=NVMLError, **names)
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    count, why = demo_yard._own_gpus()
+
+    assert 0 == count
+    assert "its own cannot be asked" in why
+    assert "GPU is lost" in why
 
 
 def test_what_to_do_next_is_said_and_what_is_asked_for_is_kept(
@@ -83,3 +104,11 @@ def test_the_report_goes_where_it_is_wanted(yard: Yard, tmp_path: Path) -> None:
     done = yard("demo", "--report", "no/such/dir.html")
     assert (2, "") == (done.code, done.out)
     assert done.err.startswith("yard: no/such/dir.html: there is no directory")
+
+
+def test_the_end_says_how_to_type_yard_where_the_shell_does_not_find_it(tmp_path: Path) -> None:
+    own = f"{tmp_path}/.venv/bin/yard"
+    assert f'export PATH="{tmp_path}/.venv/bin:$PATH"' == demo.path_line(None, own)
+    assert f'export PATH="{tmp_path}/.venv/bin:$PATH"' == demo.path_line("/usr/bin/yard", own)
+    assert "" == demo.path_line(own, own)
+    assert "" == demo.path_line(None, "/usr/lib/gpuyard/cli/__main__.py")

@@ -230,3 +230,10 @@ def test_a_cluster_of_a_script_that_is_not_here_is_left_out_with_a_warning(
     drop_unknown([both, typed], warned.append)
     assert (["new"], ["old"]) == (both["clusters"], typed["clusters"])
     assert ["--clusters: there is no cluster old here"] == warned
+
+
+def test_a_beginning_that_is_over_is_taken_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert moment_ms("--begin", "2020-01-20T08:00") < time.time() * 1000
+    assert "note: --begin 2020-01-20T08:00: that time is over, so the job may start at once\n" == (
+        capsys.readouterr().err
+    )

@@ -168,15 +168,6 @@ def test_help_is_a_command_too(yard: Yard) -> None:
     assert yard("mig", "plan", "--help") == yard("help", "mig", "plan")
 
 
-def test_a_variable_stands_in_for_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = ENTRIES["checkpoint"].function("checkpoint")
-    monkeypatch.setenv("YARD_JOB_ID", "17")
-    assert {"job": "17"} == read(checkpoint, [])
-    assert {"job": "4"} == read(checkpoint, ["4"])
-    monkeypatch.delenv("YARD_JOB_ID")
-    assert {"job": ""} == read(checkpoint, [])
-
-
 def test_commands_that_people_wait_for_import_nothing_that_takes_time() -> None:
     names = [
         "gpuyard.cli.commands.yard.defrag",

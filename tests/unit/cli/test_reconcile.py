@@ -183,7 +183,7 @@ def test_a_table_has_the_first_200_differences_and_json_all(ask: Callable[..., A
         (("--from", "2026-12-01"), "Its lines are from 2026-11-01 to 2026-11-02, UTC"),
         (("--to", "2026-10-31"), "has no line about a machine with GPUs"),
         (("--from", "2026-11-09", "--to", "2026-11-01"), "after the last one"),
-        (("--from", "yesterday"), "yesterday"),
+        (("--from", "someday"), "--from 'someday' is no time"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli.commands.yard import service
+from gpuyard.engines.machine import installation
 from gpuyard.errors import BadInput, YardError
-from rigs.postgres import install as install_package
-from rigs.postgres import skip_or_fail
+from harness.patience import patient
+from rigs.components import Missing, skip_or_fail
+from rigs.components import install as install_package
 
 
 def run(*words: object, **env: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "gpuyard.cli", "service", *map(str, words)],
-        capture_output=True, text=True, timeout=60, check=False, env=os.environ | env,
+        capture_output=True, text=True, timeout=patient(60), check=False, env=os.environ | env,
     )  # fmt: skip
 
 
@@ -28,15 +30,15 @@ def lines(text: str) -> set[str]:
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         try:
-            install_package("systemd", RuntimeError)
-        except RuntimeError as refusal:
+            install_package("systemd")
+        except Missing as refusal:
             skip_or_fail(str(refusal))
     for words in (["--user"], [], ["--", "--port", "7500", "--data", "/srv/my data/100%"]):
         name = f"gpuyard-{len(words)}.service"
         (tmp_path / name).write_text(run("install", "--print", *words).stdout)
         done = subprocess.run(
             ["systemd-analyze", "--man=no", "verify", str(tmp_path / name)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=patient(60), check=False,
         )  # fmt: skip
         assert (0, []) == (done.returncode, [line for line in done.stderr.splitlines() if name in line])
 
@@ -139,3 +141,16 @@ def test_systemctl_is_asked_to_load_enable_and_start(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(BadInput, match="only root"):
         service.install([])
+
+
+def test_a_service_of_the_machine_that_others_cannot_run_says_where_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "python3").touch(mode=0o755)
+    monkeypatch.setattr(installation, "parts", lambda: (str(home / "python3"),))
+    service.install([], print_=True)
+    assert "install gpuyard where everybody may read" in capsys.readouterr().err
+    service.install([], print_=True, user=True)
+    assert "" == capsys.readouterr().err

@@ -12,7 +12,7 @@ import yaml
 from gpuyard.cli.commands.jobs import show
 from gpuyard.cli.listings.tables import emit
 from gpuyard.cli.terminal import shown as module
-from gpuyard.cli.terminal.shown import shown, shown_lines
+from gpuyard.cli.terminal.shown import shown, shown_lines, size_text
 from gpuyard.cli.terminal.streams import notice
 from gpuyard.reports.table import Column
 
@@ -85,3 +85,9 @@ def test_environment_and_script_steer_no_terminal_and_are_exact_elsewhere(
     exact = "A\x1b[2J='\u202ex\r'\n#!/bin/sh\n\tx \x1b]0;title\x07\n"
     plain = "A\\x1b[2J='\\u202ex\\r'\n#!/bin/sh\n\tx \\x1b]0;title\\x07\n"
     assert (plain if terminal else exact) == capsys.readouterr().out
+
+
+def test_a_size_has_the_unit_that_fits_it() -> None:
+    assert ["0 B", "12 B", "1.5 KiB", "3.0 MiB", "2,048.0 TiB"] == [
+        size_text(count) for count in (0, 12, 1536, 3 << 20, 2048 << 40)
+    ]

@@ -76,6 +76,7 @@ def _help(report: Report[Any]) -> str:
 def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
     """An option as the endpoint describes it."""
     schema = described["schema"]
+    says_more = " Also: today, yesterday, 7d (ago)." if schema.get("format") == "date" else ""
     kind, empty = _KINDS[schema["type"]]
     if flag.operand:
         word = Argument(metavar=flag.parameter.upper(), help=flag.help or described["description"])
@@ -83,7 +84,7 @@ def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
     says = Option(
         *(flag.names or (f"--{flag.parameter.replace('_', '-')}",)),
         metavar=None if kind is bool else "N" if kind is int else flag.parameter.upper(),
-        help=flag.help or described["description"],
+        help=(flag.help or described["description"]) + says_more,
         min=schema.get("minimum"),
         max=schema.get("maximum"),
     )
@@ -104,6 +105,7 @@ def shown(
     from gpuyard.cli.listings.tables import emit, write_document
     from gpuyard.cli.terminal.streams import notice
 
+    values = _with_days(report, values)
     if output == PageOutput.HTML:
         _print_page(report, values, columns, watch)
         return
@@ -122,6 +124,18 @@ def shown(
             notice(note, before="note: ", style="bold")
 
     repeated(show, watch, wakes=report.wakes)
+
+
+def _with_days(report: Report[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values; where the endpoint takes a day, the day of the books that was meant."""
+    taken = [each["name"] for each in report.endpoint.parameters if each["schema"].get("format") == "date"]
+    given = [name for name in taken if values.get(name)]
+    if not given:
+        return dict(values)
+    from gpuyard.cli.line.times import book_day, now_ms
+
+    at_ms = now_ms()
+    return {**values} | {name: book_day(f"--{name}", values[name], at_ms) for name in given}
 
 
 def _print_page(report: Report[Any], values: Mapping[str, Any], columns: str, watch: int | None) -> None:

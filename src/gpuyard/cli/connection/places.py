@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,30 @@ def client() -> "Client":
     """A client of the yard that YARD_URL names, or the one of the login, or that of this machine."""
     from gpuyard.api.client import Client
 
-    return Client()
+    found = Client()
+    if os.geteuid():
+        _say_whose(found.server)
+    return found
+
+
+@cache
+def _say_whose(socket: str) -> None:
+    """Say, once, that another yard answers than the asker's own."""
+    from gpuyard.control.places import default_data
+
+    if note := whose_yard(socket, default_data()):
+        from gpuyard.cli.terminal.streams import notice
+
+        notice(note, before="note: ")
+
+
+def whose_yard(socket: str, own: Path) -> str:
+    """What to say where the yard of the machine answers at a socket, and a user has one of their own, which is down."""
+    from gpuyard.control.places import SYSTEM_DATA, DataDir
+
+    if not socket.startswith(f"{SYSTEM_DATA}/") or not DataDir(own).database.exists():
+        return ""
+    return f"the yard of {SYSTEM_DATA} answers; yours, in {own}, is down: `yard up -d` starts it"
 
 
 def defaults_file() -> str:

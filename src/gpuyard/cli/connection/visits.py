@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gpuyard.api.client import Client
+from gpuyard.api.client import Client, StreamClosed
 from gpuyard.api.connecting.websocket import WebSocket
 from gpuyard.errors import YardError
 
@@ -50,6 +50,8 @@ def framed(message: bytes | str) -> tuple[bytes, bytes] | None:
     """A frame of the job's own; None: it is news of the yard. Raises what is refused."""
     if isinstance(message, str):
         news = json.loads(message)
+        if news["event"] == "error" and news["data"].get("closed"):
+            raise StreamClosed(news["data"])
         if news["event"] == "error":
             raise NotThere(news["data"]["detail"], news["data"].get("hint", ""))
         return None

@@ -14,14 +14,14 @@ HELP = ("-h", "--help")
 class CommandEntry:
     """A command, or a group of commands. Written out: a NamedTuple is compiled anew at every start."""
 
-    __slots__ = ("about", "attribute", "below", "help", "module", "no_args_is_help", "words")
+    __slots__ = ("about", "attribute", "below", "help", "module", "needs", "words")
 
     def __init__(
         self,
         module: str,
         help: str,
         attribute: str = "",
-        no_args_is_help: bool = False,
+        needs: tuple[str, str] = ("", ""),
         words: bool = False,
         below: "Mapping[str, CommandEntry]" = MappingProxyType({}),
         about: str = "",
@@ -32,7 +32,8 @@ class CommandEntry:
         """One line, for the list of commands."""
         self.attribute = attribute
         """The function, if its name differs from the command's."""
-        self.no_args_is_help = no_args_is_help
+        self.needs = needs
+        """What is missing where it is typed alone, and a line that has it; empty: it may be typed alone."""
         self.words = words
         """Whether it takes a command line of its own: what follows the first word is not ours."""
         self.below = below
@@ -69,7 +70,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
                     "commands.yard.mig", "Say what a layout, or the queue, would do to GPUs."
                 ),
                 "apply": CommandEntry(
-                    "commands.yard.mig", "Pin GPUs of a node to a layout.", no_args_is_help=True
+                    "commands.yard.mig",
+                    "Pin GPUs of a node to a layout.",
+                    needs=("which layout?", "yard mig apply 7x1g.10gb --gpu 0"),
                 ),
                 "release": CommandEntry("commands.yard.mig", "Let pinned GPUs be cut by demand again."),
                 "export": CommandEntry("commands.yard.mig", "Write the layouts as a mig-parted file."),
@@ -82,7 +85,11 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "share": CommandEntry(
             "commands.people.share", "Show each tenant's fair share, and how it comes about."
         ),
-        "validate": CommandEntry("commands.config.validate", "Check a yard.yaml.", no_args_is_help=True),
+        "validate": CommandEntry(
+            "commands.config.validate",
+            "Check a yard.yaml.",
+            needs=("which file?", "yard validate yard.yaml"),
+        ),
         "config": CommandEntry(
             "commands.config.config", "Print the configuration in force, or its versions."
         ),
@@ -107,7 +114,12 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             about="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
             below={
                 "copy": CommandEntry(
-                    "commands.yard.upkeep", "Copy everything that a store holds.", no_args_is_help=True
+                    "commands.yard.upkeep",
+                    "Copy everything that a store holds.",
+                    needs=(
+                        "from where, and to where?",
+                        "yard store copy /var/lib/gpuyard/yard.db /backup/yard.db",
+                    ),
                 )
             },
         ),
@@ -127,6 +139,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
                 ),
             },
         ),
+        "support": CommandEntry(
+            "commands.yard.support", "Write a bundle for a report of a fault, without secrets."
+        ),
         "prune": CommandEntry("commands.yard.upkeep", "Remove what is kept of old jobs."),
         "rebuild": CommandEntry("commands.yard.upkeep", "Fill a projection anew from the log."),
         "completion": CommandEntry("commands.yard.completion", "Make a shell complete `yard` on Tab."),
@@ -134,10 +149,16 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "Jobs": {
         "convert": CommandEntry("commands.submit.convert", "Turn a script or a manifest into native YAML."),
         "submit": CommandEntry(
-            "commands.submit.submit", "Submit a command or a script.", no_args_is_help=True, words=True
+            "commands.submit.submit",
+            "Submit a command or a script.",
+            needs=("what is to run?", "yard submit -g 1 -- python3 train.py"),
+            words=True,
         ),
         "run": CommandEntry(
-            "commands.submit.run", "Run a command and watch it.", no_args_is_help=True, words=True
+            "commands.submit.run",
+            "Run a command and watch it.",
+            needs=("what is to run?", "yard run -g 1 -- python3 train.py"),
+            words=True,
         ),
         "queue": CommandEntry("commands.jobs.queue", "Show what runs and what waits, in order."),
         "top": CommandEntry("top", "Watch GPUs, queue and tenants on a full screen."),
@@ -159,18 +180,18 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
                 "reconcile": CommandEntry(
                     "commands.yard.reconcile",
                     "Compare a cloud's bill with the books.",
-                    no_args_is_help=True,
+                    needs=("which bill?", "yard cost reconcile bill.csv"),
                 ),
                 "opencost": CommandEntry(
                     "commands.yard.opencost",
                     "Compare what OpenCost or Kubecost says with the books.",
-                    no_args_is_help=True,
+                    needs=("which answer of OpenCost?", "yard cost opencost allocation.json"),
                 ),
                 "close": CommandEntry(
                     "commands.yard.upkeep",
                     "Close the books of a month.",
                     "close_month",
-                    no_args_is_help=True,
+                    needs=("which month?", "yard cost close 2026-10"),
                 ),
             },
         ),
@@ -198,7 +219,9 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "continue": CommandEntry("commands.jobs.verbs", "Let frozen jobs go on.", "continue_"),
         "requeue": CommandEntry("commands.jobs.verbs", "Stop running jobs and let them wait again."),
         "move": CommandEntry("commands.jobs.verbs", "Move waiting jobs to the top of the line."),
-        "checkpoint": CommandEntry("commands.jobs.verbs", "Say that a running job has saved its work."),
+        "checkpoint": CommandEntry(
+            "commands.jobs.checkpoint", "Say that a job has saved its work, or save it."
+        ),
     },
     "Other ways in": {
         "slurm": CommandEntry("slurm.face", "Slurm's own commands, over this yard.", words=True),
@@ -233,7 +256,12 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
     },
     "Foresight": {
         "simulate": CommandEntry(
-            "commands.foresight.simulate", "Compare policies on recorded jobs.", no_args_is_help=True
+            "commands.foresight.simulate",
+            "Compare policies on recorded jobs.",
+            needs=(
+                "which jobs? --trace names a file, --history a time of this yard",
+                "yard simulate --history 30d",
+            ),
         ),
         "demo": CommandEntry(
             "commands.foresight.demo", "See a yard at work, and a week of three teams under two policies."

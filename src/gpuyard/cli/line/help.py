@@ -86,8 +86,6 @@ def _row(parameter: "Any") -> tuple[str, str]:
     names = ", ".join(sorted(on, key=lambda name: name.startswith("--")))
     names = f"{names} / {', '.join(off)}" if off else names
     more = []
-    if getattr(says, "envvar", ""):
-        more.append(f"env var: {says.envvar}")
     if not parameter.required and (shown := _default(parameter.default, on)):
         more.append(f"default: {shown}")
     if says.min is not None and says.max is not None:

@@ -10,7 +10,6 @@ command line that cannot be read is a `Misuse`: exit code 2, with what was proba
 anything that takes time: a command is read before another parser would be imported.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from gpuyard.cli.line.commands import HELP, CommandEntry
-from gpuyard.errors import Misuse, quoted, remedy
+from gpuyard.errors import Misuse, or_meant, quoted
 
 
 class Output(StrEnum):
@@ -83,15 +82,12 @@ class Argument:
         help: str = "",
         min: int | float | None = None,
         max: int | float | None = None,
-        envvar: str = "",
         unknown: bool = False,
     ) -> None:
         self.metavar = metavar
         self.help = help
         self.min = min
         self.max = max
-        self.envvar = envvar
-        """The variable that is taken if it is left out."""
         self.unknown = unknown
         """Whether options that the command does not know are words too: they are for another command."""
 
@@ -216,7 +212,7 @@ class Parameter:
         """An operand as it appears in the usage line: `JOB`, `[FILE]`, `JOB...`, `[JOB...]`."""
         if " " in self.metavar:
             return self.metavar
-        bare = self.metavar.strip("[]")
+        bare = self.metavar.strip("[]") if self.metavar.startswith("[") else self.metavar
         bare = f"{bare.removesuffix('...')}..." if self.many else bare
         return bare if self.required else f"[{bare}]"
 
@@ -311,10 +307,13 @@ class _Line:
 
     def sort_out(self, left: list[str], carries: bool) -> None:
         """Give options their values, and keep the words that are none."""
-        any_word = any(isinstance(each.says, Argument) and each.says.unknown for each in self.operands)
+        any_word = any(map(_is_for_another, self.operands))
         while left:
             word = left.pop(0)
             if word == "--":
+                if any_word and not self.loose and not _is_for_another(self.operands[0]):
+                    # What follows is for another command: none of it is a word of ours.
+                    raise self.missing(self.operands[0])
                 self.dashes = True
                 self.loose += left
                 return
@@ -337,6 +336,11 @@ class _Line:
     def take_letters(self, word: str, left: list[str]) -> None:
         """`-g 2`, `-g2`, or letters of flags in one word; the first letter that takes a value takes the rest."""
         rest = word[1:]
+        if word in ("-it", "-ti") and "-i" in self.options and self.option("-t")[0].kind is not bool:
+            other = self.option("-t")[0]
+            raise self.misuse(
+                f"-t is {other.on_off[0][-1]} here and takes a value, as in -t 2h; -i alone gives a terminal"
+            )
         while rest:
             name, rest = f"-{rest[0]}", rest[1:]
             if name == "-h" and name not in self.options:
@@ -387,13 +391,15 @@ class _Line:
         if kind is str:
             return text
         if kind is Path:
+            if not text:
+                # As a path it would be the folder that the person happens to be in.
+                raise self.misuse(f"{name} takes a path, not {quoted(text)}")
             return Path(text)
         if parameter.choices:
             if text in parameter.choices:
                 return kind(text)
             *first, last = parameter.choices
-            close = remedy(text, parameter.choices, "")
-            meant = f"; {close}" if close.startswith("did") else ""
+            meant = or_meant(text, parameter.choices)
             verb = f"{name} takes" if parameter.on_off[0] else "write"
             raise self.misuse(f"{verb} {', '.join(first)} or {last}, not {quoted(text)}{meant}")
         number = _number(kind, text)
@@ -427,21 +433,26 @@ class _Line:
             elif parameter.required:
                 raise self.missing(parameter)
             else:
-                assert isinstance(parameter.says, Argument)
-                if said := os.environ.get(parameter.says.envvar, "") if parameter.says.envvar else "":
-                    self.values[parameter.name] = self.value(parameter, name, said)
                 continue
             self.given.add(parameter.name)
         if left:
-            raise self.misuse(f"it takes no word such as {quoted(left[0])}")
+            if not self.operands:
+                raise self.misuse(f"it takes no word such as {quoted(left[0])}")
+            usage = " ".join([self.path, *[each.usage for each in self.operands]])
+            raise self.misuse(f"{quoted(left[0])} is one word too many: {usage}")
 
     def missing(self, parameter: Parameter) -> Misuse:
         """What is missing, as a question, and the line to type."""
         on, _off = parameter.on_off
-        line = f"{on[0]} {parameter.metavar}" if on else parameter.usage
+        line = f"{on[0]} {parameter.metavar}" if on else " ".join([each.usage for each in self.operands])
         noun = _NOUNS.get(parameter.metavar.strip("[].").removesuffix("...").rpartition("|")[2])
-        what = f"which {noun}?" if noun else f"{line} is missing"
+        what = f"which {noun}?" if noun else f"{line if on else parameter.usage} is missing"
         return Misuse(self.path, what, f"{self.path} {line}; '{self.path} --help' lists what it takes.")
+
+
+def _is_for_another(operand: Parameter) -> bool:
+    """Whether an operand takes words for another command, options too."""
+    return isinstance(operand.says, Argument) and operand.says.unknown
 
 
 def _number(kind: type, text: str) -> Any:
@@ -457,8 +468,7 @@ def _number(kind: type, text: str) -> Any:
 
 def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
     """A word that looks like an option and is none of the command's."""
-    close = remedy(name, [*known, *HELP], "options") if name.startswith("--") else ""
-    meant = f"; {close}" if close.startswith("did") else ""
+    meant = or_meant(name, [*known, *HELP]) if name.startswith("--") else ""
     return Misuse(path, f"there is no option {name}{meant}")
 
 
@@ -473,7 +483,10 @@ def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
     if entry.below and first and not first.startswith("-"):
         raise unknown_command(path, first, entry.below)
     command = None if entry.about else entry.function(name)
-    if not words and (entry.no_args_is_help or command is None):
+    if not words and entry.needs[0]:
+        what, example = entry.needs
+        raise Misuse(path, what, f"As in: {example}; '{path} --help' lists what it takes.")
+    if not words and command is None:
         return _helped(path, entry, command, asked=False)
     if command is None:
         if first in HELP:
@@ -495,6 +508,4 @@ def _helped(path: str, entry: CommandEntry, command: Callable[..., Any] | None, 
 
 def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:
     """A word where a command is named, and there is none of that name."""
-    close = remedy(name, known, "commands")
-    meant = f"; {close}" if close.startswith("did") else ""
-    return Misuse(path, f"there is no command {quoted(name)}{meant}")
+    return Misuse(path, f"there is no command {quoted(name)}{or_meant(name, known)}")

@@ -78,14 +78,11 @@ def chosen(wanted: str, names: Sequence[str]) -> list[str]:
     strange = [name for name in asked if name not in names]
     if not strange and asked:
         return asked
-    from difflib import get_close_matches
-
-    from gpuyard.errors import BadInput
+    from gpuyard.errors import BadInput, or_meant
 
     if not asked:
         raise BadInput("--columns names none", f"There are: {', '.join(names)}.")
-    meant = get_close_matches(strange[0], names, n=1)
-    close = f"; did you mean {meant[0]!r}?" if meant else ""
+    close = or_meant(strange[0], names)
     raise BadInput(f"there is no column {strange[0]!r}{close}", f"There are: {', '.join(names)}.")
 
 
@@ -124,9 +121,11 @@ def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) ->
         import pyarrow
         from pyarrow import parquet
     except ImportError:
+        from gpuyard.extras import installing
+
         raise BadInput(
             "parquet needs pyarrow, which is not installed here",
-            "Install it: pip install 'gpuyard[parquet]'. Or take -o csv.",
+            f"Install it with: {installing('parquet')}\nOr take -o csv.",
         ) from None
     if sys.stdout.isatty():
         raise BadInput("parquet is nothing for a terminal", "Write it into a file: -o parquet > FILE.")

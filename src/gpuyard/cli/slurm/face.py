@@ -82,6 +82,7 @@ Commands:
   sbcast     In a job: put a file on its nodes.
   sstat      Show what running jobs use.
   seff       Show how a job ended and what it used.
+  sattach    Come to what a running job shows.
 
 For administrators of a Slurm cluster:
   import     Read a cluster into a yard.yaml and a trace of its jobs.

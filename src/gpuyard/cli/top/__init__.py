@@ -33,9 +33,11 @@ def top(
     try:
         import textual  # noqa: F401 (asked for here, so that the way to get it can be said)
     except ImportError:
+        from gpuyard.extras import installing
+
         raise BadInput(
             "yard top needs the package textual, which is not installed",
-            "pip install 'gpuyard[ui]'",
+            f"Install it with: {installing('ui')}",
         ) from None
     from gpuyard.api.client import Client
     from gpuyard.cli.top.app import Top

@@ -9,6 +9,7 @@ import pytest
 
 from gpuyard.cli.slurm.language.getopt import Grammar, options, read
 from gpuyard.cli.slurm.language.stopping import Stop
+from harness.patience import patient
 
 GRAMMAR = Grammar(
     "squeue", options("format,o= long,l noheader,h jobs,j? sort,S= start states,t= users=:user user,u=")
@@ -69,6 +70,6 @@ def test_what_a_command_prints_is_written_at_once_also_where_python_does_not_buf
     with reader, writer:
         words = [sys.executable, "-m", "gpuyard.cli", "slurm", "scontrol", "show", "hostnames", "n[1-3]"]
         subprocess.run(
-            words, stdout=writer, check=True, timeout=60, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+            words, stdout=writer, check=True, timeout=patient(60), env=os.environ | {"PYTHONUNBUFFERED": "1"}
         )
         assert reader.recv(1000) == b"n1\nn2\nn3\n"

@@ -104,7 +104,7 @@ def test_the_commands_are_those_whose_files_are_read(slurm) -> None:
     [
         (("--files", "nowhere"), 2, "nowhere/config.txt: No such file or directory"),
         (("--conf", "nowhere"), 2, "--conf nowhere: No such file or directory"),
-        (("--since", "soon"), 2, "--since must be a duration"),
+        (("--since", "soon"), 2, "--since 'soon' is no time"),
         (("--files", RECORDED, "--conf", "/dev/null"), 2, "two ways to read a cluster"),
         (("--files", RECORDED, "--gpu-type", "a100=A100-40G"), 2, "did you mean 'A100-40GB'?"),
         (("--fils", "x"), 2, "there is no option --fils; did you mean '--files'?"),

@@ -40,6 +40,16 @@ def test_a_pool_that_has_a_name_to_itself_is_listed_by_that_name_alone() -> None
     assert {"local": ("local",)} == listed(["local"], {})
 
 
+def test_a_job_that_named_no_partition_is_in_all_that_have_its_pool() -> None:
+    anywhere, named_one = job("n2", "", []), job("n1", "gpu-a100", ["a100"])
+
+    assert ["h100", "gpu-a100"] == [anywhere.partition, named_one.partition]
+    shown = [POOLS.uses_partition(anywhere, [name]) for name in ("gpu", "h100", "gpu-a100")]
+    assert [True, True, False] == shown
+    assert [False, True] == [POOLS.uses_partition(named_one, [name]) for name in ("gpu", "gpu-a100")]
+    assert not POOLS.in_partition(anywhere, ["gpu"]), "scancel -p gpu ends what was submitted there"
+
+
 def job(node: str, partition: str, pools: list[str], tenant: str = "", klass: str = "") -> SlurmJob:
     found = {
         "id": 1, "label": "1", "name": "x", "tenant": tenant, "user": "u", "class": klass, "state": "RUNNING",

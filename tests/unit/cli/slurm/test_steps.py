@@ -17,9 +17,10 @@ from gpuyard.cli.slurm.language.getopt import read
 from gpuyard.cli.slurm.steps.asks import read_ask, with_variables
 from gpuyard.cli.slurm.steps.environments import bound
 from gpuyard.cli.slurm.steps.grants import Held, Never, RoomNode, grant
+from harness import patience
 
 TELL = 'echo "$SLURM_STEP_ID $SLURM_PROCID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"'
-WAIT_S = 20
+WAIT_S = 300
 
 
 def room(*cpus: int, gpus: int = 4, memory_mib: int = 0) -> list[RoomNode]:
@@ -184,10 +185,7 @@ class Job:
         return process.returncode, sorted(out.splitlines()), err
 
     def until(self, what: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not what():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        patience.until(what)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from gpuyard import cli
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.commands import sacct
 from gpuyard.cli.slurm.commands.folding import as_gang, on_one_node
+from gpuyard.cli.slurm.commands.sbatch import of_own_tenant, refusal_text
 from gpuyard.cli.slurm.commands.sshare import rows_of
 from gpuyard.cli.slurm.language import squeue_fields
 from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue
@@ -25,7 +26,8 @@ from gpuyard.intake import Caller, Intake
 from gpuyard.intake.sbatch import read_sbatch
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
-POOLS = Pools([{"name": "n1", "pool": "gpu"}, {"name": "n2", "pool": "gpu"}])
+SIZE = {"pool": "gpu", "gpu_model": "A100-80GB", "gpus": 8, "cpus": 64, "memory_mib": 1 << 20}
+POOLS = Pools([{"name": "n1", **SIZE}, {"name": "n2", **SIZE}])
 
 
 def run(words: list[str]) -> int:
@@ -38,7 +40,7 @@ def job(**more: Any) -> SlurmJob:
         "state": "PENDING", "attempt_state": "", "gpus": 2, "nodes": "", "submitted_ms": 1000, "started_ms": 0,
         "time_limit_s": 0, "reason": "no room", "pools": "", "gpu_models": "", "tasks": 1, "cpus": 4,
         "memory_mib": 0, "begin_ms": 0, "waits_for": "", "array_id": 0, "array_index": 0, "array_limit": 0,
-        "restarts": 0, "requeue": True, "ran_ms": 0, "nodes_min": 0, "partition": "",
+        "restarts": 0, "requeue": True, "ran_ms": 0, "nodes_min": 0, "partition": "", "gpus_per_task": "",
     }  # fmt: skip
     assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
     values |= more
@@ -49,6 +51,33 @@ def test_a_waiting_job_counts_the_nodes_that_it_asks_for() -> None:
     one = job(tasks=2, gpus=8, nodes_min=2)
     assert ("2", "gres:gpu:4") == tuple(squeue_fields.BY_LETTER[letter].text(one) for letter in "Db")
     assert "node=2" in one.tres()
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "each", "tres", "gres"),
+    [
+        ({"tasks": 2, "gpus": 16, "gpus_per_task": "8"}, "2", "gres:gpu:8", "gres/gpu=16", "gpu:16"),
+        ({"tasks": 16, "gpus": 16, "gpus_per_task": "1"}, "2", "gres:gpu:8", "gres/gpu=16", "gpu:16"),
+        ({"tasks": 3, "gpus": 3, "gpus_per_task": "1", "cpus": 32}, "2", "gres:gpu:2", "gres/gpu=3", "gpu:3"),
+        ({"gpus": 0.143, "gpus_per_task": "1g.10gb"}, "1", "gres:gpu:1g.10gb:1",
+         "gres/gpu:1g.10gb=1,gres/gpu=1", "gpu:1g.10gb:1"),
+        ({"tasks": 2, "gpus": 0.572, "gpus_per_task": "2x1g.10gb", "nodes_min": 2}, "2", "gres:gpu:1g.10gb:2",
+         "gres/gpu:1g.10gb=4,gres/gpu=4", "gpu:1g.10gb:4"),
+        ({"gpus": 0.25, "gpus_per_task": "0.25"}, "1", "gres:mps:25", "gres/mps=25", "mps:25"),
+        ({"gpus": 0}, "1", "N/A", "", ""),
+        # Another tenant's: of its tasks nothing is known.
+        ({"gpus": 16, "submitted_ms": 0}, "2", "gres:gpu:8", "gres/gpu=16", "gpu:16"),
+    ],
+)  # fmt: skip
+def test_gangs_slices_and_shares_are_counted_as_slurm_counts(
+    asked: dict[str, Any], nodes: str, each: str, tres: str, gres: str
+) -> None:
+    one = job(**asked)
+
+    assert (nodes, each) == tuple([squeue_fields.BY_LETTER[letter].text(one) for letter in "Db"])
+    assert f"node={nodes}" in one.tres().split(",")
+    assert one.tres().endswith(tres)
+    assert (gres, "") == tuple([CELLS[name].text(Line(one)) for name in ("reqgres", "allocgres")])
 
 
 def test_a_server_of_the_release_before_is_understood() -> None:
@@ -305,3 +334,24 @@ def test_what_a_job_took_is_asked_for_once_and_memory_stands_with_its_step() -> 
     assert [("", "01:01.500"), ("3072K", "01:01.500")] == [
         (CELLS["maxrss"].text(line), CELLS["totalcpu"].text(line)) for line in (whole, step)
     ]
+
+
+def test_a_refusal_names_what_the_typed_command_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = refusal_text("it names no tenant", "Name it: --tenant lab/ana; for good, set YARD_TENANT.")
+    assert "it names no tenant\nName it: -A lab/ana; for good, set YARD_TENANT." == said
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("YARD_TENANT", raising=False)
+    assert {"gpus": 1} == of_own_tenant({"gpus": 1})
+    (tmp_path / "gpuyard").mkdir()
+    (tmp_path / "gpuyard/defaults.yaml").write_text("tenant: lab\n")
+    assert "lab" == of_own_tenant({"gpus": 1})["tenant"]
+    monkeypatch.setenv("YARD_TENANT", "shop")
+    assert ["shop", "own"] == [of_own_tenant(each)["tenant"] for each in ({"tenant": ""}, {"tenant": "own"})]
+
+
+def test_scontrol_names_the_fields_that_it_does_not_change(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 != run(["scontrol", "update", "jobid=17", "JobName=x"])
+    assert ": JobName=x was not changed\n" in capsys.readouterr().err

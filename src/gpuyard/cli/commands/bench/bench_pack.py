@@ -85,7 +85,9 @@ def _bound(lists: "Comparison") -> "Bound | None":
     from gpuyard.sim.packing.bound import Bound, scipy_is_here
 
     if not scipy_is_here():
-        notice("no bound: it needs scipy, which comes with pip install 'gpuyard[pack]'.")
+        from gpuyard.extras import installing
+
+        notice(f"no bound: it needs scipy, which comes with {installing('pack')}")
         return None
     return Bound(lists.nodes, lists.tasks)
 

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.commands.config.changes import (
+    FileArgument,
     FileOption,
+    named,
     previewed,
     read,
     show_changes,
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
 DIFFERS = 1
 
 
-def diff(file: FileOption, output: OutputOption = Output.TABLE) -> int:
+def diff(path: FileArgument = None, file: FileOption = None, output: OutputOption = Output.TABLE) -> int:
     """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
 
     Exit code 0 if nothing would change, 1 if something would, 2 or more if that is unknown.
     """
-    wanted = read(file)
+    wanted = read(named("diff", path, file))
     with client() as yard:
         difference = yard.config_diff(**wanted)
     if output in (Output.TABLE, Output.WIDE):
@@ -60,7 +62,8 @@ DaysOption = Annotated[
 
 
 def apply(
-    file: FileOption,
+    path: FileArgument = None,
+    file: FileOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     no_preview: NoPreviewOption = False,
@@ -73,10 +76,10 @@ def apply(
 
     \b
     Examples:
-      yard apply -f yard.yaml --dry-run
-      yard apply -f yard.yaml --yes --no-preview
+      yard apply yard.yaml --dry-run
+      yard apply yard.yaml --yes --no-preview
     """
-    wanted = read(file)
+    wanted = read(named("apply", path, file))
     with client() as yard:
         _change(yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
 
@@ -123,7 +126,7 @@ def _change(
     difference = yard.config_diff(**wanted)
     against, following = difference["version"], difference["version"] + 1
     if difference["same"]:
-        print(f"nothing would change: version {against} is in force")
+        print(f"nothing to change: version {against} is in force")
     else:
         of = f", the settings of version {difference['restores']}" if difference["restores"] else ""
         print(f"version {against} is in force; this would be version {following}{of}:")

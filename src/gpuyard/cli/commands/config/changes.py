@@ -5,18 +5,29 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.line.options import Option
+from gpuyard.cli.line.options import Argument, Option
 from gpuyard.cli.terminal.streams import styled
+from gpuyard.errors import Misuse
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
-FileOption = Annotated[
-    Path, Option("-f", "--file", metavar="FILE", help="A yard.yaml; - reads standard input.")
-]
+FileArgument = Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml; - reads standard input.")]
+FileOption = Annotated[Path | None, Option("-f", "--file", metavar="FILE", help="The same, as an option.")]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def named(command: str, *files: Path | None) -> Path:
+    """The one file that was named, as a word or by an option."""
+    found = [file for file in files if file is not None]
+    if len(found) != 1:
+        what = "two files were named" if found else "which file?"
+        raise Misuse(
+            f"yard {command}", what, f"yard {command} FILE; 'yard {command} --help' lists what it takes."
+        )
+    return found[0]
 
 
 def read(file: Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """`yard demo`: the shortest way to see what gpuyard is for."""
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,13 +56,14 @@ def demo(
     if report is not None:
         comparison.check(report)
     if live:
-        from gpuyard.cli.commands.foresight.demo_use import show_use, three_jobs
+        from gpuyard.cli.commands.foresight.demo_use import Beside
         from gpuyard.cli.commands.foresight.demo_yard import show_yard
 
-        with three_jobs() as beside:
-            show_yard(say)
+        with Beside() as beside:
+            # Its three jobs run while the rest is shown; the first thing to look at does not wait for them.
+            show_yard(say, beside.begin)
             _show_week(report, seed)
-            show_use(beside, say)
+            beside.show_use(say)
     else:
         _show_week(report, seed)
     _next(keep)
@@ -107,6 +109,8 @@ def _next(keep: Path | None) -> None:
         config = keep / "yard.yaml"
         comparison.write(config, _configuration())
         say(f"Its configuration, to change and to simulate with your own jobs: {config.absolute()}")
+    if line := path_line(shutil.which("yard"), sys.argv[0]):
+        print(f"To type yard in this shell:  {line}\n")
     say("Next, a yard of your own: `yard up -d`, and a first job: `yard run -g 1 -- echo hello`.")
     say("Your own jobs under other policies: `yard simulate --help`.")
 
@@ -119,7 +123,7 @@ def say(text: str) -> None:
 
     width = min(_WIDTH, columns(sys.stdout)) if sys.stdout.isatty() else _WIDTH
     lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-    print(lines.replace(_NBSP, " ") + "\n")
+    print(lines.replace(_NBSP, " ") + "\n", flush=True)
 
 
 def _make(folder: Path) -> None:
@@ -146,6 +150,14 @@ def _write(report: Path | None, study: "Study", seed: int, summaries: Sequence[d
         report = here if os.access(".", os.W_OK) and not here.is_dir() else _elsewhere()
     comparison.write_report(report, study, seed, summaries)
     return report.absolute()
+
+
+def path_line(found: str | None, own: str) -> str:
+    """What to type so that `yard` is the program that ran this; empty: it is so, or it was run otherwise."""
+    own = os.path.abspath(own)
+    if os.path.basename(own) != "yard" or (found and os.path.realpath(found) == os.path.realpath(own)):
+        return ""
+    return f'export PATH="{os.path.dirname(own)}:$PATH"'
 
 
 def _elsewhere() -> Path:

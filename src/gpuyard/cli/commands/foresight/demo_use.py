@@ -5,9 +5,10 @@ is proposed for it. Their GPUs are emulated everywhere, and do what the jobs say
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
 
 from gpuyard.cli.commands.foresight.demo_yard import yard_of
 from gpuyard.errors import YardError
@@ -32,18 +33,40 @@ LOADS = {
 """What each job does on its GPU, by its name."""
 
 
-@contextmanager
-def three_jobs() -> "Iterator[Client]":
-    """A yard on which the three jobs have begun."""
-    with yard_of(CONFIG, "--look-every", 1) as client:
+class Beside:
+    """The yard of the three jobs, which starts in a thread of its own and is gone with this."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._thread = ThreadPoolExecutor(1)
+        self._client: Future[Client] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # What it has begun has to be there before it can be taken down.
+        self._thread.shutdown(wait=True)
+        self._stack.close()
+
+    def begin(self) -> None:
+        """Start the yard and its jobs, and come back at once."""
+        self._client = self._thread.submit(self._start)
+
+    def _start(self) -> "Client":
+        client = self._stack.enter_context(yard_of(CONFIG, "--look-every", 1))
         # Lists begin with the newest job.
         for name, load in reversed(LOADS.items()):
             client.submit(name=name, command=["sleep", str(RUN_S)], gpus=1, env={"YARD_EMULATED_LOAD": load})
-        yield client
+        return client
+
+    def show_use(self, say: Callable[[str], None]) -> None:
+        """Wait for the three to end, and tell them apart."""
+        assert self._client is not None, "begin() goes before"
+        _show_use(self._client.result(), say)
 
 
-def show_use(client: "Client", say: Callable[[str], None]) -> None:
-    """Wait for the three to end, and tell them apart."""
+def _show_use(client: "Client", say: Callable[[str], None]) -> None:
     from gpuyard.cli.listings.tables import emit
     from gpuyard.reports import registry
 

@@ -11,11 +11,12 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.cli.commands.foresight.demo_steps import SCRIPT, JobLog, check_steps
 from gpuyard.errors import YardError
 
 if TYPE_CHECKING:
@@ -38,45 +39,48 @@ default_class: batch
 policy: default
 """
 
-SCRIPT = """\
-#!/bin/sh
-# Counts to $1. It saves how far it got, and goes on from there when it was stopped for others.
-step=$(cat "$YARD_CHECKPOINT_FILE" 2>/dev/null || echo 0)
-[ "$step" -gt 0 ] && echo "attempt $YARD_ATTEMPT resumes at step $step"
-while [ "$step" -lt "$1" ]; do
-    sleep 0.2
-    step=$((step + 1))
-    echo "step $step of $1 on $CUDA_VISIBLE_DEVICES"
-    echo "$step" > "$YARD_CHECKPOINT_FILE"
-done
-"""
+STEPS = {"product": 14, "research": 10, "interns": 8}
+"""How far a job of each team counts."""
 
 Say = Callable[[str], None]
 
 
-def show_yard(say: Say) -> None:
-    """Start a yard, let three teams compete, show what happens, take it down."""
+def show_yard(say: Say, meanwhile: Callable[[], None]) -> None:
+    """Start a yard, let three teams compete, show what happens, take it down. `meanwhile`: done once they compete."""
     print("$ yard up -d", flush=True)
     with _yard() as (client, gpus, found):
         say(found)
         sent = _submit(client, gpus)
+        meanwhile()
         _watch(client, say, sent)
-        _look_at_one(client, say)
-        say(_summary(client))
+        jobs = client.history(limit=1000).jobs
+        logs = [_log_of(client, job) for job in jobs]
+        again = sum([check_steps(log) for log in logs])
+        _look_at_one(say, logs)
+        say(_summary(jobs, logs, again))
 
 
 @contextmanager
 def _yard() -> "Iterator[tuple[Client, int, str]]":
     """A yard over this machine."""
-    from gpuyard.engines.machine import nvml
-
-    real = len(nvml.read_gpus())
+    real, without = _own_gpus()
     gpus = real or 8
     machine = "engine: local" if real else "gpus: 8 x A100-80GB, emulate: true"
     config = CONFIG.format(machine=machine, half=gpus // 2, quarter=gpus // 4, few=max(1, gpus // 4))
-    kind = f"its {gpus} GPUs" if real else f"{gpus} emulated GPUs, for it has none of its own"
+    kind = f"its {gpus} GPUs" if real else f"{gpus} emulated GPUs, for {without}"
     with yard_of(config) as client:
         yield client, gpus, f"A yard is up on this machine, with {kind}."
+
+
+def _own_gpus() -> tuple[int, str]:
+    """How many GPUs this machine can show, and if there are none, why."""
+    from gpuyard.engines.contract import Transient
+    from gpuyard.engines.machine import nvml
+
+    try:
+        return len(nvml.read_gpus()), "it has none of its own"
+    except Transient as error:
+        return 0, f"its own cannot be asked ({error})"
 
 
 @contextmanager
@@ -113,13 +117,12 @@ def _command(*words: object) -> None:
 def _submit(client: "Client", gpus: int) -> dict[str, int]:
     """Product takes the whole machine; then research wants its guarantee, and interns more than their limit."""
     sent = {"product": 2 * gpus, "research": gpus, "interns": max(2, gpus // 2)}
-    steps = {"product": 14, "research": 10, "interns": 8}
     print("$ yard submit …")
     for team, user in (("product", "eli"), ("research", "ana"), ("interns", "ivo")):
         for _number in range(sent[team]):
             client.submit(
                 script=SCRIPT,
-                command=[str(steps[team])],
+                command=[str(STEPS[team])],
                 name=f"{team}-train",
                 tenant=f"{team}/{user}",
                 gpus=1,
@@ -146,7 +149,7 @@ def _watch(client: "Client", say: Say, sent: dict[str, int]) -> None:
     time.sleep(1.5)
     say(
         "Product filled the machine while nobody else asked. Research is promised half of it and takes that back; "
-        "interns, who may have a quarter, are next in line:"
+        "interns may have a quarter, and are next in line:"
     )
     print("$ yard queue")
     print_queue({**client.queue(limit=sum(sent.values())), "at_ms": int(time.time() * 1000)})
@@ -174,20 +177,28 @@ def _line(queue: Any, total: int) -> str:
     return f"running: {said}; {waiting} wait; {total - len(queue['rows'])} of {total} done"
 
 
-def _look_at_one(client: "Client", say: Say) -> None:
+def _log_of(client: "Client", job: Any) -> JobLog:
+    """What the job itself wrote, attempt by attempt."""
+    texts = [
+        b"".join(client.log(job["id"], attempt=number)).decode() for number in range(1, job["attempts"] + 1)
+    ]
+    team = job["tenant"].split("/")[0]
+    return JobLog(job["label"], team, STEPS[team], texts)
+
+
+def _look_at_one(say: Say, logs: Sequence[JobLog]) -> None:
     """The log of a job that was stopped for others and went on where it was."""
-    stopped = [job for job in client.history(limit=1000).jobs if job["preemptions"]]
-    if not stopped:
+    resumed = [log for log in logs if log.resumed]
+    if not resumed:
         return
-    job = stopped[-1]
-    lines = b"".join(client.log(job["id"])).decode().splitlines()
-    say(f"Job {job['label']} of product was stopped for research, saved its work and went on where it was:")
-    print(f"$ yard logs {job['label']}")
+    log = resumed[-1]
+    lines = log.attempts[-1].splitlines()
+    say(f"Job {log.label} of {log.team} was stopped for others, had saved its work and went on where it was:")
+    print(f"$ yard logs {log.label}")
     print("\n".join([*lines[:3], "…", *lines[-1:]]) + "\n", flush=True)
 
 
-def _summary(client: "Client") -> str:
-    jobs = client.history(limit=1000).jobs
+def _summary(jobs: Sequence[Any], logs: Sequence[JobLog], again: int) -> str:
     by_team: dict[str, list[Any]] = defaultdict(list)
     for job in jobs:
         by_team[job["tenant"].split("/")[0]].append(job)
@@ -202,5 +213,7 @@ def _summary(client: "Client") -> str:
     done = sum(job["state"] == "COMPLETED" for job in jobs)
     return (
         f"All {len(jobs)} jobs have ended, {done} of them COMPLETED: {'; '.join(said)}. "
+        f"Their own logs have all {sum([log.wanted for log in logs])} steps that they were to do"
+        f"{f', {again} of them twice' if again else ''}. "
         "The yard is down again and left nothing behind."
     )

@@ -1,11 +1,13 @@
 """Which fleet to simulate: the one in a configuration file, or one pool of equal nodes for a quick try."""
 
+import time
 from pathlib import Path
 
 from gpuyard.config import Config
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import CATALOGUE, Capability, Market, Node, PolicySpec, Pool, Settings
-from gpuyard.model.units import GIB_MIB, MILLI
+from gpuyard.model.prices import held_on
+from gpuyard.model.units import DAY_MS, GIB_MIB, MILLI
 from gpuyard.policies.registry import PRESETS, build
 
 CPU_MILLI_PER_GPU = 24 * MILLI
@@ -53,6 +55,11 @@ def lacks(config: Config) -> dict[str, frozenset[Capability]]:
     return {name: cluster.lacks for name, cluster in config.clusters.items() if cluster.lacks}
 
 
+def at_prices_of_today(config: Config) -> Settings:
+    """The settings to simulate: a trace may be of any year, and the fleet is paid for as it is now."""
+    return held_on(config.settings, time.time_ns() // (1_000_000 * DAY_MS))
+
+
 def plain(settings: Settings, *pools: Pool) -> Config:
     """A configuration of these pools with the presets as its policies."""
     return Config(settings=settings, pools=pools, policies=dict(PRESETS), clusters={})
@@ -86,7 +93,7 @@ def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market =
         )
         for number in range(1, count + 1)
     )
-    return Pool(name, "sim", market, model.list_price_micro_usd_h, nodes)
+    return Pool(name, "sim", market, nodes)
 
 
 def policies(config: Config, names: list[str]) -> list[PolicySpec]:

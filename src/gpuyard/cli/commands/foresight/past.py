@@ -71,7 +71,8 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
             if error.status != 403:
                 raise
             notice(
-                "note: only an admin sees the configuration: simulated without quotas and with the default policy"
+                "note: only an admin sees the configuration: simulated without quotas, with list prices "
+                "and with the default policy"
             )
     if not nodes:
         raise BadInput("no node of the yard is up", "Give --config yard.yaml, or --gpus 64.")
@@ -97,11 +98,6 @@ def _pools(nodes: list[Any]) -> list[Pool]:
         )
         pools.setdefault((node["cluster"], node["pool"], node["gpu_model"]), []).append(made)
     return [
-        Pool(pool, cluster, Market.RESERVED, _price(model), tuple(each))
-        for (cluster, pool, model), each in sorted(pools.items())
+        Pool(pool, cluster, Market.RESERVED, tuple(each))
+        for (cluster, pool, _model), each in sorted(pools.items())
     ]
-
-
-def _price(model: str) -> int:
-    known = CATALOGUE.get(model)
-    return known.list_price_micro_usd_h if known else 0

@@ -185,7 +185,7 @@ def simulate(
     if limit_jobs is not None:
         jobs = first_jobs(jobs, limit_jobs)
     changes = node_changes(jobs, yard.pools, faults, seed)
-    study = Study(jobs, yard.pools, yard.settings, changes, fleet.lacks(yard))
+    study = Study(jobs, yard.pools, fleet.at_prices_of_today(yard), changes, fleet.lacks(yard))
     with Bar(len(jobs)) as bar:
         whole = study.run(specs, bar.begin)
     comparison.publish(study, seed, output, report)

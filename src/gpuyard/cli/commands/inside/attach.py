@@ -3,11 +3,11 @@
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.attached import Attached, need_terminal
+from gpuyard.cli.connection.attached import Attached, here, need_terminal
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.connection.visits import NotThere
-from gpuyard.cli.line.options import Argument, JobArgument
-from gpuyard.errors import YardError
+from gpuyard.cli.line.options import Argument, JobArgument, Option
+from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -42,22 +42,47 @@ def attach(job: JobArgument) -> int:
         return code_of(session.end)
 
 
-def shell(job: JobArgument, words: WordsArgument = None) -> int:
-    """Open a shell beside a running job: as its user, with its GPUs, its limits and its environment.
+def shell(
+    job: JobArgument,
+    words: WordsArgument = None,
+    _interactive: Annotated[
+        bool, Option("-i", "--interactive", help="As docker has it; input is read anyway.")
+    ] = False,
+    terminal: Annotated[bool, Option("-t", "--tty", help="With a terminal, or not at all.")] = False,
+    plain: Annotated[
+        bool, Option("-T", "--no-tty", help="Without a terminal, even where this is one.")
+    ] = False,
+    unread: Annotated[bool, Option("-n", "--no-stdin", help="Without input; implies --no-tty.")] = False,
+) -> int:
+    """Open a shell beside a running job, or run a command there: as its user, with its GPUs, limits and environment.
 
-    `yard shell 12`, or `yard shell 12 -- nvidia-smi`. The shell ends with the job. Enter ~ . leaves it.
+    `yard shell 12`, or `yard shell 12 -- nvidia-smi`. At a terminal the command has one too; Enter ~ . leaves it. In a
+    pipe, from cron or CI it has none, as with ssh: input goes there until it ends, output and errors come back apart,
+    byte for byte, and the exit code is the command's. The shell ends with the job.
     """
+    argv = [*(words or ())]
+    if argv[:1] == ["--"]:
+        del argv[0]
+    plain = plain or unread
+    if plain and terminal:
+        raise BadInput("--tty and --no-tty contradict each other", "Give one of them, or neither.")
     with client() as yard:
-        argv = [*(words or ())]
-        if argv[:1] == ["--"]:
-            del argv[0]
-        asked = {"do": "shell", "argv": argv, "env": {"TERM": os.environ.get("TERM", "dumb")}}
-        session = at_terminal(yard, job, asked, f"the shell in job {job}")
-        if session.code is not None:
-            return session.code
-        if session.detached:
-            return 0
-        raise YardError(f"job {job} has ended, and its shells with it")
+        if terminal or (here() and not plain):
+            return in_shell(yard, job, argv)
+        from gpuyard.cli.connection.piped import run
+
+        return run(yard, job, argv, reads=not unread)
+
+
+def in_shell(yard: "Client", job: str | int, argv: list[str]) -> int:
+    """Be at the terminal of a shell beside a job, or of a command there; gives its exit code."""
+    asked = {"do": "shell", "argv": argv, "env": {"TERM": os.environ.get("TERM", "dumb")}}
+    session = at_terminal(yard, job, asked, f"the shell in job {job}")
+    if session.code is not None:
+        return session.code
+    if session.detached:
+        return 0
+    raise YardError(f"job {job} has ended, and its shells with it")
 
 
 def at_terminal(yard: "Client", job: str | int, asked: dict[str, Any], name: str) -> Attached:

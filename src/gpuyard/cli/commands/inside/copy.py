@@ -8,10 +8,10 @@ from gpuyard.api.client import Client
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.connection.visits import Visit
 from gpuyard.cli.line.options import Argument
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.shown import shown, size_text
 from gpuyard.cli.terminal.streams import aside, notice
 from gpuyard.engines.node import copying
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, counted, words_of
 
 _NAMED_MAX = 3
 
@@ -42,7 +42,8 @@ def cp(source: From, target: To) -> None:
             raise YardError(str(trouble)) from trouble
         except ConnectionError as error:
             raise YardError(
-                f"the connection was lost: {error}", "What was copied is whole, file by file: copy again."
+                f"the connection was lost: {words_of(error)}",
+                "What was copied is whole, file by file: copy again.",
             ) from error
         except OSError as error:
             raise YardError(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")) from error
@@ -54,8 +55,22 @@ def _in_job(text: str) -> tuple[str, str] | None:
     return (job, path or ".") if colon and job[:1].isdecimal() and "/" not in job else None
 
 
+def _raise_if_any(failed: copying.Failed, files: int) -> None:
+    """Say which files were not copied, here and there, and how many; the others are there."""
+    if not failed.count:
+        return
+    named = "; ".join([f"{shown(path)}: {shown(why)}" for path, why in failed.first[:_NAMED_MAX]])
+    more = f"; and {failed.count - _NAMED_MAX} more" if failed.count > _NAMED_MAX else ""
+    were = "was" if failed.count == 1 else "were"
+    raise YardError(
+        f"{counted(failed.count, 'file')} {were} not copied: {named}{more}",
+        f"All else was copied: {counted(files, 'file')}.",
+    )
+
+
 def _fetch(yard: Client, job: str, path: str, target: str) -> None:
-    taker, whole = copying.Taker(target), False
+    failed = copying.Failed()
+    taker, whole = copying.Taker(target, failed), False
     try:
         with Visit(yard, job, {"do": "read", "path": path}) as visit:
             for kind, content in visit.messages():
@@ -64,31 +79,41 @@ def _fetch(yard: Client, job: str, path: str, target: str) -> None:
                 elif kind == b"d":
                     taker.data(content)
                 elif kind == b"x":
-                    whole = True
-                    _say_left_out(json.loads(content)["left_out"])
+                    whole, told = True, json.loads(content)
+                    _say_left_out(told["left_out"])
+                    failed.learn(told)
                     break
     finally:
         taker.close(whole)
     _say(taker.files, taker.bytes)
+    _raise_if_any(failed, taker.files)
 
 
 def _send(yard: Client, source: str, job: str, path: str) -> None:
     left_out: list[str] = []
+    failed = copying.Failed()
     with Visit(yard, job, {"do": "write", "path": path}) as visit:
         visit.begin()
-        for head, place in copying.entries(source, left_out.append):
-            visit.socket.send(b"f" + json.dumps(head).encode())
-            for piece in copying.pieces(head, place):
-                visit.socket.send(b"d" + piece)
-                if visit.socket.waiting():
-                    # It says something before the end only if it gives up.
-                    next(visit.messages())
-        visit.socket.send(b"z")
+        try:
+            for head, file in copying.entries(source, left_out.append, failed):
+                visit.socket.send(b"f" + json.dumps(head).encode())
+                for piece in copying.pieces(head, file):
+                    visit.socket.send(b"d" + piece)
+                    if visit.socket.waiting():
+                        # It says something before the end only if it gives up.
+                        next(visit.messages())
+            visit.socket.send(b"z")
+        except ConnectionError:
+            # It has given up and gone; why, is the last that it has said.
+            next(visit.messages())
+            raise
         for kind, content in visit.messages():
             if kind == b"x":
                 told = json.loads(content)
                 _say_left_out(left_out)
                 _say(told["files"], told["bytes"])
+                failed.learn(told)
+                _raise_if_any(failed, told["files"])
                 return
 
 
@@ -100,4 +125,4 @@ def _say_left_out(paths: list[str]) -> None:
 
 def _say(files: int, size: int) -> None:
     if sys.stderr.isatty():
-        aside(f"{files} {'file' if files == 1 else 'files'}, {size / 2**20:,.1f} MiB")
+        aside(f"{files} {'file' if files == 1 else 'files'}, {size_text(size)}")

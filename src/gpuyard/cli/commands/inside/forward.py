@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated
 
-from gpuyard.api.client import Client, NoServer, Refused
+from gpuyard.api.client import Client, NoServer, Refused, StreamClosed
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.connection.visits import NotThere, Visit, framed
 from gpuyard.cli.line.options import Argument, JobArgument
@@ -115,7 +115,7 @@ def _passed_on(yard: Client, job: str, connection: socket.socket, remote: int) -
                         connection.sendall(content)
                     elif kind == b"x":
                         return
-        except (NotThere, NoServer, Refused) as error:
+        except (NotThere, NoServer, Refused, StreamClosed) as error:
             print(f"yard: {shown(error.message)}", file=sys.stderr)
         except OSError:
             # One side has hung up, as connections do.

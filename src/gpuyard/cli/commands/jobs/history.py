@@ -26,7 +26,10 @@ def history(
     tenant: TenantOption = "",
     user: UserOption = "",
     name: Annotated[str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.")] = "",
-    since: Annotated[str, Option("--since", metavar="TIME", help="Ended within this time: 2h, 7d.")] = "",
+    since: Annotated[
+        str,
+        Option("--since", metavar="TIME", help="Ended since then: 2h, 7d, yesterday, 2026-11-17, 14:05."),
+    ] = "",
     limit: Annotated[
         int | None,
         Option("--limit", metavar="N", min=1, help=f"How many to show, the newest. Default: {SHOWN}."),
@@ -37,12 +40,13 @@ def history(
 ) -> None:
     """Show jobs that have ended, the newest first."""
     from gpuyard.cli.connection.places import repeated
+    from gpuyard.cli.line import times
     from gpuyard.cli.terminal.streams import notice
 
     most = limit or SHOWN
 
     def show() -> None:
-        since_ms = _since_ms(since) if since else None
+        since_ms = times.since_ms("--since", since, times.now_ms()) if since else None
         found: list[Any] = []
         cursor: str | None = None
         with client() as yard:
@@ -119,18 +123,6 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
 
 def _known(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
-
-
-def _since_ms(text: str) -> int:
-    import time
-
-    from gpuyard.durations import duration_positive_ms
-    from gpuyard.errors import BadInput
-
-    try:
-        return time.time_ns() // 1_000_000 - duration_positive_ms(text)
-    except ValueError as error:
-        raise BadInput(f"--since {error}") from None
 
 
 def _waited(job: Mapping[str, Any]) -> str:

@@ -4,14 +4,15 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import JobArgument, Option
+from gpuyard.cli.line.options import Argument, Option
+from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
 
 def logs(
-    job: JobArgument,
+    jobs: Annotated[list[str], Argument(metavar="JOB...", help="17, or 12_3 for a task of array 12.")],
     follow: Annotated[bool, Option("-f", "--follow", help="Go on until the job ends.")] = False,
     stderr: Annotated[
         bool, Option("--stderr", help="Its errors, if they went to a file of their own.")
@@ -23,12 +24,25 @@ def logs(
         bool, Option("-q", "--quiet", help="With -f: say nothing of the wait, nor where it runs.")
     ] = False,
 ) -> None:
-    """Show what a job wrote, byte by byte as it was written."""
+    """Show what a job wrote, byte by byte as it was written; of several jobs, one after the other."""
+    if follow and len(jobs) > 1:
+        raise BadInput(
+            f"-f follows one job, and {len(jobs)} are named", f"For example: yard logs -f {jobs[0]}"
+        )
+    with client() as yard:
+        for place, job in enumerate(jobs):
+            if len(jobs) > 1:
+                sys.stdout.write(f"{chr(10) if place else ''}==> job {job} <==\n")
+                sys.stdout.flush()
+            _show(yard, job, follow=follow, stderr=stderr, attempt=attempt, quiet=quiet)
+
+
+def _show(yard: "Client", job: str, *, follow: bool, stderr: bool, attempt: int | None, quiet: bool) -> None:
     from gpuyard.cli.commands.jobs.waiting import Waiting
 
     stream = "stderr" if stderr else "stdout"
     out, silent = sys.stdout.buffer, True
-    with client() as yard, Waiting(quiet=quiet) as line:
+    with Waiting(quiet=quiet) as line:
         told = None if quiet else line.told
         pieces = (
             yard.follow(job, stream=stream, standing=told)

@@ -1,4 +1,4 @@
-"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `checkpoint`: wishes about live jobs."""
+"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `move`: wishes about live jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -45,6 +45,7 @@ def cancel(
     everything: Annotated[
         bool, Option("--all", help="All your jobs; with --user or --tenant, all of theirs.")
     ] = False,
+    mine: Annotated[bool, Option("--mine", help="All your jobs, as --all alone.")] = False,
     yes: Annotated[bool, Option("-y", "--yes", help="Do not ask first.")] = False,
 ) -> int:
     """Cancel jobs by their ids, or all that match. One that runs gets its grace to end by itself.
@@ -52,12 +53,14 @@ def cancel(
     `yard cancel 17 18` cancels at once. `yard cancel --name sweep --state PENDING` lists what matches and asks first;
     in a script it wants --yes.
     """
-    wanted = CancelFilter(name, tuple(state or ()), user, tenant, everything)
+    if mine and (user or tenant):
+        raise BadInput("--mine and --user or --tenant exclude each other", "Leave one of them out.")
+    wanted = CancelFilter(name, tuple(state or ()), user, tenant, everything or mine)
     if not any(wanted):
         if not jobs:
             raise BadInput(
                 "cancel which job?",
-                "yard cancel JOB..., or one of --name, --state, --user, --tenant and --all",
+                "yard cancel JOB..., or one of --name, --state, --user, --tenant, --all and --mine",
             )
         return _ask("cancel", jobs)
     if jobs:
@@ -106,33 +109,46 @@ def move(
     return _ask("top", jobs[::-1]) if top else _ask("back", jobs)
 
 
-def checkpoint(
-    job: Annotated[
-        str,
-        Argument(metavar="[JOB]", help="Default: the job that this command runs in.", envvar="YARD_JOB_ID"),
-    ] = "",
-) -> None:
-    """Say that a running job has just saved its work, so that less of it counts as lost if it is stopped.
-
-    Jobs that write to $YARD_CHECKPOINT_FILE need not: the time of that file says the same.
-    """
-    if not job:
-        raise BadInput("no job was named, and this runs in none", "For example: yard checkpoint 17")
-    with client() as yard:
-        yard.checkpoint(job)
+_DONE = {
+    "cancel": ("cancelled {}", "cancelled already"),
+    "hold": ("held {}", "on hold already"),
+    "release": ("released {}", "released already"),
+    "suspend": ("suspended {}", "suspended already"),
+    "continue": ("continued {}", "continued already"),
+    "requeue": ("requeued {}", "requeued already"),
+    "top": ("moved {} to the top", "at the top already"),
+    "back": ("moved {} back", "where the order has them already"),
+}
+"""What a verb has done, and what of jobs that it did not change."""
 
 
 def _ask(verb: str, jobs: list[str]) -> int:
     """Each job by itself: if one is refused, the others are still served."""
     with client() as yard:
-        answers = yard.ask_many(verb, jobs)
-    return told(answers)
+        answers = _asked(yard, verb, jobs)
+    return told(verb, answers[::-1] if verb == "top" else answers)
 
 
-def told(answers: "Sequence[OneOfMany]") -> int:
-    """Say what was refused, and return the exit code."""
+def _asked(yard: "Client", verb: str, jobs: Sequence[int | str]) -> "Sequence[OneOfMany]":
+    """Ask, and show how far it is where that takes a while."""
+    from gpuyard.cli.terminal.progress import Bar
+
+    with Bar(len(jobs)) as bar:
+        return yard.ask_many(verb, jobs, bar.begin(verb))
+
+
+def told(verb: str, answers: "Sequence[OneOfMany]") -> int:
+    """Say what was done and what was refused, and return the exit code."""
     from gpuyard.cli.terminal.streams import notice
 
+    said, already = _DONE[verb]
+    taken = [answer for answer in answers if answer["status"] < 400]
+    done, as_before = [each for each in taken if each["jobs"]], [each for each in taken if not each["jobs"]]
+    if done:
+        jobs = counted(sum([each["jobs"] for each in done]), "job")
+        print(f"{said.format(jobs)}: {_labels([_with_tasks(each) for each in done])}", flush=True)
+    if as_before:
+        print(f"{already}: {_labels([each['label'] for each in as_before])}", flush=True)
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
         notice(answer["detail"], before="yard: ", style="bold red")
@@ -141,6 +157,17 @@ def told(answers: "Sequence[OneOfMany]") -> int:
     if refused:
         return _REFUSED if all(answer["status"] < 500 for answer in refused) else 1
     return 0
+
+
+def _with_tasks(answer: "OneOfMany") -> str:
+    """A job by its label; an array with the number of its tasks that were changed."""
+    return f"{answer['label']} ({counted(answer['jobs'], 'task')})" if answer["jobs"] > 1 else answer["label"]
+
+
+def _labels(labels: Sequence[str]) -> str:
+    """Labels in a row, the first of many."""
+    more = f" and {len(labels) - _SHOWN_MAX} more" if len(labels) > _SHOWN_MAX else ""
+    return ", ".join(labels[:_SHOWN_MAX]) + more
 
 
 # -- all jobs that match: shown, and asked about, before any is cancelled ------------------------------------------
@@ -155,10 +182,7 @@ def _cancel_all(wanted: CancelFilter, yes: bool) -> int:
             return 0
         if not yes:
             _ask_first(rows)
-        answers = yard.ask_many("cancel", [row[0] for row in rows])
-    done = [row for row, answer in zip(rows, answers, strict=True) if answer["status"] < 400]
-    print(f"cancelled {counted(len(done), 'job')}{': ' if done else ''}{_labels(done)}")
-    return told(answers)
+        return told("cancel", _asked(yard, "cancel", [row[1] for row in rows]))
 
 
 def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
@@ -178,7 +202,7 @@ def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     jobs = counted(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
-            f"{jobs} would be cancelled, and this is no terminal to ask at: {_labels(rows)}",
+            f"{jobs} would be cancelled, and this is no terminal to ask at: {_labels([row[1] for row in rows])}",
             "With --yes they are cancelled without a question.",
         )
     for row in rows[:_SHOWN_MAX]:
@@ -187,9 +211,3 @@ def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
         print(f"  and {len(rows) - _SHOWN_MAX} more", file=sys.stderr)
     if not confirmed(f"Cancel {jobs}?"):
         raise BadInput("nothing is cancelled")
-
-
-def _labels(rows: Sequence[Sequence[Any]]) -> str:
-    labels = [str(row[1]) for row in rows[:_SHOWN_MAX]]
-    more = f" and {len(rows) - _SHOWN_MAX} more" if len(rows) > _SHOWN_MAX else ""
-    return ", ".join(labels) + more

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, words_of
 
 WAIT_S = 300.0
 _FETCH_S = 15.0
@@ -121,7 +121,7 @@ def _json(address: str, body: bytes | None = None) -> dict[str, Any]:
         text = error.read(500).decode("utf-8", "replace")
         raise YardError(f"the identity provider answered {error.code}: {text}") from error
     except (URLError, OSError, ValueError) as error:
-        raise YardError(f"the identity provider cannot be asked at {address}: {error}") from error
+        raise YardError(f"the identity provider cannot be asked at {address}: {words_of(error)}") from error
     if not isinstance(found, dict):
         raise YardError(f"the identity provider's answer at {address} makes no sense")
     return found

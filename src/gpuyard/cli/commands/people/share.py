@@ -111,7 +111,8 @@ def _arithmetic(found: Mapping[str, Any]) -> None:
     print(
         f"Charges are decayed to a half every {half_life}, at the end of each {period}; what runs counts as if it ran "
         "to the end of this one.\n"
-        "They count what was used, not what it costs: GPU-hours times the share weight of the GPU model, in dollars."
+        "They count what was used: GPU-hours times the share weight of the GPU model, which is its list price "
+        "unless yard.yaml says otherwise."
     )
     if not found["fair"]:
         print(

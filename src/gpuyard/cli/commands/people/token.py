@@ -1,11 +1,14 @@
 """`yard token`: make tokens for people and programs, list them, take them back."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
+from gpuyard.errors import BadInput
 
 WHOLE_YARD = "/"
 
@@ -47,22 +50,62 @@ def create(
         ),
     ] = None,
     note: Annotated[str, Option("--note", metavar="NOTE", help="What the token is for.")] = "",
+    to: Annotated[
+        str,
+        Option("--to", metavar="FILE", help="Write the secret into this file, which you alone can read."),
+    ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere."""
+    """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere.
+
+    With --to it goes into a file instead, whole or not at all: a file that is there keeps its content where no token
+    is made.
+    """
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.reports.table import clock
 
     place = "" if tenant == WHOLE_YARD else tenant or None
-    with client() as yard:
+    with client() as yard, _draft(to) as keep:
         made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
+        keep(made["secret"])
     if output is Output.JSON:
         import json
 
-        print(json.dumps(made, indent=2))
+        print(
+            json.dumps({name: value for name, value in made.items() if name != "secret" or not to}, indent=2)
+        )
         return
-    print(made["secret"])
-    notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}")
+    if not to:
+        print(made["secret"])
+    where = f", in {to}" if to else ""
+    notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}{where}")
+
+
+@contextmanager
+def _draft(path: str) -> Iterator[Callable[[str], None]]:
+    """A file for a secret, opened before there is one; it is in its place once the secret is in it."""
+    if not path:
+        yield lambda _secret: None
+        return
+    draft = f"{path}.{os.getpid()}.new"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be written: {error.strerror}", "No token was made. Name another file with --to."
+        ) from error
+
+    def keep(secret: str) -> None:
+        os.write(fd, f"{secret}\n".encode())
+        os.fsync(fd)
+        os.rename(draft, path)
+
+    try:
+        yield keep
+    finally:
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
 
 
 def list_(output: OutputOption = Output.TABLE) -> None:

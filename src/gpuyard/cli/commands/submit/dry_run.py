@@ -77,10 +77,13 @@ def _cost(found: Mapping[str, Any]) -> str:
     from gpuyard.reports.table import number, span_words
 
     cost = found["cost"]
-    if not cost["gpu_model"]:
-        return "no GPUs, no price"
+    if not cost["gpu_model"] or not cost["price_micro_usd_h"]:
+        return "no price" if found["gpus"] else "no GPUs, no price"
     tasks = f"{found['tasks']} tasks x " if found["tasks"] > 1 else ""
-    price = f"{tasks}{number(found['gpus'])} x {cost['gpu_model']} at {rate_usd(cost['price_micro_usd_h'])} an hour"
+    # A job is charged for the largest part of a node that it holds, cores and memory too.
+    charged = "charged as " if cost["charged_gpus"] != found["gpus"] else ""
+    gpus = f"{tasks}{number(cost['charged_gpus'])} x {cost['gpu_model']}"
+    price = f"{charged}{gpus} at {rate_usd(cost['price_micro_usd_h'])} an hour"
     parts = []
     if cost["expected_micro_usd"] is not None:
         ran = span_words(cost["expected_run_ms"])

@@ -3,14 +3,13 @@
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from gpuyard.api.connecting.surroundings import environment, here
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, or_meant
 from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
 
 WordsArgument = Annotated[list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="What to run.")]
@@ -207,8 +206,10 @@ def _signal(text: str) -> dict[str, int]:
     try:
         number = signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
     except KeyError:
+        known = [each.name.removeprefix("SIG") for each in signal.Signals]
         raise BadInput(
-            f"--signal {text!r}: there is no signal {name!r}", "For example: --signal USR1@60"
+            f"--signal {text!r}: there is no signal {name!r}{or_meant(name, known)}",
+            "For example: --signal USR1@60",
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
 
@@ -292,20 +293,17 @@ def _spread(text: str) -> dict[str, int]:
 
 
 def moment_ms(option: str, text: str) -> int:
-    """A time to come, in milliseconds since 1970: `+2h`, or any form that Slurm's --begin takes."""
-    from datetime import datetime
+    """A time to come, in milliseconds since 1970."""
+    from gpuyard.cli.line.times import coming_ms, now_ms
 
-    now = datetime.now().astimezone()
-    if text.startswith("+"):
-        return round(now.timestamp() * 1000) + _parsed(option, text[1:])
-    from gpuyard.intake.sbatch.moments import moment
-
-    try:
-        found = round(moment(text, now).timestamp() * 1000)
-    except ValueError as error:
-        raise BadInput(f"{option} {error}", f"Also: {option} +2h, two hours from now.") from None
-    if option == "--deadline" and found < time.time_ns() // 1_000_000:
+    found = coming_ms(option, text, now_ms())
+    if found >= now_ms():
+        return found
+    if option == "--deadline":
         raise BadInput(f"{option} {text}: that time is over", "Give a time to come, such as +8h or 18:00.")
+    from gpuyard.cli.terminal.streams import notice
+
+    notice(f"{option} {text}: that time is over, so the job may start at once", before="note: ")
     return found
 
 

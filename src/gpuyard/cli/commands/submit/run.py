@@ -146,14 +146,14 @@ def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bo
     )
     try:
         with Waiting(quiet=quiet) as line:
-            session = Attached(yard, job["id"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
+            session = Attached(yard, job["label"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
             session.run()
     except KeyboardInterrupt:
         return _cancelled(yard, job)
     except NotThere as error:
         if not must:
             return _followed(yard, job, quiet)
-        yard.cancel(job["id"])
+        yard.cancel(job["label"])
         raise YardError(
             f"{error.message}; it is cancelled", "Leave -i out to run it without a terminal."
         ) from error
@@ -172,13 +172,13 @@ def _followed(yard: "Client", job: Any, quiet: bool) -> int:
     from gpuyard.cli.terminal.streams import notice
 
     try:
-        return code_of(copied(yard, job["id"], quiet=quiet))
+        return code_of(copied(yard, job["label"], quiet=quiet))
     except KeyboardInterrupt:
         return _cancelled(yard, job)
     except BrokenPipeError:
         # The reader has gone, as in `yard run … | head`: the rest is not wanted.
         notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
-        yard.cancel(job["id"])
+        yard.cancel(job["label"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
@@ -189,8 +189,8 @@ def _cancelled(yard: "Client", job: Any) -> int:
 
     notice(f"cancelling job {job['label']}", before="yard: ")
     try:
-        yard.cancel(job["id"])
-        copied(yard, job["id"], quiet=True, silent=True)
+        yard.cancel(job["label"])
+        copied(yard, job["label"], quiet=True, silent=True)
     except KeyboardInterrupt:
         notice(f"job {job['label']} is being cancelled", before="yard: ")
     return INTERRUPTED

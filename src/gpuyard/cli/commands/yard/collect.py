@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, words_of
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _UNIT = """\
 # Written by `yard collect --unit`. The token is made by an admin of the yard, and is good for this node alone:
-#   yard token create --role collector --user {node} > {token}
+#   yard token create --role collector --user {node} --to {token}
 [Unit]
 Description=gpuyard's collector: what this node's GPUs and jobs do
 After=network-online.target nvidia-persistenced.service
@@ -212,9 +212,9 @@ class _Process:
             files.write(jobs)
             self._unwritten = ""
         except OSError as error:
-            if str(error) != self._unwritten:
+            if words_of(error) != self._unwritten:
                 notice(f"jobs are not written for dcgm-exporter: {error.filename}: {error.strerror}")
-            self._unwritten = str(error)
+            self._unwritten = words_of(error)
 
     def _hand_in(self, once: bool) -> float:
         """Hand in all that waits; how long to leave the yard alone."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, or_meant
 
 if TYPE_CHECKING:
     from gpuyard.telemetry.exports.prometheus import Target
@@ -21,8 +21,10 @@ def focus(
     month: Annotated[
         str, Option("--month", metavar="MONTH", help="The month: 2026-11. Left out: this one.")
     ] = "",
-    from_day: Annotated[str, Option("--from", metavar="DAY", help="The first day: 2026-11-01.")] = "",
-    to_day: Annotated[str, Option("--to", metavar="DAY", help="The last day: 2026-11-30.")] = "",
+    from_day: Annotated[
+        str, Option("--from", metavar="DAY", help="The first day: 2026-11-01, yesterday, 7d.")
+    ] = "",
+    to_day: Annotated[str, Option("--to", metavar="DAY", help="The last day: 2026-11-30, yesterday.")] = "",
     version: Annotated[
         str, Option("--focus", metavar="VERSION", help="The version of FOCUS: 1.2 or 1.3.")
     ] = "1.2",
@@ -100,7 +102,9 @@ def grafana(
 
     names = ", ".join(DASHBOARDS)
     if dashboard and dashboard not in DASHBOARDS:
-        raise BadInput(f"there is no dashboard {dashboard!r}", f"There is: {names}.")
+        raise BadInput(
+            f"there is no dashboard {dashboard!r}{or_meant(dashboard, DASHBOARDS)}", f"There is: {names}."
+        )
     if not dashboard and to is None:
         raise BadInput(
             f"there are {len(DASHBOARDS)} dashboards, and a file has one",

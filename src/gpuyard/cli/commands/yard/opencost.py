@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.commands.yard.reconcile import DIFFERS, SHOWN_MAX
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
-from gpuyard.errors import BadInput, counted, listed, quoted
+from gpuyard.errors import BadInput, counted, listed, or_meant, quoted
 
 if TYPE_CHECKING:
     from gpuyard.intake.opencost import OpencostAnswer
@@ -93,7 +93,7 @@ def _check(by: str, what: str) -> None:
         key = value.removeprefix(LABEL)
         if value not in others and (not value.startswith(LABEL) or label_fault(key, "value")):
             raise BadInput(
-                f"{option} {quoted(value)} is not known",
+                f"{option} {quoted(value)} is not known{or_meant(value, [*others, 'label:KEY'])}",
                 f"Give {', '.join(others)} or label:KEY, as label:team.",
             )
 
@@ -277,10 +277,18 @@ def kubecost(
         str, Option("--team-label", metavar="KEY", help="The label of pods that names their team.")
     ] = "team",
     from_day: Annotated[
-        str, Option("--from", metavar="DAY", help="The first day of the price. Left out: of this month.")
+        str,
+        Option(
+            "--from",
+            metavar="DAY",
+            help="The first day of the price: 2026-11-01, 7d. Left out: of this month.",
+        ),
     ] = "",
     to_day: Annotated[
-        str, Option("--to", metavar="DAY", help="The last day of the price. Left out: today.")
+        str,
+        Option(
+            "--to", metavar="DAY", help="The last day of the price: 2026-11-30, yesterday. Left out: today."
+        ),
     ] = "",
 ) -> None:
     """Write values for the Helm chart of Kubecost or OpenCost: the cluster's name, and what its GPUs cost in the books.
@@ -295,14 +303,17 @@ def kubecost(
     """
     import json
 
+    from gpuyard.cli.line.times import book_days
     from gpuyard.wire.job_fields import label_fault
 
     if chart not in _VALUES:
         raise BadInput(
-            f"there are no values for the chart {quoted(chart)}", f"There are: {', '.join(_VALUES)}."
+            f"there are no values for the chart {quoted(chart)}{or_meant(chart, _VALUES)}",
+            f"There are: {', '.join(_VALUES)}.",
         )
     if fault := label_fault(label, "value"):
         raise BadInput(f"--team-label {quoted(label)} is no key of a label: {fault}", "Write it as team.")
+    from_day, to_day = book_days(from_day, to_day)
     reply = _asked("model,market,cluster", from_day, to_day)
     lines = [line for line in reply["lines"] if line["model"]]
     names = sorted({line["cluster"] for line in lines})

@@ -22,9 +22,11 @@ GPUS_MAX = 1024
 def reconcile(
     bill: Annotated[Path, Argument(metavar="BILL", help="A csv of FOCUS 1.x or AWS CUR, or that in gzip.")],
     from_day: Annotated[
-        str, Option("--from", metavar="DAY", help="The first day. Left out: the bill's.")
+        str, Option("--from", metavar="DAY", help="The first day: 2026-11-01, 7d. Left out: the bill's.")
     ] = "",
-    to_day: Annotated[str, Option("--to", metavar="DAY", help="The last day. Left out: the bill's.")] = "",
+    to_day: Annotated[
+        str, Option("--to", metavar="DAY", help="The last day: 2026-11-30, yesterday. Left out: the bill's.")
+    ] = "",
     tolerance: Annotated[
         float,
         Option("--tolerance", metavar="PERCENT", help="Sums may differ by so much.", min=0.0, max=100.0),
@@ -52,6 +54,7 @@ def reconcile(
     Example:
       yard cost reconcile november.csv.gz --tolerance 0.5
     """
+    from gpuyard.cli.line.times import book_days
     from gpuyard.cli.listings.tables import emit
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.intake.bills import read_bill
@@ -64,6 +67,7 @@ def reconcile(
         raise BadInput(
             f"{bill} has no line about a machine with GPUs{known}", "Name its types by --instance."
         )
+    from_day, to_day = book_days(from_day, to_day)
     first, last, inside = _days(bill, found.lines, from_day, to_day)
     books, regions = _books(day_text(first), day_text(last))
     lines = found.lines if regions else [line._replace(region="") for line in found.lines]

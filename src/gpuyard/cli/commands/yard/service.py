@@ -26,8 +26,9 @@ NotifyAccess=main
 ExecStart={command}
 Restart=on-failure
 RestartSec=2
-# Exit codes that trying again does not mend: bad options or configuration, a yard that runs there already.
-RestartPreventExitStatus=2 3
+# Exit codes that trying again does not mend: bad options or configuration, a yard that runs there already,
+# a store that is damaged.
+RestartPreventExitStatus=2 3 5
 # Jobs are children of the server and outlive it: only the server is stopped, and no job's end stops it.
 KillMode=process
 TimeoutStartSec=10min
@@ -109,6 +110,7 @@ def install(
     """Write a unit file, and enable and start the service. Jobs outlive it: stop and restart it as you like."""
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.places import SYSTEM_DATA, DataDir
+    from gpuyard.engines.machine.installation import note_for_others
 
     data, given = _checked(list(words or []))
     own = not user and (data is None or data == SYSTEM_DATA)
@@ -117,6 +119,8 @@ def install(
         notice(
             "note: a unit can be read by every user, with the password of --store in it: ~/.pgpass keeps one"
         )
+    if root is None and not user and (hidden := note_for_others()):
+        notice(f"note: {hidden}")
     if print_:
         print(text, end="")
         return

@@ -9,10 +9,13 @@ from gpuyard.control.places import PORT
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
+    from gpuyard.control.places import DataDir
     from gpuyard.control.serve import Options
     from gpuyard.wire.replies.people import ReadyReply
 
 READY_S = 60.0
+SPACE = "space"
+"""Why a yard is not ready whose disk is full."""
 
 PortOption = Annotated[
     int | None,
@@ -96,15 +99,17 @@ def up(
     eight, so that you can try it anywhere.
     """
     from gpuyard.control.places import DataDir, default_data, named_store
+
+    folder, named = DataDir(data or default_data()), named_store(store)
+    _check_at_once(folder, named, host, port)
     from gpuyard.control.serve import Options
 
-    folder = DataDir(data or default_data())
     options = Options(
         data=folder.root,
         port=PORT if port is None else port,
         any_port=port is None,
         config=config.absolute() if config else None,
-        store=named_store(store),
+        store=named,
         emulate=emulate,
         host=host,
         auth=auth,
@@ -121,13 +126,27 @@ def up(
         _foreground(options)
 
 
+def _check_at_once(folder: "DataDir", store: str, host: str, port: int | None) -> None:
+    """Refuse a start that cannot be before anything is loaded for it, or made on the disk."""
+    folder.check_reach()
+    if not store:
+        folder.instance(port or PORT, False).check_free()
+    if port:
+        from gpuyard.api.connecting.ports import listening
+
+        listening(host, port).close()
+
+
 def _foreground(options: "Options") -> None:
     import logging
     import sys
 
     from gpuyard.api.server.serving import serve, start_log
+    from gpuyard.cli.commands.yard.first_process import make_way
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.serve import Yard
+
+    make_way()
 
     start_log(logging.StreamHandler(sys.stderr))
 
@@ -140,10 +159,12 @@ def _foreground(options: "Options") -> None:
 
 
 def _detached(options: "Options") -> None:
+    import shlex
+
     from gpuyard.api.client import Client
     from gpuyard.api.server.serving import detach
     from gpuyard.cli.terminal.streams import notice
-    from gpuyard.control.places import DataDir
+    from gpuyard.control.places import DataDir, default_data
     from gpuyard.control.serve import check
     from gpuyard.errors import YardError
 
@@ -155,13 +176,17 @@ def _detached(options: "Options") -> None:
     found = next((each for each in data.instances() if each.running() == pid), instance)
     with Client(f"unix:{found.socket}", patience_s=READY_S) as client:
         how = _until_ready(client)
-    if not (how["ready"] or _waits_for_a_leader(how)):
+    if not (how["ready"] or _is_up(how)):
         raise YardError(
             f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
         )
     print(_words(options, int(str(found.note().get("port", 0))), pid))
+    if options.data.resolve() != default_data().resolve():
+        notice(f"note: commands find it by its folder: export YARD_DATA={shlex.quote(str(options.data))}")
     for note in how["notes"]:
         notice(f"note: {note}")
+    if how["reason"] == SPACE:
+        notice(f"note: {how['error']}: nothing new is taken in or started; jobs can be cancelled")
 
 
 def _until_ready(client: "Client") -> "ReadyReply":
@@ -170,16 +195,16 @@ def _until_ready(client: "Client") -> "ReadyReply":
     until_s = time.monotonic() + READY_S
     while True:
         ready, how = client.ready()
-        if ready or _waits_for_a_leader(how) or time.monotonic() > until_s:
+        if ready or _is_up(how) or how["reason"] == "damaged" or time.monotonic() > until_s:
             return how
         time.sleep(0.05)
 
 
-def _waits_for_a_leader(how: "ReadyReply") -> bool:
-    """Whether it is up and only answers, and no server decides yet: its notes say so."""
+def _is_up(how: "ReadyReply") -> bool:
+    """Whether it does what it can: no server decides yet, as its notes say, or the disk is full."""
     from gpuyard.control.serve import NONE_LEADS
 
-    return NONE_LEADS in how.get("notes", ())
+    return NONE_LEADS in how.get("notes", ()) or (how["reason"] == SPACE and how["steps"] > 0)
 
 
 def _words(options: "Options", port: int, pid: int | None = None) -> str:

@@ -6,7 +6,18 @@ from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
+from gpuyard.cli.terminal.shown import size_text
 from gpuyard.errors import BadInput, YardError, listed
+
+YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask first.")]
+
+
+def _ask_first(question: str, yes: bool) -> None:
+    """Ask at a terminal whether to go on; a script goes on."""
+    from gpuyard.cli.terminal.streams import confirmed
+
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not confirmed(question):
+        raise BadInput("nothing was changed")
 
 
 def prune(
@@ -19,6 +30,7 @@ def prune(
         ),
     ] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Remove scripts, environments, logs and folders of jobs that ended a while ago, and unused images; say how much.
@@ -29,6 +41,8 @@ def prune(
     """
     older_s = None if not older_than else _seconds(older_than)
     total: dict[str, dict[str, int]] = {}
+    if not dry_run:
+        _ask_first("Remove what is kept of old jobs for good? --dry-run says what would go.", yes)
     with client() as yard:
         going: str | None = ""
         while going is not None:
@@ -54,7 +68,7 @@ def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> No
     columns = [
         Column("WOULD REMOVE" if dry_run else "REMOVED", lambda row: row["what"]),
         Column("COUNT", lambda row: f"{row['count']:,}", right=True),
-        Column("SIZE", lambda row: _size(row["bytes"]), right=True),
+        Column("SIZE", lambda row: size_text(row["bytes"]), right=True),
     ]
     emit(rows, columns, output)
 
@@ -69,16 +83,6 @@ def _seconds(text: str) -> int:
         raise BadInput(
             f"--older-than {error}", "For example: yard prune --older-than 30d --dry-run."
         ) from None
-
-
-def _size(count: int) -> str:
-    """Bytes as people write them."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"
 
 
 _WORDS = {
@@ -160,6 +164,7 @@ def close_month(
 
 def rebuild(
     name: Annotated[str, Argument(metavar="[PROJECTION]", help="Which one; none: show all.")] = "",
+    yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Fill a projection again from the log, and wait until it is done; without a name, show all of them.
@@ -170,6 +175,7 @@ def rebuild(
     """
     with client() as yard:
         if name:
+            _ask_first(f"Fill {name} again from the log? Reports lack it until that is done.", yes)
             done = _followed(yard, yard.rebuild(name))
             _show_status([done], output)
         else:

@@ -18,7 +18,9 @@ ConfOption = Annotated[
         "--conf", metavar="SLURM_CONF", help="The cluster's slurm.conf. Default: where Slurm looks by itself."
     ),
 ]
-SinceOption = Annotated[str, Option("--since", metavar="DURATION", help="How far back to read, as in 30d.")]
+SinceOption = Annotated[
+    str, Option("--since", metavar="TIME", help="How far back to read: 30d, yesterday, 2026-11-01.")
+]
 GpuTypeOption = Annotated[
     list[str] | None,
     Option(
@@ -49,13 +51,11 @@ def commands(conf: Path | None) -> "Commands":
 
 
 def days(since: str) -> int:
-    """A duration in whole days, at least one."""
-    from gpuyard.durations import duration_positive_ms
+    """How many days ago a time was: whole ones, at least one."""
+    from gpuyard.cli.line.times import now_ms, since_ms
 
-    try:
-        return max(1, -(-duration_positive_ms(since) // DAY_MS))
-    except ValueError as error:
-        raise BadInput(f"--since {error}") from None
+    at_ms = now_ms()
+    return max(1, -(-(at_ms - since_ms("--since", since, at_ms)) // DAY_MS))
 
 
 def unreachable(error: "EngineError") -> YardError:

@@ -27,13 +27,13 @@ def _interrupt(*_: object) -> None:
 def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
     """Show a job's output until it ends; gives the exit code. An interrupt cancels it."""
     try:
-        return _code(program, copied(yard, job["id"], before=f"{program}: ", quiet=quiet))
+        return code_of_end(program, copied(yard, job["label"], before=f"{program}: ", quiet=quiet))
     except KeyboardInterrupt:
         print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
-        yard.cancel(job["id"])
+        yard.cancel(job["label"])
         return 130
     except BrokenPipeError:
-        yard.cancel(job["id"])
+        yard.cancel(job["label"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
 
@@ -64,10 +64,10 @@ def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
 
     try:
         with Waiting(f"{program}: ", quiet=quiet) as line:
-            session = Attached(yard, job["id"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
+            session = Attached(yard, job["label"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
             session.run()
     except (KeyboardInterrupt, NotThere) as why:
-        yard.cancel(job["id"])
+        yard.cancel(job["label"])
         if isinstance(why, NotThere):
             raise error(program, f"{why.message}; it is cancelled") from None
         print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
@@ -78,10 +78,10 @@ def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
             file=sys.stderr,
         )
         return 0
-    return _code(program, session.end)
+    return code_of_end(program, session.end)
 
 
-def _code(program: str, end: Any) -> int:
+def code_of_end(program: str, end: Any) -> int:
     """The exit code of the command for the end of its job; an end that is no success is told on standard error."""
     code = int(end["exit_code"] or 0)
     state = end["state"]

@@ -222,7 +222,7 @@ def _users(given: Read) -> set[str] | None:
 def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:
     return (
         (not given.has("name") or job.name in given.listed("name"))
-        and (not given.has("partition") or pools.in_partition(job, given.listed("partition")))
+        and (not given.has("partition") or pools.uses_partition(job, given.listed("partition")))
         and (not given.has("qos") or pools.of_qos(job, given.listed("qos")))
         and (not given.has("nodelist") or bool(set(given.listed("nodelist")) & set(job.nodes)))
         and (not given.has("accounts") or pools.of_account(job.tenant, given.listed("accounts")))

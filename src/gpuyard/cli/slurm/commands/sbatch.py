@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.commands.submit.jobfields import drop_unknown
 from gpuyard.cli.commands.submit.scripts import refuse_folder
+from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.slurm.language.getopt import Grammar, read
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.errors import BadInput
@@ -57,12 +59,12 @@ def run(words: Sequence[str]) -> int:
                 lambda nodes: request_of(take([*options, f"--nodes={nodes}"], name, text, arguments)),
             )  # fmt: skip
         except (BadInput, Refused) as refusal:
-            raise failed("\n".join([refusal.message, *refusal.hint.splitlines()])) from None
+            raise failed(refusal_text(refusal.message, refusal.hint)) from None
         if taken.options.parsable:
             print(job["id"], flush=True)
         elif not taken.options.quiet:
             print(f"Submitted batch job {job['id']}", flush=True)
-        return _waited(yard, job["id"]) if taken.options.wait else 0
+        return _waited(yard, job["label"]) if taken.options.wait else 0
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -169,6 +171,28 @@ def failed(why: str) -> Stop:
     return error("sbatch", f"Batch job submission failed: {why}")
 
 
+_IN_SLURM = {"tenant": "-A", "pool": "-p", "class": "-q"}
+"""Options of `yard submit` that a remedy may name, as Slurm's commands have them."""
+
+
+def refusal_text(message: str, hint: str) -> str:
+    """A refusal of the yard, with remedies that the command takes that was typed."""
+    lines = [
+        re.sub(r"--(tenant|pool|class) ", lambda m: f"{_IN_SLURM[m[1]]} ", line) for line in hint.splitlines()
+    ]
+    return "\n".join([message, *lines])
+
+
+def of_own_tenant(fields: dict[str, Any]) -> dict[str, Any]:
+    """The job; one that names no tenant counts for that of the person's defaults, as with `yard submit`."""
+    if fields.get("tenant") or not has_defaults():
+        return fields
+    from gpuyard.cli.connection.defaults import defaults
+
+    own = defaults().get("tenant")
+    return fields | {"tenant": own} if own else fields
+
+
 def submitted(
     program: str, yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], dict[str, Any]]
 ) -> Any:
@@ -176,7 +200,7 @@ def submitted(
     if yard.here:
         refuse_folder(fields)
     try:
-        return yard.submit(fields)
+        return yard.submit(of_own_tenant(fields))
     except Refused as refusal:
         if _COULD_NEVER not in refusal.message:
             raise
@@ -185,8 +209,9 @@ def submitted(
         if fields.get("tasks", 1) < taken.job.get("tasks", 1) and "nodes_min" not in taken.job:
             # Too large for one node; nothing says that it has to be one.
             spread = {name: taken.job[name] for name in _SPREAD if name in taken.job}
+            rest = {name: fields[name] for name in fields if name not in _SPREAD}
             with suppress(Refused):
-                return yard.submit({name: fields[name] for name in fields if name not in _SPREAD} | spread)
+                return yard.submit(of_own_tenant(rest | spread))
         raise
 
 
@@ -197,7 +222,7 @@ def allocated(
     try:
         return submitted(program, yard, fields, taken, over)
     except (BadInput, Refused) as refusal:
-        why = "\n".join([refusal.message, *refusal.hint.splitlines()])
+        why = refusal_text(refusal.message, refusal.hint)
         raise error(program, f"{_NO_ALLOCATION[program]}: {why}") from None
 
 
@@ -208,7 +233,7 @@ def _with_more_nodes(
     least = max(1, taken.job.get("nodes_min", 1))
     for nodes in range(least + 1, min(taken.options.nodes_most, least + _RANGE_TRIED_MAX) + 1):
         with suppress(Refused, Stop):
-            job = yard.submit(over(nodes))
+            job = yard.submit(of_own_tenant(over(nodes)))
             print(
                 f"{program}: warning: on {nodes} nodes: on {nodes - 1} it could never start", file=sys.stderr
             )
@@ -216,11 +241,11 @@ def _with_more_nodes(
     return None
 
 
-def _waited(yard: Client, job_id: int) -> int:
+def _waited(yard: Client, label: str) -> int:
     """The exit code of the job; of an array the highest."""
     pause_s = _FIRST_PAUSE_S
     while True:
-        job = yard.job(job_id, explain=False)
+        job = yard.job(label, explain=False)
         if job["state"] not in ("PENDING", "RUNNING", "SUSPENDED"):
             tasks: Sequence[Any] = job["jobs"] if job.get("array") else [job]
             return max([task["exit_code"] or int(task["state"] != "COMPLETED") for task in tasks])
@@ -236,7 +261,7 @@ def _test_only(fields: dict[str, Any]) -> int:
 
     with Client() as yard:
         try:
-            found = yard.dry_run(fields)
+            found = yard.dry_run(of_own_tenant(fields))
         except Refused as refusal:
             raise allocation_failed(refusal.message, refusal.hint) from None
         if not found["would_run"]:
@@ -258,4 +283,4 @@ def _test_only(fields: dict[str, Any]) -> int:
 
 def allocation_failed(why: str, hint: str) -> Stop:
     """It was read, and would never be taken."""
-    return Stop("\n".join([f"allocation failure: {why}", *hint.splitlines()]))
+    return Stop(refusal_text(f"allocation failure: {why}", hint))

@@ -22,9 +22,10 @@ GRAMMAR = Grammar(
     ),
 )
 HELP = """\
-Usage: scancel [-A account] [-n name] [-p partition] [-q qos] [-s KILL|TERM] [-t states] [-u user | --me]
+Usage: scancel [-A account] [-n name] [-p partition] [-q qos] [-s signal] [-b | -f] [-t states] [-u user | --me]
                [-w nodes] [-Qv] [job_id[_array_id] ...]
-Cancels jobs of the yard. One that runs gets the grace of its class to end by itself."""
+Cancels jobs of the yard. One that runs gets the grace of its class to end by itself. With -s it is sent that signal and
+goes on: what its script started, with -b the script alone, with -f both. A job without a script is sent it whole."""
 _FILTERS = ("account", "name", "nodelist", "partition", "qos", "state", "user", "me")
 _NOT_SERVED = {
     "clusters": "there is one yard",
@@ -33,8 +34,8 @@ _NOT_SERVED = {
     "wckey": "there are no workload keys",
     "sibling": "there is no federation",
 }
-_ENDING = {"KILL", "TERM", "INT", "9", "15", "2"}
-"""Signals that end a job: cancelling sends TERM and, after the grace, KILL."""
+_REALTIME_MAX = 64
+_RUN = ("RUNNING", "SUSPENDED")
 
 
 def run(words: Sequence[str]) -> int:
@@ -43,18 +44,24 @@ def run(words: Sequence[str]) -> int:
     for name, why in _NOT_SERVED.items():
         if given.has(name):
             raise error("scancel", f"--{name} is not served: {why}")
-    _check_signal(given)
+    number = _signal(given)
     ids = _ids(given.rest)
     chosen = any(given.has(name) for name in _FILTERS)
     if not ids and not chosen:
         raise error("scancel", "No job identification provided")
     with Client() as yard:
-        labels = _found(yard, given, ids) if chosen else [label for each in ids for label in each.labels()]
+        if chosen or number:
+            labels: list[int | str] = [*_found(yard, given, ids, _RUN if number else ())]
+        else:
+            labels = [label for each in ids for label in each.labels()]
         if not labels:
             return 0
         if given.has("verbose"):
             for label in labels:
-                print(f"scancel: Terminating job {label}", file=sys.stderr)
+                says = f"Signal {number} to" if number else "Terminating"
+                print(f"scancel: {says} job {label}", file=sys.stderr)
+        if number:
+            return _send(yard, given, labels, number)
         answers = [
             answer
             for first in range(0, len(labels), 10_000)
@@ -63,24 +70,41 @@ def run(words: Sequence[str]) -> int:
     return _report(answers, given)
 
 
-def _check_signal(given: Read) -> None:
+def _signal(given: Read) -> int:
+    """The signal to send; 0: jobs are to be cancelled, as KILL does."""
     import signal
 
     text = given.last("signal").upper().removeprefix("SIG")
     if not text:
-        return
-    known = {each.name.removeprefix("SIG") for each in signal.Signals}
-    if text not in known and not (text.isdecimal() and 0 < int(text) < 65):
+        if given.has("batch") or given.has("full"):
+            raise error("scancel", "--batch and --full say whom a signal is for: name it with --signal")
+        return 0
+    known = {each.name.removeprefix("SIG"): int(each) for each in signal.Signals}
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 3 else known.get(text, 0)
+    if not 0 < number <= _REALTIME_MAX:
         raise Stop(f"Unknown job signal: {given.last('signal')}")
-    if text in ("STOP", "CONT"):
-        verb = "suspend" if text == "STOP" else "resume"
+    if number in (signal.SIGSTOP, signal.SIGCONT):
+        verb = "suspend" if number == signal.SIGSTOP else "resume"
         raise error("scancel", f"--signal={text} is not served; use: scontrol {verb} JOB")
-    if text not in _ENDING:
-        raise error(
-            "scancel",
-            f"--signal={text} is not served: a yard sends a job no signals but those that end it\n"
-            "have it warned before its end with: sbatch --signal=USR1@60",
-        )
+    return 0 if number == signal.SIGKILL else number
+
+
+def _send(yard: Client, given: Read, labels: list[int | str], number: int) -> int:
+    """Send jobs a signal."""
+    from gpuyard.api.client import Refused
+    from gpuyard.cli.connection.piped import send_signal
+    from gpuyard.cli.connection.visits import NotThere
+
+    answers: list[object] = []
+    for label in labels:
+        try:
+            asked = "all" if given.has("full") else "batch" if given.has("batch") else ""
+            whom = asked or ("steps" if yard.recipe(label)["script"] else "all")
+            send_signal(yard, label, number, whom)
+        except (Refused, NotThere) as why:
+            status = why.status if isinstance(why, Refused) else 409
+            answers.append({"status": status, "label": label, "detail": why.message})
+    return _report(answers, given)
 
 
 def _ids(words: Sequence[str]) -> list[WantedJobs]:
@@ -98,8 +122,8 @@ def _ids(words: Sequence[str]) -> list[WantedJobs]:
     return found
 
 
-def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[str]:
-    """Live jobs that answer every description."""
+def _found(yard: Client, given: Read, ids: list[WantedJobs], among: Sequence[str] = ()) -> list[str]:
+    """Live jobs that answer every description; `among`: the states of those that are meant."""
     states = given.listed("state")
     known = states_named(states)
     if known is None or set(known) - set(LIVE):
@@ -118,7 +142,7 @@ def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[str]:
     elif given.has("user"):
         _check_user(user)
     pools = Pools.of_fleet(yard.fleet())
-    jobs = of_queue(yard.queue(user=user, states=known, wide=True), pools)
+    jobs = of_queue(yard.queue(user=user, states=known or tuple(among), wide=True), pools)
     return [
         job.label
         for job in jobs

@@ -122,10 +122,12 @@ def _update(words: list[str]) -> int:
     if "jobid" in fields or "job" in fields:
         if set(fields) <= {"jobid", "job", "priority", "nice"}:
             return _update_priority(fields)
-        asked = ", ".join([word for word in words if not word.lower().startswith("job")])
+        asked = [word for word in words if word.partition("=")[0].lower() not in ("jobid", "job")]
+        were = "was" if len(asked) == 1 else "were"
+        unchanged = f": {', '.join(asked)} {were} not changed" if asked else ""
         raise error(
             "scontrol",
-            f"a job on a yard stays as it was submitted: {asked or 'nothing'} was not changed\n"
+            f"a job on a yard stays as it was submitted{unchanged}\n"
             "cancel it and submit it again with what you want",
         )
     if "partitionname" in fields or "reservation" in fields or "slurmctlddebug" in fields:

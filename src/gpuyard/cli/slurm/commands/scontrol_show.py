@@ -210,7 +210,7 @@ def _node_block(node: SlurmNode, pools: Pools) -> list[str]:
     state = "MIXED+DRAIN" if node.state == "draining" else _LONG_STATES.get(node.state, node.state.upper())
     held = [f"cpu={node.cpus_used}"] if node.jobs else []
     held += [f"mem={size(node.memory_used)}"] if node.memory_used else []
-    held += [f"gres/gpu={node.gpus_used:g}"] if node.gpus_used else []
+    held += [f"gres/gpu={node.gpus_used}"] if node.gpus_used else []
     whole = f"cpu={node.cpus},mem={size(node.memory_mib)},billing={node.cpus}"
     lines = [
         f"NodeName={node.name} CoresPerSocket={node.cpus} ",

@@ -78,7 +78,7 @@ def _cpus_state(group: SinfoLine) -> str:
 
 def _used(group: SinfoLine) -> str:
     node = _first(group)
-    return f"gpu:{node.model.lower()}:{node.gpus_used:g}" if node.gpus else "(null)"
+    return f"gpu:{node.model.lower()}:{node.gpus_used}" if node.gpus else "(null)"
 
 
 _TABLE: tuple[tuple[str, str, str, Any], ...] = (

@@ -161,7 +161,7 @@ def _holds(given: Read, users: list[str] | None, pools: Pools, job: SlurmJob) ->
         return False
     if given.has("name") and job.name not in given.listed("name"):
         return False
-    if given.has("partition") and not pools.in_partition(job, given.listed("partition")):
+    if given.has("partition") and not pools.uses_partition(job, given.listed("partition")):
         return False
     if given.has("qos") and not pools.of_qos(job, given.listed("qos")):
         return False

@@ -10,6 +10,7 @@ from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_sig
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
 from gpuyard.cli.slurm.commands.sbatch import allocated, take
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.language.ids import bad_id, wanted_id
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.errors import BadInput
 
@@ -32,10 +33,10 @@ HELP = """\
 Usage: srun [OPTIONS(0)...] executable(0) [args(0)...]
 Runs a command on the yard, shows what it writes as it comes, and ends with its exit code. With -n N it runs N times at
 once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines. With --pty
-the command has a terminal: srun --gpus=1 --pty bash. Enter ~ . detaches from it."""
+the command has a terminal: srun --gpus=1 --pty bash. Enter ~ . detaches from it. With --jobid the command runs inside a
+job that runs already, on what that job has: srun --jobid=12 --overlap nvidia-smi."""
 _REFUSED = {
     "no-allocate": "every command needs an allocation",
-    "jobid": "a command cannot be put into another job",
     "het-group": "there are no heterogeneous jobs",
 }
 _SILENT = frozenset(
@@ -57,10 +58,12 @@ def run(words: Sequence[str]) -> int:
         print(HELP)
         return 0
     for name, why in _REFUSED.items():
-        if given.has(name) and not (name == "jobid" and given.last(name) == os.environ.get("SLURM_JOB_ID")):
+        if given.has(name):
             raise error("srun", f"--{name} is not served: {why}")
     if not given.rest:
         raise Stop("srun: fatal: No command given to execute.")
+    if given.has("jobid") and given.last("jobid") != os.environ.get("SLURM_JOB_ID"):
+        return _beside(given)
     if given.has("multi-prog") and not os.environ.get("YARD_JOB_ID"):
         raise error("srun", "--multi-prog is served inside a job only: submit a script with sbatch")
     if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
@@ -68,6 +71,26 @@ def run(words: Sequence[str]) -> int:
 
         return run_step(given)
     return _allocated(given)
+
+
+def _beside(given: Read) -> int:
+    """Run the command inside a job that runs already, on what that job has."""
+    from gpuyard.cli.commands.inside.attach import in_shell
+    from gpuyard.cli.connection.piped import run as run_piped
+
+    job = given.last("jobid")
+    if wanted_id(job) is None:
+        raise bad_id("srun", job)
+    tasks = given.last("ntasks") or "1"
+    if tasks != "1" or (given.last("nodes") or "1") != "1":
+        raise error(
+            "srun", "--jobid runs a command once, beside the job's first task: leave --ntasks and --nodes out"
+        )
+    with Client() as yard:
+        if given.has("pty"):
+            need_terminal("srun")
+            return in_shell(yard, job, given.rest)
+        return run_piped(yard, job, given.rest, reads=given.last("input").lower() != "none")
 
 
 def _allocated(given: Read) -> int:

@@ -19,13 +19,13 @@ class WantedJobs(NamedTuple):
     """Indices of the tasks; empty: all, or no array."""
 
     @property
-    def label(self) -> str:
-        """As the yard writes it, if it is one job or a whole array."""
-        return f"{self.id}_{self.indices[0]}" if len(self.indices) == 1 else str(self.id)
+    def label(self) -> int | str:
+        """As the yard is asked for it, if it is one job or a whole array: SLURM_JOB_ID of a task is a number too."""
+        return f"{self.id}_{self.indices[0]}" if len(self.indices) == 1 else self.id
 
-    def labels(self) -> list[str]:
-        """As the yard writes them."""
-        return [f"{self.id}_{index}" for index in self.indices] or [str(self.id)]
+    def labels(self) -> list[int | str]:
+        """As the yard is asked for them."""
+        return [f"{self.id}_{index}" for index in self.indices] or [self.id]
 
     def holds(self, job: SlurmJob) -> bool:
         """Whether this includes a job. A task has an id of its own as well."""

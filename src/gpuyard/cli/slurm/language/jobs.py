@@ -16,6 +16,7 @@ class SlurmJob:
         "array_id",
         "array_index",
         "array_limit",
+        "asked_partition",
         "attempt",
         "begin_ms",
         "cpus",
@@ -23,6 +24,7 @@ class SlurmJob:
         "exit_code",
         "gpu_models",
         "gpus",
+        "gpus_each",
         "id",
         "indices",
         "klass",
@@ -60,9 +62,13 @@ class SlurmJob:
     said: str
     """Why it waits, or how it ended, in the yard's words."""
     gpus: int | float
+    gpus_each: str
+    """What each task asks for, as the yard writes it: `2`, `0.25`, `2x1g.10gb`; empty: not known."""
     nodes: list[str]
     nodes_min: int
-    """Nodes it is spread over at least; 0: not said."""
+    """Nodes it is spread over at least."""
+    asked_partition: str
+    """The partitions that its script named; empty: none."""
     partition: str
     submitted_ms: int
     started_ms: int
@@ -131,7 +137,7 @@ class SlurmJob:
     @property
     def node_count(self) -> int:
         """Nodes it has; before it runs, the least it needs."""
-        return len(self.nodes) or self.nodes_min or 1
+        return len(self.nodes) or self.nodes_min
 
     @property
     def cpu_count(self) -> int:
@@ -143,14 +149,29 @@ class SlurmJob:
         memory = self.memory_mib * self.tasks
         parts = [f"cpu={self.cpu_count}", *([f"mem={size(memory)}"] if memory else [])]
         parts += [f"node={self.node_count}", f"billing={self.cpu_count}"]
-        return ",".join([*parts, *([f"gres/gpu={self.gpus}"] if self.gpus else [])])
+        kind, count = self._gres()
+        parts += [f"gres/{kind}={count}"] if count else []
+        # A slice is a GPU of a type of its own, as Slurm has GPUs that are cut by MIG.
+        return ",".join([*parts, *([f"gres/gpu={count}"] if kind.startswith("gpu:") else [])])
 
     def tres_per_node(self) -> str:
-        """`gres:gpu:2`, with the model where one is named."""
-        if not self.gpus:
-            return "N/A"
-        each = self.gpus / self.node_count
-        return f"gres:gpu:{int(each) if each == int(each) else each}"
+        """`gres:gpu:2`, `gres:gpu:1g.10gb:1` of slices, `gres:mps:25` of shares; the most that a node has of it."""
+        kind, count = self._gres()
+        return f"gres:{kind}:{-(-count // self.node_count)}" if count else "N/A"
+
+    def gres(self) -> str:
+        """The same in all, as older releases of `sacct` had it: `gpu:2`; empty: none."""
+        kind, count = self._gres()
+        return f"{kind}:{count}" if count else ""
+
+    def _gres(self) -> tuple[str, int]:
+        """What it holds of GPUs in all, as Slurm counts: GPUs, slices of a profile, or hundredths of GPUs for MPS."""
+        if "g." in self.gpus_each:
+            count, _, profile = self.gpus_each.rpartition("x")
+            return f"gpu:{profile}", int(count or 1) * self.tasks
+        if "." in self.gpus_each or self.gpus != int(self.gpus):
+            return "mps", round(100 * self.gpus)
+        return "gpu", int(self.gpus)
 
 
 @cache
@@ -182,18 +203,24 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
             *newer,
         ) = row  # fmt: skip
         # A server that was started before an upgrade of these commands has no such column.
-        job.nodes_min = newer[0] if newer else 0
-        asked = newer[1] if len(newer) > 1 else ""
+        nodes_min, asked, job.gpus_each = [*newer, *("", "", "")[len(newer) :]][:3]
         if job.masked:
             # An empty column would shift those behind it for scripts that count them.
             job.name = job.user = job.tenant = job.klass = "-"
         job.state = state_of(state, attempt) if attempt != state else state
         # A gang has a grant for every task, several of them on one node.
         job.nodes = list(dict.fromkeys(nodes.split(","))) if nodes else []
-        job.partition = pools.partition(job.nodes, asked or job.pools)
+        job.asked_partition, job.partition = asked, pools.partition(job.nodes, asked or job.pools)
+        job.nodes_min = len(job.nodes) or max(nodes_min or 1, _fewest(job, pools))
         job.ended_ms, job.now_ms, job.indices, job.exit_code, job.start_guess_ms = 0, now_ms, [], None, 0
         jobs.append(job)
     return jobs
+
+
+def _fewest(job: SlurmJob, pools: Pools) -> int:
+    """The fewest nodes that a job needs; of one of which only the GPUs are shown, if each could be on any node."""
+    tasks = max(1, int(job.gpus)) if job.masked else job.tasks
+    return pools.fewest_nodes(job.pools, job.gpu_models, job.gpus, tasks, job.cpus, job.memory_mib)
 
 
 def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
@@ -204,9 +231,10 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     job.state = state_of(found["state"], found.get("attempt_state") or "")
     job.said, job.gpus, job.tasks = found["reason"], found["gpus"], found["tasks"]
     job.cpus, job.memory_mib = found["cpus"], found["memory_mib"]
-    job.nodes, job.nodes_min = list(dict.fromkeys(found["nodes"])), found.get("nodes_min", 0)
+    job.nodes, job.gpus_each = list(dict.fromkeys(found["nodes"])), str(found.get("gpus_per_task", ""))
     job.gpu_models, job.pools = ",".join(found["gpu_models"]), ",".join(found.get("pools", []))
-    job.partition = pools.partition(job.nodes, found.get("partition") or job.pools)
+    job.asked_partition = found.get("partition") or ""
+    job.partition = pools.partition(job.nodes, job.asked_partition or job.pools)
     job.submitted_ms, job.started_ms = found["submitted_ms"], found["started_ms"] or 0
     job.ended_ms, job.now_ms, job.limit_s = found["ended_ms"] or 0, now_ms, found["time_limit_s"] or 0
     job.array_id, job.array_index = found["array_id"] or 0, found["array_index"] or 0
@@ -215,6 +243,7 @@ def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     # For a job that has ended, the last try is among those that ran.
     last_ms = job.ended_ms - job.started_ms if job.ended_ms and job.started_ms else 0
     job.ran_ms = found.get("ran_ms", last_ms) - last_ms
+    job.nodes_min = len(job.nodes) or max(found.get("nodes_min", 0), _fewest(job, pools))
     job.indices, job.array_limit, job.waits_for, job.begin_ms = [], 0, found.get("waits_for", ""), 0
     return job
 

@@ -5,6 +5,14 @@ from typing import Any
 
 from gpuyard.engines.slurm_names import listed, named
 
+_SIZE = ("pool", "gpu_model", "gpus", "cpus", "memory_mib")
+
+
+def _tasks_on(node: Mapping[str, Any], gpus: float, cpus: float, memory_mib: int) -> int:
+    """How many tasks an empty node holds; one that asks for nothing is held to a core."""
+    asked = ((node["gpus"], gpus), (node["cpus"], cpus), (node["memory_mib"], memory_mib))
+    return min([int(has // each) for has, each in asked if each], default=max(1, int(node["cpus"])))
+
 
 class Pools:
     """Which partition a job is in, by its nodes or by what it asked for; and which jobs a name stands for."""
@@ -16,7 +24,12 @@ class Pools:
         self._names: dict[str, list[str]] = names.get("partitions", {})
         self._accounts: dict[str, str] = names.get("accounts", {})
         self._qos: dict[str, str] = names.get("qos", {})
+        nodes = list(nodes)
         self.of_node = {node["name"]: node["pool"] for node in nodes}
+        sizes = {tuple([node.get(name) for name in _SIZE]): node for node in nodes}
+        self._sizes = [node for size, node in sizes.items() if None not in size]
+        """A node of each size in each pool."""
+        self._fewest: dict[tuple[Any, ...], int] = {}
         pools = sorted(set(self.of_node.values()))
         self.listed = listed(pools, self._names)
         """Partitions with their pools, as lists show them."""
@@ -46,17 +59,48 @@ class Pools:
                 return self._told[key]
         return asked or self._all
 
+    def fewest_nodes(
+        self, pools: str, models: str, gpus: float, tasks: int, cpus: float, memory_mib: int
+    ) -> int:
+        """On how few nodes a job has room that none else is on; 1 where it fits nowhere.
+
+        `cpus`, `memory_mib`: of each task.
+        """
+        key = (pools, models, gpus, tasks, cpus, memory_mib)
+        known = self._fewest.get(key)
+        if known is None:
+            found = [
+                -(-tasks // fits)
+                for node in self._sizes
+                if (not pools or node["pool"] in pools.split(","))
+                and (not models or node["gpu_model"] in models.split(","))
+                and (fits := _tasks_on(node, gpus / tasks, cpus, memory_mib))
+            ]
+            known = self._fewest[key] = max(1, min(found, default=1))
+        return known
+
     def with_pool(self, pool: str) -> list[str]:
         """The partitions that a pool is in."""
         return [name for name, pools in self.listed.items() if pool in pools]
 
     def in_partition(self, job: Any, wanted: Iterable[str]) -> bool:
         """Whether a job is in one of these partitions. The own name of a renamed pool is known too."""
-        unlisted = {name for name in wanted if name in self.known and name not in self.listed}
         if set(wanted) & set(job.partition.split(",")):
             return True
+        unlisted = {name for name in wanted if name in self.known and name not in self.listed}
+        return bool(unlisted & self._pools_of(job))
+
+    def uses_partition(self, job: Any, wanted: Iterable[str]) -> bool:
+        """The same for lists: a job that named no partition is in all that have its pool."""
+        if self.in_partition(job, wanted):
+            return True
+        having = {pool for name in wanted for pool in self.known.get(name, ())}
+        return not job.asked_partition and bool(having & self._pools_of(job))
+
+    def _pools_of(self, job: Any) -> set[str]:
+        """Where a job runs; before that, where it may."""
         pools = {self.of_node.get(node, "") for node in job.nodes} or set(filter(None, job.pools.split(",")))
-        return bool(unlisted & (pools or set(self.of_node.values())))
+        return pools or set(self.of_node.values())
 
     def of_account(self, tenant: str, wanted: Iterable[str]) -> bool:
         """Whether a tenant is one of these, or below one of them."""

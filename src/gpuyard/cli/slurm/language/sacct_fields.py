@@ -66,6 +66,7 @@ def _held(line: Line) -> str:
 _CELLS: tuple[Cell, ...] = (
     Cell("Account", 10, lambda line: line.job.tenant),
     Cell("AllocCPUS", 10, lambda line: str(line.job.cpu_count)),
+    Cell("AllocGRES", 12, lambda line: line.job.gres() if line.job.started_ms else ""),
     Cell("AllocNodes", 10, lambda line: str(len(line.job.nodes))),
     Cell("AllocTRES", 10, _held),
     Cell("Cluster", 10, lambda _: "yard"),
@@ -91,6 +92,7 @@ _CELLS: tuple[Cell, ...] = (
     Cell("QOS", 10, lambda line: _of_job(line.job.klass, line)),
     Cell("Reason", 22, lambda line: _of_job(line.job.reason, line)),
     Cell("ReqCPUS", 8, lambda line: str(line.job.cpu_count)),
+    Cell("ReqGRES", 12, lambda line: line.job.gres()),
     Cell("ReqMem", 10, lambda line: _of_job(_memory(line.job), line)),
     Cell("ReqNodes", 8, lambda line: str(line.job.node_count)),
     Cell("ReqTRES", 10, lambda line: _of_job(line.job.tres(), line)),

@@ -22,7 +22,8 @@ class SlurmNode(NamedTuple):
     why: str
     model: str
     gpus: int
-    gpus_used: int | float
+    gpus_used: int
+    """A GPU of which a part is used is used, as Slurm counts."""
     cpus: int
     cpus_used: int
     memory_mib: int
@@ -44,7 +45,7 @@ class SlurmNode(NamedTuple):
 
 def of_view(node: Mapping[str, Any]) -> SlurmNode:
     """A node as the yard has it."""
-    used = node["gpus"] - node["gpus_free"]
+    used = node["gpus"] - int(node["gpus_free"])
     cpus = round(node["cpus"])
     cpus_used = min(cpus, max(round(node["cpus"] - node["cpus_free"]), 1 if node["jobs"] else 0))
     return SlurmNode(

@@ -41,7 +41,8 @@ def moment_ms(text: str) -> int:
 
     from gpuyard.intake.sbatch.moments import moment
 
-    now = datetime.now().astimezone()
+    # Without a zone, since the day that is meant may be in summer time.
+    now = datetime.now().astimezone().replace(tzinfo=None)
     word = text.strip().lower()
     if word.isdecimal() and len(word) > 8:
         return int(word) * 1000

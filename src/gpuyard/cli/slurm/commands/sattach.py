@@ -1,0 +1,56 @@
+"""`sattach`: come to what a running job shows, and go again; the job goes on."""
+
+from collections.abc import Sequence
+
+from gpuyard.api.client import Client
+from gpuyard.cli.commands.jobs.waiting import copied
+from gpuyard.cli.connection.attached import Attached
+from gpuyard.cli.connection.visits import NotThere
+from gpuyard.cli.slurm.commands.following import code_of_end, has_terminal, heed_signals
+from gpuyard.cli.slurm.language.getopt import Grammar, options, read
+from gpuyard.cli.slurm.language.ids import bad_id, wanted_id
+from gpuyard.cli.slurm.language.stopping import error
+
+GRAMMAR = Grammar(
+    "sattach",
+    options(
+        """
+        error-filter= help input-filter= label,l layout output-filter= pty quiet,Q usage verbose,v version,V
+        """
+    ),
+)
+HELP = """\
+Usage: sattach [-Q] [--pty] jobid[.stepid]
+Shows what a job writes, from the beginning on and as it comes, and ends with its exit code. A job with a terminal is
+attached to, where this is one: Enter ~ . detaches. Ctrl-C leaves a job without one; the job goes on."""
+_NOT_SERVED = ("input-filter", "output-filter", "error-filter", "layout")
+
+
+def run(words: Sequence[str]) -> int:
+    """Attach."""
+    given = read(GRAMMAR, words)
+    for name in _NOT_SERVED:
+        if given.has(name):
+            raise error("sattach", f"--{name} is not served: a yard has one output for all tasks")
+    if len(given.rest) != 1:
+        raise error("sattach", "One job must be named, as in: sattach 12.0")
+    wanted = wanted_id(given.rest[0])
+    if wanted is None or len(wanted.indices) > 1:
+        raise bad_id("sattach", given.rest[0])
+    quiet = given.has("quiet")
+    heed_signals()
+    with Client() as yard:
+        if has_terminal():
+            from gpuyard.cli.commands.jobs.waiting import Waiting
+
+            try:
+                with Waiting("sattach: ", quiet=quiet) as line:
+                    session = Attached(yard, wanted.label, {"do": "attach"}, line, f"job {wanted.label}")
+                    session.run()
+                return 0 if session.detached else code_of_end("sattach", session.end)
+            except NotThere as why:
+                if given.has("pty"):
+                    raise error("sattach", why.message) from None
+        elif given.has("pty"):
+            raise error("sattach", "--pty wants a terminal, and this is none")
+        return code_of_end("sattach", copied(yard, wanted.label, before="sattach: ", quiet=quiet))

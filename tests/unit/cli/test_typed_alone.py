@@ -1,0 +1,25 @@
+"""A command that needs something and is typed alone says what, and shows a line that has it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpuyard.cli import run
+from gpuyard.cli.line.commands import ENTRIES, CommandEntry
+
+
+def _needy() -> Iterator[tuple[str, CommandEntry]]:
+    above = [(name, entry) for name, entry in ENTRIES.items()]
+    below = [(f"{name} {inner}", each) for name, entry in above for inner, each in entry.below.items()]
+    yield from [(name, entry) for name, entry in above + below if entry.needs[0]]
+
+
+def test_a_command_typed_alone_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {"submit", "run", "simulate", "store copy"} <= dict(_needy()).keys()
+    for name, entry in _needy():
+        what, example = entry.needs
+        assert example.startswith(f"yard {name} ")
+        assert 2 == run(name.split())
+        said = capsys.readouterr()
+        lines = [f"yard {name}: {what}", f"As in: {example}; 'yard {name} --help' lists what it takes."]
+        assert ("", lines) == (said.out, said.err.splitlines())
