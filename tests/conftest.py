@@ -24,12 +24,19 @@ _LONG = ("e2e", "slurm", "contract", "property")
 """Folders with files that take minutes. They come first: at the end one worker would wait for the other's last file."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Start from the same signals and the same users, whoever else works here: `nohup make test &` must pass, too."""
-    hide_people()
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        # Not where workers are started from: each has a view of its own, and knows the way out of it.
+        hide_people()
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_runtest_setup() -> None:
+    """An account that somebody has made since the test before is hidden, too."""
+    hide_people()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,20 +2,23 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from gpuyard.api.client import Client
+from harness.patience import patient, until
+from rigs.components import Missing, skip_or_fail
 from rigs.described import DescribedClient
-from rigs.postgres import skip_or_fail
-from rigs.terminal import NoTerminal, Terminal
+from rigs.kills import Server, processes_with
+from rigs.terminal import Terminal
 
 COMMAND_S = 60
 IN_ONE_PROCESS = """
@@ -41,7 +44,11 @@ class Done:
 class Box:
     """One yard and the commands that speak to it."""
 
+    made: ClassVar[list["Box"]] = []
+    """Those of this file, whose processes do not outlive it."""
+
     def __init__(self, data: Path, config: str = "") -> None:
+        self.made.append(self)
         self.data = data
         self.config = data.parent / "yard.yaml"
         self._config = config
@@ -61,7 +68,7 @@ class Box:
     def __call__(self, *words: object, stdin: str = "", cwd: Path | None = None, **env: str) -> Done:
         """Run a command to its end."""
         done = subprocess.run(
-            self.command(*words), capture_output=True, text=True, input=stdin, timeout=COMMAND_S, check=False,
+            self.command(*words), capture_output=True, text=True, input=stdin, timeout=patient(COMMAND_S), check=False,
             env=self.environment | env, cwd=cwd or self.data.parent,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
@@ -69,7 +76,8 @@ class Box:
     def together(self, *lines: Sequence[object]) -> list[Done]:
         """Run commands to their ends, one after the other in one process: the start of Python costs more than most."""
         done = subprocess.run(
-            [sys.executable, "-c", IN_ONE_PROCESS], capture_output=True, text=True, timeout=COMMAND_S, check=True,
+            [sys.executable, "-c", IN_ONE_PROCESS],
+            capture_output=True, text=True, timeout=patient(COMMAND_S), check=True,
             input=json.dumps([[str(word) for word in words] for words in lines]),
             env=self.environment, cwd=self.data.parent,
         )  # fmt: skip
@@ -84,6 +92,18 @@ class Box:
         assert 0 == done.code, done.err
         return done
 
+    def kill(self) -> None:
+        """End at once what a test that failed has left of it: the server, its helpers and the jobs."""
+
+        def left() -> list[int]:
+            found = processes_with(f"YARD_DATA={self.data}\0", f"YARD_ATTEMPT_DIR={self.data}/")
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return found
+
+        until(lambda: not left())
+
     def note(self) -> dict[str, Any]:
         """What the server says about itself."""
         found: dict[str, Any] = json.loads((self.data / "yard.pid").read_text(encoding="utf-8"))
@@ -96,13 +116,14 @@ class Box:
     def wait(self, job_id: object, *states: str, s: float = 20.0) -> dict[str, Any]:
         """The job, once it is in one of these states."""
         with self.client() as client:
-            until = time.monotonic() + s
-            while True:
-                job: dict[str, Any] = dict(client.job(str(job_id), explain=False))
-                if job["state"] in states:
-                    return job
-                assert time.monotonic() < until, f"job {job_id} is {job['state']}, not {states}: {job}"
-                time.sleep(0.02)
+            job: dict[str, Any] = {}
+
+            def there() -> bool:
+                job.update(client.job(str(job_id), explain=False))
+                return job["state"] in states
+
+            until(there, s, lambda: f"job {job_id} is {job['state']}, not {states}: {job}")
+            return job
 
     def submit(self, *words: object) -> int:
         """Submit a job; its id."""
@@ -127,21 +148,23 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def until(what: Callable[[], object], s: float = 20.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + s
-    while not what():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
-
-
 def terminal_of(folder: Path, environment: dict[str, str], **size: int) -> Terminal:
     """A terminal, where there can be one."""
     try:
         return Terminal(folder, environment, **size)
-    except NoTerminal as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """A test that failed leaves no yard, no job and no server of a siege running."""
+    yield
+    while Box.made:
+        Box.made.pop().kill()
+    while Server.started:
+        Server.started.pop().end()
 
 
 @pytest.fixture(scope="module")

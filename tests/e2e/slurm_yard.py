@@ -1,12 +1,12 @@
 """A yard over a private Slurm cluster, and what its jobs leave behind."""
 
 import json
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 from e2e.conftest import Box
+from harness.patience import until
 from rigs.slurm.cluster import SlurmCluster
 
 CONFIG = """version: 1
@@ -105,11 +105,3 @@ class SlurmYard:
         """End it with all its jobs."""
         done = self.box("down", "--jobs")
         assert 0 == done.code, done.err
-
-
-def until(what: object, s: float = 60.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + s
-    while not what():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.1)

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.client import Refused
+from harness.patience import patient, until
 
-from .conftest import Box, until
+from .conftest import Box
 
 CONFIG = """\
 version: 1
@@ -67,7 +68,7 @@ class Terminal:
     def _tmux(self, *words: object) -> str:
         done = subprocess.run(
             ["tmux", "-L", self._name, "-f", "/dev/null", *map(str, words)],
-            capture_output=True, text=True, check=True, timeout=20,
+            capture_output=True, text=True, check=True, timeout=patient(20),
         )  # fmt: skip
         return done.stdout
 
@@ -77,11 +78,14 @@ class Terminal:
 
     def shows(self, pattern: str, s: float = 30.0) -> str:
         """What stands on the screen, once it matches."""
-        deadline = time.monotonic() + s
-        while not re.search(pattern, text := self._tmux("capture-pane", "-p")):
-            assert time.monotonic() < deadline, f"{pattern!r} did not come:\n{text}"
-            time.sleep(0.05)
-        return text
+        shown = [""]
+
+        def there() -> object:
+            shown.append(self._tmux("capture-pane", "-p"))
+            return re.search(pattern, shown[-1])
+
+        until(there, s, lambda: f"{pattern!r} did not come:\n{shown[-1]}")
+        return shown[-1]
 
     def clear(self) -> None:
         self.types("clear")
@@ -197,6 +201,7 @@ def test_a_pipe_is_not_asked_and_dry_run_changes_nothing(kept: Box) -> None:
     assert "there is no version before the first" in first.err
 
 
+@pytest.mark.rig
 def test_a_tenant_whose_job_runs_is_not_removed(yard: Box) -> None:
     job_id = yard.submit("--tenant", "product", "--", "sleep", 300)
     without = CONFIG.replace("  product: {guarantee: 2}\n", "")
@@ -207,6 +212,7 @@ def test_a_tenant_whose_job_runs_is_not_removed(yard: Box) -> None:
     assert CONFIG == yard("config").out
 
 
+@pytest.mark.rig
 def test_two_admins_do_not_overwrite_each_other(yard: Box) -> None:
     with yard.client() as one, yard.client() as two:
         looked = one.config_diff(yaml=RAISED)
@@ -217,7 +223,7 @@ def test_two_admins_do_not_overwrite_each_other(yard: Box) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a server of root serves other users")
 def test_only_administrators_may_look_and_change() -> None:
-    with tempfile.TemporaryDirectory(prefix="yard-e2e-") as folder:
+    with tempfile.TemporaryDirectory(prefix="yard-of-test-") as folder:
         os.chmod(folder, 0o711)
         box = Box(Path(folder) / "yard", CONFIG)
         box.up()

@@ -10,7 +10,8 @@ from statistics import median
 
 import pytest
 
-from e2e.slurm_yard import SlurmYard, until
+from e2e.slurm_yard import SlurmYard
+from harness.patience import patient, until
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -105,7 +106,7 @@ def start_s(yard: SlurmYard, name: str) -> float:
     with yard.box.client() as client:
         job = client.submit(command=yard.script(name), **wanted)
         while not yard.written(name):
-            assert time.monotonic() - began_s < 30, client.why(job["id"])
+            assert time.monotonic() - began_s < patient(30), client.why(job["id"])
             time.sleep(0.02)
     return time.monotonic() - began_s
 

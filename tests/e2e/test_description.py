@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from harness.patience import patient
 from rigs.described import closed
 from rigs.teams import CONFIG
 
@@ -60,7 +61,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 
 def operations(url: str) -> list[Any]:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=patient(20)) as answer:
         description = json.load(answer)
     # An answer has the fields that are described and no others; what is sent may have any.
     schema = schemathesis.openapi.from_dict(closed(description))
@@ -91,7 +92,7 @@ def test_whatever_is_sent_gets_an_answer_that_is_described(yard: Opened) -> None
             if case.path.endswith("/logs") and case.query:
                 case.query.pop("follow", None)
             sent[case.operation.label] = sent.get(case.operation.label, 0) + 1
-            case.call_and_validate(checks=list(CHECKS), headers=head, timeout=20)
+            case.call_and_validate(checks=list(CHECKS), headers=head, timeout=patient(20))
 
         try:
             ask()
@@ -108,7 +109,9 @@ def test_whatever_is_sent_gets_an_answer_that_is_described(yard: Opened) -> None
 def test_every_operation_is_described_to_the_end(yard: Opened) -> None:
     """No dangling reference, an answer for success, and problem+json wherever somebody has to be known."""
     port = yard.note()["port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/openapi.json", timeout=20) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{port}/api/v1/openapi.json", timeout=patient(20)
+    ) as answer:
         description = json.load(answer)
     text = json.dumps(description)
     parts = description["components"]["schemas"]

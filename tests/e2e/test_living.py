@@ -12,6 +12,7 @@ import yaml
 from gpuyard.cli.commands.jobs import history
 from gpuyard.reports.nodes import REPORT as NODES
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
+from harness.patience import patient
 
 from .conftest import Box
 
@@ -124,7 +125,7 @@ def test_what_comes_on_standard_input_is_not_lost_without_a_word(bare: Box, tmp_
 
 def _shell(box: Box, line: str) -> tuple[int, str]:
     done = subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, env=box.environment, timeout=60, check=False,
+        ["bash", "-c", line], capture_output=True, text=True, env=box.environment, timeout=patient(60), check=False,
         cwd=box.data.parent,
     )  # fmt: skip
     return done.returncode, done.stderr

@@ -11,9 +11,9 @@ import pytest
 
 from e2e.conftest import Box, until
 from rigs import receivers
-from rigs.postgres import skip_or_fail
+from rigs.components import Missing, skip_or_fail
 from rigs.receivers import Receiver
-from rigs.receivers.rsyslog import NoRsyslog, Rsyslog
+from rigs.receivers.rsyslog import Rsyslog
 
 CONFIG = """
 version: 1
@@ -142,12 +142,12 @@ def test_errors_in_a_file_of_their_own_and_tasks_of_arrays(world: World, tmp_pat
 
 
 @pytest.mark.rig
-def test_one_receiver_away_and_the_yard_killed(world: World):
+def test_one_receiver_away_and_the_yard_killed(world: World, tmp_path: Path):
     away = world.receivers["loki"]
     away.stop()
-    first = world.box.submit(
-        "--", "sh", "-c", "for i in $(seq 50); do echo early $i; done; sleep 1.5; echo late"
-    )
+    go, gone = tmp_path / "go", tmp_path / "gone"
+    waits = f"until [ -e {go} ]; do sleep 0.05; done; echo late; touch {gone}"
+    first = world.box.submit("--", "sh", "-c", f"for i in $(seq 50); do echo early $i; done; {waits}")
     early = [f"early {n}" for n in range(1, 51)]
     # Those that listen do not wait for the one that does not.
     world.have(first, early, "elasticsearch", "otlp")
@@ -156,7 +156,8 @@ def test_one_receiver_away_and_the_yard_killed(world: World):
     assert "logs for loki wait" in world.answer("/readyz")
     world.kill()
     # What was written while there was no server, by a job that ended meanwhile, is sent as well.
-    time.sleep(1.6)
+    go.touch()
+    until(gone.exists)
     for name in ("elasticsearch", "otlp"):
         world.receivers[name].answer = (503, {})
     world.box.up()
@@ -181,7 +182,7 @@ def test_all_receivers_away_for_ten_minutes(tmp_path: Path):
     away_s = float(os.environ.get("YARD_AWAY_S", "600"))
     try:
         rsyslog = Rsyslog(tmp_path / "rsyslog")
-    except NoRsyslog as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     world = World(tmp_path, f'    - {{syslog: {{to: "tcp://127.0.0.1:{rsyslog.tcp}"}}}}\n')

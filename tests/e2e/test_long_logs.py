@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Box, until
+from harness.patience import until
+
+from .conftest import Box
 
 CONFIG = "version: 1\nclusters: {box: {engine: local, gpus: 2 x A100-80GB, emulate: true, log_limit: 1M}}\n"
 MIB = 1 << 20
@@ -20,6 +22,7 @@ def yard(tmp_path: Path) -> Iterator[Box]:
     box("down", "--jobs")
 
 
+@pytest.mark.rig
 def test_the_middle_of_a_long_log_is_left_out(yard: Box, tmp_path: Path) -> None:
     job = yard.submit("--", "seq", 1_000_000)
     named = yard.submit("--stdout", tmp_path / "mine.txt", "--", "seq", 1_000_000)

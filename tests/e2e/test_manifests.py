@@ -1,11 +1,11 @@
 """Manifests as people bring them: each runs as its writer means it, or is refused at once with what to do about it."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
+
+from harness.patience import until
 
 from .conftest import Box
 
@@ -212,14 +212,6 @@ REFUSED = {
     ),
 }  # fmt: skip
 """A manifest, what is wrong, and what to do about it."""
-
-
-def until(what: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + 30
-    while not (found := what()):
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.rig

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Box, until
+from harness.patience import until
+
+from .conftest import Box
 
 PARTED = """
 version: v1
@@ -61,6 +63,7 @@ def test_a_layout_is_planned_applied_used_kept_over_a_kill_and_released(yard: Bo
     assert ["pin", "unpin"] == sorted([line["what"] for line in audit if line["what"] in ("pin", "unpin")])
 
 
+@pytest.mark.rig
 def test_a_server_killed_right_after_the_answer_leaves_the_next_one_to_cut(yard: Box) -> None:
     with yard.client() as client:
         (node,) = client.mig()["nodes"]
@@ -105,6 +108,7 @@ exit 3
 """
 
 
+@pytest.mark.rig
 def test_who_loses_its_gpu_to_the_fault_of_another_runs_again(yard: Box) -> None:
     good = yard.submit("-g", 0.2, "--", "sh", "-c", SHARES)
     bad = yard.submit("-g", 0.2, "--", "sh", "-c", BREAKS)

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.client import Refused
+from harness.patience import patient, until
 from rigs.others import OTHER, act, meanwhile, needs_root, refused
 
-from .conftest import Box, cpu_s, until
+from .conftest import Box, cpu_s
 
 SECRET = "5ec7e7" * 8
 
@@ -33,7 +34,7 @@ def den() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def roots() -> Iterator[Box]:
     """A yard of root that other users of this machine can reach."""
-    with tempfile.TemporaryDirectory(prefix="yard-e2e-") as folder:
+    with tempfile.TemporaryDirectory(prefix="yard-of-test-") as folder:
         os.chmod(folder, 0o711)
         box = Box(Path(folder) / "yard")
         box.up()
@@ -102,10 +103,8 @@ def test_the_owners_token_goes_to_nobody_who_listens_where_the_yard_did(den: Pat
             meanwhile(OTHER, lambda: listener(socket.create_server(("127.0.0.1", number)), heard))
         )
         url = f"http://127.0.0.1:{number}"
-        until_s = time.monotonic() + 20
-        while "no yard answers" in (done := box("nodes", YARD_URL=url)).err:
-            assert time.monotonic() < until_s
-        assert 2 == done.code, done.err
+        until(lambda: "no yard answers" not in box("nodes", YARD_URL=url).err)
+        assert 2 == box("nodes", YARD_URL=url).code
         said = heard.read_bytes()
         assert b"GET /api/v1/nodes" in said
         assert (False, False) == (SECRET.encode() in said, b"uthorization" in said)
@@ -145,6 +144,20 @@ def test_a_server_of_root_takes_no_folder_that_somebody_else_could_change(den: P
         assert not (box.data / "token").exists()
 
 
+@needs_root
+def test_a_server_of_root_takes_no_folder_that_somebody_else_could_replace(den: Path) -> None:
+    """Its owner renames what is in it, and puts a folder with links to root's files in its place."""
+    for name, uid, mode in (("theirs", OTHER, 0o755), ("open", 0, 0o777)):
+        above = den / name
+        (above / "between").mkdir(parents=True)
+        os.chown(above, uid, uid)
+        above.chmod(mode)
+        box = Box(above / "between" / "yard")
+        done = box("up", "-d", "--port", 0, "--emulate", "1 x H100")
+        assert (1, True) == (done.code, f"{above} " in done.err and "in the place of" in done.err), done.err
+        assert not (box.data / "token").exists()
+
+
 def processes_below(pid: int) -> int:
     """How many processes a server has started itself."""
     found = 0
@@ -169,7 +182,7 @@ def test_sixty_who_follow_a_named_log_leave_the_machine_to_others(box: Box, tmp_
             link.sendall(b"GET /api/v1/jobs/%d/logs?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n" % job)
             followers.append(link)
         for link in followers:
-            link.settimeout(20)
+            link.settimeout(patient(20))
             heard = b""
             while b"event: log" not in heard:
                 piece = link.recv(65536)

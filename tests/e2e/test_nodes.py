@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Box, until
+from e2e.conftest import Box
+from harness.patience import until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "yard.yaml"
 SAY = 'echo "$RANK $YARD_NODE $SLURM_NODEID $WORLD_SIZE $CUDA_VISIBLE_DEVICES" >"$0-$RANK"'

@@ -22,6 +22,7 @@ from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
 from gpuyard.wire import endpoints
+from harness.patience import patient, until
 from rigs.console.browser import browser, page_of
 from rigs.oidc.browser import browse
 from rigs.teams import CONFIG, ME
@@ -186,7 +187,8 @@ def test_only_what_the_provider_signed_for_this_login_is_believed(
 
     monkeypatch.setattr(server, "CLOCKS_S", 0)
     short = id_token(client="short")
-    time.sleep(2)
+    ends_s = jwt.decode(short, options={"verify_signature": False})["exp"]
+    until(lambda: time.time() > ends_s + 1)
     with pytest.raises(Unknown, match="Signature has expired"):
         Provider(Oidc(issuer, "short"), ROSTER).vouched(short, NONCE)
 
@@ -203,7 +205,7 @@ def test_a_provider_that_is_away_lets_nobody_in_and_is_said_to_be_so() -> None:
     began = time.monotonic()
     with pytest.raises(Overloaded, match="the identity provider cannot be asked"):
         provider("http://127.0.0.1:1").vouched("x.y.z", NONCE)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < patient(10)
 
 
 def test_one_login_is_good_once(yard: Federated, id_token: Callable[..., str]) -> None:

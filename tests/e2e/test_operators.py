@@ -117,7 +117,7 @@ def test_a_backup_is_made_of_a_running_yard_and_restored(bare: Box, tmp_path: Pa
     assert "deposed" not in log
 
     # The log that is moved away, from the page about the service.
-    operator.types("service.md")
+    operator.types("service.md", "The log")
     until((bare.data / "yard.log").exists)
     assert log == (tmp_path / "backup" / "yard.log.old").read_text()
     assert 0 == bare("run", "--", "true").code
@@ -138,10 +138,9 @@ def test_a_store_of_the_first_release_is_opened_by_this_one(bare: Box, tmp_path:
     assert "PENDING" == bare.wait(7, "PENDING")["state"]
     assert 8 == bare.submit("--tenant", "research", "--", "true")
     bare.wait(8, "COMPLETED")
-    pip = "true"  # What runs here is the newer release already.
-    operator = Operator(
-        bare, tmp_path, {"pip install --upgrade gpuyard": pip, "yard up -d": f"yard up -d --port 0 {GPUS}"}
-    )
+    pip = "true"  # What runs here is the newer release already, and the older one too.
+    places = {"pip install --upgrade gpuyard": pip, "pip install gpuyard==VERSION": pip}
+    operator = Operator(bare, tmp_path, {**places, "yard up -d": f"yard up -d --port 0 {GPUS}"})
     operator.types("upgrade.md")
     assert {"1", "2", "3_0", "3_1", "3_2", "8"} == {row["label"] for row in told(bare, "history")}  # type: ignore[attr-defined]
 

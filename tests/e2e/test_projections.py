@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import Box, until
+from e2e.conftest import Box
 from gpuyard.store import open_store
+from harness.patience import until
 from rigs import gpu_time
 
 

@@ -10,14 +10,15 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.conftest import Box, until
 from gpuyard.telemetry.exports.panels import DASHBOARDS, Dashboard
 from gpuyard.telemetry.signals import SIGNALS, Of
-from rigs.postgres import skip_or_fail
-from rigs.prometheus import NoPrometheus, Prometheus
+from rigs.components import Missing, skip_or_fail
+from rigs.receivers.prometheus import Prometheus
 
 pytestmark = pytest.mark.rig
 
@@ -132,7 +133,7 @@ class Watched:
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     try:
         made = Watched(tmp_path_factory.mktemp("prometheus"))
-    except NoPrometheus as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     try:
@@ -291,7 +292,7 @@ def test_a_prometheus_is_read_in_the_place_of_collectors(tmp_path: Path) -> None
     port = str(exporters.server.server_address[1])
     try:
         prometheus = Prometheus(tmp_path / "prometheus", SCRAPES.replace("PORT", port))
-    except NoPrometheus as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     box = Box(tmp_path / "yard", CONFIG + READING.replace("PORT", str(prometheus.port)))
@@ -307,6 +308,13 @@ def test_a_prometheus_is_read_in_the_place_of_collectors(tmp_path: Path) -> None
         def busy() -> float | None:
             return row('gpuyard_gpu_busy_ratio{node="h100-0002",gpu="3",')
 
+        def curves() -> dict[str, Any]:
+            with box.client() as client:
+                return {each["signal"]: each for each in client.curves(filler)["curves"]}
+
+        def times_told(thousandths: int) -> int:
+            return curves().get("gpu_busy", {"values": []})["values"].count(thousandths)
+
         filler = box.submit("--tenant", "research", "-g", "4", "--node", "h100-0002", "--", "sleep", "600")
         until(lambda: busy() == 0.8, 30)
         assert 1 == row("gpuyard_prometheus_source_up")
@@ -319,6 +327,8 @@ def test_a_prometheus_is_read_in_the_place_of_collectors(tmp_path: Path) -> None
         refused = 'gpuyard_values_refused_total{node="h100-0002",cause="out of bounds"}'
         assert row(refused)
 
+        # The counter grows between two samples of the attempt.
+        until(lambda: times_told(800) >= 2, 30)
         exporters.tell("NaN", 1_500_000, 110)
         until(lambda: row('gpuyard_values_refused_total{node="h100-0002",cause="no number"}'), 30)
         # The counters begin anew, as after a restart of the node.
@@ -332,14 +342,15 @@ def test_a_prometheus_is_read_in_the_place_of_collectors(tmp_path: Path) -> None
         exporters.tell("60", 4_000, 9)
         until(lambda: busy() == 0.6, 30)
 
-        with box.client() as client:
-            curves = {each["signal"]: each for each in client.curves(filler)["curves"]}
-        times, values = curves["gpu_busy"]["times_ms"], curves["gpu_busy"]["values"]
+        until(lambda: times_told(600) >= 1, 30)
+
+        found = curves()
+        times, values = found["gpu_busy"]["times_ms"], found["gpu_busy"]["values"]
         told = [value for value in values if value is not None]
         assert {200, 600, 800} == set(told), "what was told, and nothing between"
         seen = [at for at, value in zip(times, values, strict=True) if value is not None]
         assert max([after - before for before, after in pairwise(seen)]) >= 5_000, "silence is a hole"
-        joules = sum([value for value in curves["energy"]["values"] if value is not None]) / 1000
+        joules = sum([value for value in found["energy"]["values"] if value is not None]) / 1000
         assert 4 * 500 <= joules <= 4 * (500 + 4), "what a counter had before it began anew is not taken away"
 
         prometheus.kill()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box, until
-from rigs.postgres import skip_or_fail
-from rigs.receivers.rsyslog import NoRsyslog, Rsyslog
+from rigs.components import Missing, skip_or_fail
+from rigs.receivers.rsyslog import Rsyslog
 
 pytestmark = pytest.mark.rig
 
@@ -32,7 +32,7 @@ def rsyslog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rsyslog]:
     try:
         made = Rsyslog(tmp_path_factory.mktemp("rsyslog") / "r")
         made.start()
-    except NoRsyslog as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     yield made

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from .conftest import Box, Done, until
+from harness.patience import until
+
+from .conftest import Box, Done
 
 pytestmark = pytest.mark.rig
 """It needs no server, but takes long: `make test` is to stay quick."""

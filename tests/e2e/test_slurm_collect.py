@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm_yard import SlurmYard, until
+from e2e.slurm_yard import SlurmYard
+from harness.patience import until
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -60,7 +61,7 @@ def test_use_on_slurm_nodes_is_put_down_to_job_and_user(yard: SlurmYard) -> None
     finally:
         for each in collectors:
             each.terminate()
-        ends = [each.wait(30) for each in collectors]
+        ends = [each.wait(120) for each in collectors]
 
     # All fake nodes are one machine: each collector sees both jobs, and is heard about its own alone.
     assert {busy, idle} == {(node, job) for _name, node, job in found}

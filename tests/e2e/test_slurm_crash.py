@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm_yard import SlurmYard, until
+from e2e.slurm_yard import SlurmYard
+from harness.patience import Patience, until
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -54,9 +55,9 @@ def test_the_controller_is_killed_while_jobs_are_handed_in(yard: SlurmYard) -> N
         time.sleep(1)
         cluster.start("slurmctld")
     worker.join(120)
-    deadline = time.monotonic() + 400
+    patience = Patience(400)
     while yard.waiting():
-        assert time.monotonic() < deadline, yard.box("queue").out[-3000:]
+        assert patience, yard.box("queue").out[-3000:]
         yard.heal()
         time.sleep(2)
     ends = yard.ends()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.slurm_yard import SlurmYard, until
+from e2e.slurm_yard import SlurmYard
+from harness.patience import Patience, until
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.slurm
@@ -103,12 +104,12 @@ def _teams_and_array(yard: SlurmYard) -> None:
                 command = yard.script(f"{tenant}{i}", "sleep 1")
                 client.submit(command=command, name=f"{tenant}{i}", tenant=tenant, gpus=4)
         most = {"research": 0.0, "product": 0.0, "interns": 0.0}
-        deadline = time.monotonic() + 400
+        patience = Patience(400)
         while yard.waiting():
             for row in client.overview()["tenants"]:
                 if row["tenant"] in most:
                     most[row["tenant"]] = max(most[row["tenant"]], row["gpus"])
-            assert time.monotonic() < deadline, yard.box("queue").out[-2000:]
+            assert patience, yard.box("queue").out[-2000:]
             time.sleep(0.2)
     done = json.loads(yard.box("show", array, "-o", "json").out)
     ends = yard.ends()

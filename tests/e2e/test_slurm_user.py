@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import until
 from rigs.terminal import Terminal
 
-from .conftest import Box, terminal_of, until
+from .conftest import Box, terminal_of
 
 SCRIPT = """\
 #!/bin/bash

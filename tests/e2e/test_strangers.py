@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.patience import patient
+
 from .conftest import Box, cpu_s
 
 LOGIN = "/api/v1/login/oidc"
@@ -25,7 +27,9 @@ def asked(box: Box, method: str, path: str, *headers: str, body: bytes = b"") ->
         if line.partition(":")[0].lower() not in own
     ]
     lines = [f"{method} {path} HTTP/1.1", *usual, *headers, "", ""]
-    with closing(socket.create_connection(("127.0.0.1", box.note()["port"]), timeout=20)) as connection:
+    with closing(
+        socket.create_connection(("127.0.0.1", box.note()["port"]), timeout=patient(20))
+    ) as connection:
         connection.sendall("\r\n".join(lines).encode("latin-1") + body)
         yield connection
 
@@ -116,7 +120,10 @@ def memory_mib(box: Box) -> int:
 def test_headers_fill_no_memory_and_connections_take_nobodys_place(box: Box) -> None:
     before = memory_mib(box)
     address = ("127.0.0.1", box.note()["port"])
-    with closing(socket.create_connection(address, timeout=20)) as connection, suppress(ConnectionError):
+    with (
+        closing(socket.create_connection(address, timeout=patient(20))) as connection,
+        suppress(ConnectionError),
+    ):
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         for number in range(1000):
             connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 60_000))
@@ -124,7 +131,7 @@ def test_headers_fill_no_memory_and_connections_take_nobodys_place(box: Box) -> 
     with ExitStack() as open_:
         for _ in range(600):
             # They never ask for anything; the last ones are refused.
-            open_.enter_context(closing(socket.create_connection(address, timeout=20)))
+            open_.enter_context(closing(socket.create_connection(address, timeout=patient(20))))
         done = box("run", "--", "echo", "still here")
         assert (0, "still here\n") == (done.code, done.out), done.err
     assert memory_mib(box) - before < 100

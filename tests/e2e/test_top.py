@@ -13,9 +13,10 @@ from textual.widgets import Log, Static
 
 from gpuyard.cli.top.app import Top
 from gpuyard.cli.top.queue_pane import QueuePane
+from harness.patience import Patience, patient
+from harness.patience import until as holds
 
 from .conftest import Box
-from .conftest import until as holds
 
 CELL = 12.2
 """Width of a character in a picture of the screen."""
@@ -52,9 +53,9 @@ def seen(app: Top) -> str:
 
 
 async def until(pilot: Pilot[None], what: Callable[[], object], s: float = 60.0) -> None:
-    deadline = time.monotonic() + s
+    patience = Patience(s)
     while not what():
-        assert time.monotonic() < deadline, seen(pilot.app)  # type: ignore[arg-type]
+        assert patience, seen(pilot.app)  # type: ignore[arg-type]
         await pilot.pause(0.05)
 
 
@@ -199,7 +200,7 @@ def test_a_job_that_never_stops_writing_can_be_left(bare: Box, monkeypatch: pyte
         left_s = time.monotonic()
 
     on_screen(bare, monkeypatch, use)
-    assert time.monotonic() - left_s < 20, "quitting waits for nobody who writes"
+    assert time.monotonic() - left_s < patient(20), "quitting waits for nobody who writes"
 
 
 def test_a_pipe_gets_a_sentence(box: Box, tmp_path: Path) -> None:

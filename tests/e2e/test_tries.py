@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS
+from harness.patience import until
 
-from .conftest import Box, until
+from .conftest import Box
 
 CLIENT = Path(__file__).with_name("mps_client.sh")
 
@@ -37,6 +38,7 @@ def ends(job: dict[str, Any]) -> list[tuple[int, str]]:
     return [(each["attempt"], each["outcome"]) for each in job["tries"]]
 
 
+@pytest.mark.rig
 def test_a_job_says_why_it_ran_before_while_it_waits_and_when_it_has_ended(yard: Box) -> None:
     script = "echo try $YARD_ATTEMPT; [ $YARD_ATTEMPT = 3 ] || sleep 60"
     job = yard.submit("-g", 1, "--name", "train", "--", "sh", "-c", script)

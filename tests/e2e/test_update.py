@@ -1,4 +1,4 @@
-"""A yard of an earlier release is taken over by this one: what its store says, and the jobs that run meanwhile.
+"""A yard of an earlier release is taken over by this one, and given back: its store, and the jobs that run meanwhile.
 
 `GPUYARD_BEFORE` names a checkout of an earlier release, with an environment of its own in `.venv` or able to run in
 ours: `GPUYARD_BEFORE=../before .venv/bin/pytest -n 0 tests/e2e/test_update.py`. A suite cannot carry another checkout,
@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import Box, Done, until
+from e2e.conftest import Box, Done
 from e2e.slurm_yard import SlurmYard
+from harness.patience import patient, until
 from rigs.dumps import differences
 from rigs.slurm.cluster import SlurmCluster
 
@@ -86,7 +87,7 @@ class Release:
 
     def _run(self, box: Box, *words: object) -> Done:
         done = subprocess.run(
-            [self._python, *map(str, words)], capture_output=True, text=True, timeout=120, check=False,
+            [self._python, *map(str, words)], capture_output=True, text=True, timeout=patient(120), check=False,
             env=box.environment | self._variables, cwd=box.data.parent,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
@@ -236,6 +237,49 @@ def test_a_store_and_the_jobs_on_this_machine(
         # While the store is still there.
         down = bare("down", "--jobs")
     assert 0 == down.code, down.err
+
+
+def test_going_back_one_release(bare: Box, tmp_path: Path) -> None:
+    """The release before goes on where this one was, or refuses with words; the backup brings it back in any case."""
+    effects = tmp_path / "effects"
+    effects.mkdir()
+    box = Box(bare.data, CONFIG)
+    yard = Update(box, effects, str(bare.data / "yard.db"))
+    backup = tmp_path / "before.db"
+    yard.up(yard.before)
+    known = yard.submit("known", "true")
+    until(lambda: yard.state(known) == "COMPLETED", 60)
+    yard.old("store", "copy", yard.store, backup)
+    yard.old("down")
+
+    yard.up(yard.now)
+    with box.client() as client:
+        ended = client.submit(command=["true"], tenant="research", env={})["id"]
+    box.wait(ended, "COMPLETED", s=60)
+    words = f"echo start >>{effects}/across; while [ ! -e {effects}/go ]; do sleep 0.1; done; exit 7"
+    across = box.submit("--no-export", "--tenant", "research", "-g", 1, "--", "sh", "-c", words)
+    until(lambda: yard.written("across"), 60)
+    assert 0 == box("down").code
+
+    back = yard.before.yard(box, "up", "-d", "--port", 0, "--config", box.config)
+    if back.code == 0:
+        assert "RUNNING" == yard.state(across)
+        (effects / "go").touch()
+        until(lambda: yard.state(across) == "FAILED", 60)
+        assert (["start"], 7) == (yard.written("across"), yard.told("show", across)["exit_code"])
+        assert {known, ended, across} == {row["id"] for row in yard.told("history")}
+        yard.old("down")
+    else:
+        assert "newer" in back.err
+        (effects / "go").touch()
+
+    for path in bare.data.glob("yard.db*"):
+        path.unlink()
+    yard.old("store", "copy", backup, yard.store)
+    restored = yard.before.yard(box, "up", "-d", "--port", 0, "--config", box.config, "--older-log")
+    assert 0 == restored.code, restored.err
+    assert [known] == [row["id"] for row in yard.told("history")]
+    assert yard.submit("next", "true") > across, "an id was given out twice"
 
 
 def test_jobs_on_slurm(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from gpuyard.core.state.dump import dump, load
 from gpuyard.store import CODEC
 from gpuyard.wire import endpoints
+from harness.patience import until
 
-from .conftest import Box, until
+from .conftest import Box
 
 
 def test_the_log_is_watched_as_it_is_written(box: Box) -> None:
@@ -28,9 +29,9 @@ def test_the_log_is_watched_as_it_is_written(box: Box) -> None:
                     return
 
     threading.Thread(target=watch, daemon=True).start()
-    assert watching.wait(20)
+    assert watching.wait(120)
     job = box.submit("--", "true")
-    assert over.wait(20)
+    assert over.wait(120)
 
     about = [each["kind"] for each in seen if job in (each["event"].get("job_id"), _submitted(each))]
     assert ["JobSubmitted", "AttemptStarted"] == about[:2]

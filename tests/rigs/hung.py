@@ -3,29 +3,34 @@
 import ctypes
 import errno
 import os
+import select
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-_FORGET, _GETATTR, _INIT = 2, 3, 26
+_LOOKUP, _FORGET, _GETATTR, _INIT = 1, 2, 3, 26
 _MNT_FORCE, _MNT_DETACH = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def hung_mount(folder: Path, *, taken: bool) -> Iterator[None]:
+def hung_mount(folder: Path, *, taken: bool) -> Iterator[Callable[[], bool]]:
     """Everything below `folder` blocks whoever touches it, until this is left.
 
     A request that was `taken` can no longer be taken back: who waits for it cannot even be killed.
+    What it gives says whether somebody waits; of `taken` requests, whether somebody waits for a file below `folder`.
     """
     with _mounted(folder, "user_id=0,group_id=0,allow_other") as fd:
         if taken:
-            threading.Thread(target=_swallow, args=(fd,), daemon=True).start()
-        yield
+            taken_ones: list[int] = []
+            threading.Thread(target=_swallow, args=(fd, taken_ones), daemon=True).start()
+            yield lambda: _LOOKUP in taken_ones
+        else:
+            yield lambda: bool(select.select([fd], [], [], 0)[0])
 
 
 @contextmanager
@@ -64,10 +69,10 @@ def _greet(fd: int) -> None:
     os.write(fd, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
 
 
-def _swallow(fd: int) -> None:
+def _swallow(fd: int, kinds: list[int]) -> None:
     try:
-        while os.read(fd, 1 << 17):
-            pass
+        while request := os.read(fd, 1 << 17):
+            kinds.append(struct.unpack_from("=II", request)[1])
     except OSError:
         return
 

@@ -14,10 +14,13 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
+
+from harness.patience import Patience, patient
 
 READY_S = 30.0
 DONE_S = 300.0
@@ -53,9 +56,12 @@ class Server:
     config: str = CONFIG
     words: tuple[str, ...] = ()
     """More options of `yard up`."""
+    started: ClassVar[list["Server"]] = []
+    """Those of this file, which do not outlive it."""
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        self.started.append(self)
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data / "yard.yaml"
         config.write_text(self.config, encoding="utf-8")
@@ -64,8 +70,8 @@ class Server:
         command += [*(["--store", self.store] if self.store else []), *self.words]
         with (self.data / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
+        patience = Patience(READY_S)
+        while patience:
             try:
                 if self.call("GET", "/readyz")[0] == 200:
                     return
@@ -86,12 +92,21 @@ class Server:
         if number == signal.SIGKILL:
             self.process.wait()
 
+    def end(self) -> None:
+        """End what is left of it, and its jobs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in leftovers(self.data):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
         """One request over the loopback; raises `OSError` if there is no answer."""
         token = (self.data / "token").read_text().strip() if (self.data / "token").exists() else ""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patient(20))
         try:
             sent = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", **(headers or {})}
             connection.request(method, path, None if body is None else json.dumps(body), sent)
@@ -187,13 +202,13 @@ class Siege:
         return self.submissions * (self.killed + 1) // (self.kills + 1)
 
     def _settle(self) -> None:
-        deadline = time.monotonic() + DONE_S
-        while time.monotonic() < deadline:
+        patience = Patience(DONE_S)
+        while patience:
             status, answer = self.server.call("GET", "/api/v1/jobs?state=PENDING,RUNNING&limit=1")
             if status == 200 and not answer["jobs"]:
                 return
             time.sleep(0.2)
-        raise AssertionError(f"jobs did not end within {DONE_S:.0f} s: {self.server.story()}")
+        raise AssertionError(f"jobs did not end: {self.server.story()}")
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
@@ -218,13 +233,18 @@ class Siege:
 
 def leftovers(data: Path) -> list[int]:
     """Processes of this yard's jobs that still run: they carry their attempt's folder in their environment."""
-    mark = f"YARD_ATTEMPT_DIR={data}".encode()
-    found = []
+    return processes_with(f"YARD_ATTEMPT_DIR={data}")
+
+
+def processes_with(*marks: str) -> list[int]:
+    """Processes that carry one of these in their environment."""
+    wanted, found = [mark.encode() for mark in marks], []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if mark in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
+                carried = (entry / "environ").read_bytes()
             except OSError:
                 continue
+            if any([mark in carried for mark in wanted]):
+                found.append(int(entry.name))
     return found

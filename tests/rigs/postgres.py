@@ -10,19 +10,18 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from harness.patience import Patience, patient
+from rigs.components import Missing, install, skip_or_fail
+
 _START_S = 30
 _names = count(1)
-
-
-class NoServer(Exception):
-    """It cannot be had here; says why."""
 
 
 class PostgresServer:
@@ -54,7 +53,7 @@ class PostgresServer:
             cwd="/",
         )
         if made.returncode:
-            raise NoServer(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
+            raise Missing(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
         log = (self.folder / "log").open("wb")
         options = [
             f"fsync={'on' if self._fsync else 'off'}",
@@ -76,15 +75,15 @@ class PostgresServer:
             cwd="/",
         )
         log.close()
-        deadline = time.monotonic() + _START_S
+        patience = Patience(_START_S)
         while True:
             try:
                 psycopg.connect(self.url("postgres"), connect_timeout=2).close()
                 return
             except psycopg.OperationalError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
+                if self._process.poll() is not None or not patience:
                     tail = (self.folder / "log").read_text(errors="replace")[-1000:]
-                    raise NoServer(f"the server did not start: {error}\n{tail}") from error
+                    raise Missing(f"the server did not start: {error}\n{tail}") from error
                 time.sleep(0.05)
 
     def url(self, database: str = "postgres", **settings: str) -> str:
@@ -109,40 +108,23 @@ class PostgresServer:
         """Ends the server at once: nobody needs its data any more."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(3)  # SIGQUIT: at once, without tidying up.
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=patient(30))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _binaries() -> Path:
     found = _installed()
     if found is None:
-        install("postgresql", NoServer)
+        install("postgresql")
         found = _installed()
     if found is None:
-        raise NoServer("PostgreSQL is not under /usr/lib/postgresql; install Debian's package postgresql")
+        raise Missing("PostgreSQL is not under /usr/lib/postgresql; install Debian's package postgresql")
     return found
 
 
 def _installed() -> Path | None:
     versions = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if (path / "initdb").exists()]
     return max(versions, key=lambda path: int(path.parent.name), default=None)
-
-
-def install(package: str, refusal: Callable[[str], Exception]) -> None:
-    """Get a package of Debian's, or several and options, if this is root on Debian."""
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise refusal(
-            f"{package} is not installed, and only root on Debian can be helped: apt-get install {package}"
-        )
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    # Tests beside this one may install something too.
-    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
-    get = [*apt, "install", "-y", *package.split()]
-    for command in (get, [*apt, "update"], get):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and command is get:
-            return
-    raise refusal(f"apt-get could not install {package}: {done.stderr.strip()[-300:]}")
 
 
 def _other_user() -> list[str]:
@@ -152,15 +134,8 @@ def _other_user() -> list[str]:
     try:
         pwd.getpwnam("postgres")
     except KeyError:
-        raise NoServer("PostgreSQL refuses to run as root, and there is no user postgres") from None
+        raise Missing("PostgreSQL refuses to run as root, and there is no user postgres") from None
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
-
-
-def skip_or_fail(why: str) -> None:
-    """Where a part cannot be had: the machine that judges changes must have it, others may do without."""
-    if os.environ.get("CI", "").lower() == "true":
-        pytest.fail(why, pytrace=False)
-    pytest.skip(why)
 
 
 @pytest.fixture(scope="session")
@@ -168,7 +143,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     """The server of this test process."""
     try:
         server = PostgresServer()
-    except NoServer as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     try:

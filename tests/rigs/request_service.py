@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
+from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.commands.wishes import Wish, WishedId
@@ -36,7 +38,7 @@ ANA = Person(1001, 1001, "ana", False)
 def granted(service: RequestService, wish: Wish) -> list[WishedId]:
     """Write a wish to its end."""
     while not wish.finished:
-        wish.enter(service.grant(wish).result(10))
+        wish.enter(service.grant(wish).result(120))
     return wish.asked
 
 
@@ -64,6 +66,10 @@ class Rig:
         self.time_ms += 1000
         return self.time_ms
 
+    def people(self) -> tuple[int, Access]:
+        """The people of the version in force, in a server that has just looked."""
+        return PeopleInForce(self.replica, self.committer, self.now_ms, None, auth=False).looked_up()
+
     def add(self, *events: Event) -> None:
         def make(draft: Draft) -> None:
             for event in events:
@@ -73,7 +79,7 @@ class Rig:
 
     def submit(self, who: Person = ROOT, **fields: object) -> int:
         new = NewJob(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
-        return self.requests.submit(who, new).result(10).first_id
+        return self.requests.submit(who, new).result(120).first_id
 
     def start(self, job_id: int, gpus: int = 1) -> None:
         self.replica.catch_up()

@@ -15,27 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from harness.patience import patient
+from rigs.components import install
+
 WAIT_S = 60.0
 PSEUDO_S = 30.0
 
 
-class NoTerminal(Exception):
-    """It cannot be had here; says why."""
-
-
 def need_tmux() -> None:
-    """See to it that tmux is there; `NoTerminal` if it cannot be had."""
-    if shutil.which("tmux"):
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise NoTerminal("tmux is not installed, and only root on Debian can install it here")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    get = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", "tmux"]
-    for command in (get, ["apt-get", "update", "-qq"], get):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if command is get and done.returncode == 0:
-            return
-    raise NoTerminal(f"apt-get could not install tmux: {done.stderr.strip()[-300:]}")
+    """See to it that tmux is there; `Missing` if it cannot be had."""
+    if not shutil.which("tmux"):
+        install("tmux")
 
 
 class Terminal:
@@ -85,7 +75,7 @@ class Terminal:
 
     def until(self, holds: Callable[[str], object], s: float = WAIT_S, *, scrolled: bool = False) -> str:
         """The screen, once something holds of it."""
-        deadline = time.monotonic() + s
+        deadline = time.monotonic() + patient(s)
         while not holds(screen := self.screen(scrolled=scrolled)):
             assert time.monotonic() < deadline, f"not on the screen in {s:.0f} s:\n{screen}"
             time.sleep(0.05)
@@ -104,7 +94,7 @@ class Terminal:
     def _tmux(self, *words: str) -> str:
         done = subprocess.run(
             ["tmux", "-S", str(self._socket), *words],
-            env=self._environment, capture_output=True, text=True, timeout=30, check=False,
+            env=self._environment, capture_output=True, text=True, timeout=patient(30), check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -153,7 +143,7 @@ class Pseudo:
 
     def until(self, text: str, s: float = PSEUDO_S) -> str:
         """What has been shown since the last call, up to this text and with it."""
-        deadline = time.monotonic() + s
+        deadline = time.monotonic() + patient(s)
         wanted = text.encode()
         while (at := self.shown.find(wanted, self._read)) < 0:
             left = deadline - time.monotonic()
@@ -163,7 +153,7 @@ class Pseudo:
 
     def code(self, s: float = PSEUDO_S) -> int:
         """Its exit code, once it has ended; the rest of what it shows is in `shown`."""
-        deadline = time.monotonic() + s
+        deadline = time.monotonic() + patient(s)
         while self._more(max(0.0, deadline - time.monotonic())):
             pass
         return self.process.wait(max(0.1, deadline - time.monotonic()))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rigs.postgres import NoServer, install, skip_or_fail
+from rigs.components import Missing, install, skip_or_fail
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "console" / "node_modules" / "axe-core" / "axe.min.js"
@@ -42,8 +42,8 @@ def chromium() -> str:
     found = shutil.which("chromium")
     if found is None:
         try:
-            install("chromium", NoServer)
-        except NoServer as refusal:
+            install("chromium", "chromium-sandbox", "fonts-liberation")
+        except Missing as refusal:
             skip_or_fail(str(refusal))
         found = shutil.which("chromium")
     return str(found)

@@ -27,7 +27,7 @@ def browse(name: str, address: str) -> str:
 
 
 def _open(opener: urllib.request.OpenerDirector, address: str, body: bytes | None) -> tuple[str, str]:
-    with opener.open(address, body, timeout=20) as answer:
+    with opener.open(address, body, timeout=300) as answer:
         return answer.read().decode(), answer.geturl()
 
 

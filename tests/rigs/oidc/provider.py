@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import Patience, patient
+from rigs.components import Missing, skip_or_fail
 from rigs.kills import free_port
-from rigs.postgres import skip_or_fail
 
 PACKAGE = "oidc-provider"
 VERSION = "9.13.3"
@@ -20,15 +21,11 @@ _INSTALL_S = 240
 _START_S = 30
 
 
-class NoProvider(Exception):
-    """It cannot be had here; says why."""
-
-
 def package() -> Path:
     """The folder of the package, installed if need be."""
     for program in ("node", "npm"):
         if not shutil.which(program):
-            raise NoProvider(f"{program} is not installed; {PACKAGE} {VERSION} needs it")
+            raise Missing(f"{program} is not installed; {PACKAGE} {VERSION} needs it")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "gpuyard-tests" / f"{PACKAGE}-{VERSION}"
     found = folder / "node_modules" / PACKAGE
@@ -46,9 +43,9 @@ def package() -> Path:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_S, check=False)
         except subprocess.TimeoutExpired:
-            raise NoProvider(f"npm did not install {PACKAGE} within {_INSTALL_S} s") from None
+            raise Missing(f"npm did not install {PACKAGE} within {_INSTALL_S} s") from None
         if done.returncode:
-            raise NoProvider(f"npm could not install {PACKAGE}: {done.stderr.strip()[-300:]}")
+            raise Missing(f"npm could not install {PACKAGE}: {done.stderr.strip()[-300:]}")
         (folder / "done").touch()
     return found
 
@@ -58,7 +55,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a provider that runs."""
     try:
         folder = package()
-    except NoProvider as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     port = free_port()
@@ -70,15 +67,17 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     try:
         address = f"http://127.0.0.1:{port}"
-        until = time.monotonic() + _START_S
+        patience = Patience(_START_S)
         while True:
             with suppress(OSError):
-                urllib.request.urlopen(f"{address}/.well-known/openid-configuration", timeout=5).close()
+                urllib.request.urlopen(
+                    f"{address}/.well-known/openid-configuration", timeout=patient(5)
+                ).close()
                 break
             assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
+            assert patience, log.read_text()
             time.sleep(0.1)
         yield address
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)

@@ -2,11 +2,13 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
 from pathlib import Path
+
+from harness.patience import Patience, patient
+from rigs.components import Missing, install
 
 _PROGRAM = "/usr/sbin/rsyslogd"
 _START_S = 10
@@ -22,10 +24,6 @@ input(type="imuxsock" socket="{path}" useSpecialParser="off" parseHostname="on" 
 template(name="all" type="string" string="%inputname% %pri% %app-name% %procid% %msgid% %msg%\\n")
 action(type="omfile" file="{folder}/all" template="all")
 """
-
-
-class NoRsyslog(Exception):
-    """It cannot be had here; says why."""
 
 
 class Rsyslog:
@@ -47,15 +45,15 @@ class Rsyslog:
         command = [_PROGRAM, "-n", "-f", str(self._folder / "conf"), "-i", str(self._folder / "pid")]
         with (self._folder / "said").open("ab") as said:
             self._process = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
-        until_s = time.monotonic() + _START_S
+        patience = Patience(_START_S)
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.tcp), timeout=1).close()
+                socket.create_connection(("127.0.0.1", self.tcp), timeout=patient(1)).close()
                 return
             except OSError:
                 told = (self._folder / "said").read_text(errors="replace")
-                if self._process.poll() is not None or time.monotonic() > until_s:
-                    raise NoRsyslog(f"rsyslogd did not start: {told[-500:]}") from None
+                if self._process.poll() is not None or not patience:
+                    raise Missing(f"rsyslogd did not start: {told[-500:]}") from None
                 time.sleep(0.05)
 
     def kill(self) -> None:
@@ -92,24 +90,5 @@ def _free_port(kind: int) -> int:
 
 
 def _need_program() -> None:
-    if os.path.exists(_PROGRAM):
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise NoRsyslog("rsyslogd is not installed, and this is not root on Debian: apt-get install rsyslog")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    get = [
-        "apt-get",
-        "-o",
-        "DPkg::Lock::Timeout=120",
-        "install",
-        "-qq",
-        "-y",
-        "--no-install-recommends",
-        "rsyslog",
-    ]
-    for command in (get, ["apt-get", "update", "-qq"], get):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if command is get and done.returncode == 0:
-            break
     if not os.path.exists(_PROGRAM):
-        raise NoRsyslog(f"apt-get could not install rsyslog: {done.stderr.strip()[-300:]}")
+        install("rsyslog")

@@ -28,10 +28,11 @@ from typing import Self
 import pytest
 
 from gpuyard.engines.node import podman
-from rigs.postgres import skip_or_fail
+from harness.patience import Patience, patient
+from rigs.components import Missing, skip_or_fail
 from rigs.slurm import config as slurm_config
 from rigs.slurm.config import Layout
-from rigs.slurm.packages import NoCluster, need_programs
+from rigs.slurm.packages import need_programs
 
 REST = "openapi/v0.0.38"
 _START_S = 60.0
@@ -75,10 +76,10 @@ class SlurmCluster:
             self._bring_up()
         except BaseException as error:
             # What the daemons said goes with the folder, so it is read first.
-            said = self._complaints() if isinstance(error, NoCluster) else ""
+            said = self._complaints() if isinstance(error, Missing) else ""
             self.stop()
             if said:
-                raise NoCluster(f"{error}\n{said}") from error
+                raise Missing(f"{error}\n{said}") from error
             raise
 
     # -- use -----------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class SlurmCluster:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=patient(timeout_s),
             check=False,
             cwd=self.folder,
         )
@@ -134,10 +135,10 @@ class SlurmCluster:
         if process.poll() is None:
             process.send_signal(number)
         try:
-            process.wait(timeout=_END_S)
+            process.wait(timeout=patient(_END_S))
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(timeout=_END_S)
+            process.wait(timeout=patient(_END_S))
 
     def stop(self) -> None:
         """End the jobs and every daemon, in the reverse order of the start, and remove the folder."""
@@ -235,7 +236,7 @@ class SlurmCluster:
                 os.mknod(device, stat.S_IFCHR | 0o666, os.stat("/dev/null").st_rdev)
                 device.chmod(0o666)
         except PermissionError as error:
-            raise NoCluster("device files for fake GPUs cannot be made here (mknod)") from error
+            raise Missing("device files for fake GPUs cannot be made here (mknod)") from error
         private = {
             "munge/munge.key": secrets.token_bytes(1024),
             "jwt.key": secrets.token_bytes(32),
@@ -289,12 +290,12 @@ class SlurmCluster:
             )
 
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _START_S
+        patience = Patience(_START_S)
         while not ready():
             if self._processes[name].poll() is not None:
-                raise NoCluster(f"{name} ended with exit code {self._processes[name].returncode}")
-            if time.monotonic() > deadline:
-                raise NoCluster(f"{name} was not ready within {_START_S:.0f} s")
+                raise Missing(f"{name} ended with exit code {self._processes[name].returncode}")
+            if not patience:
+                raise Missing(f"{name} was not ready within {_START_S:.0f} s")
             time.sleep(0.02)
 
     def _complaints(self) -> str:
@@ -326,7 +327,7 @@ class SlurmCluster:
 def _checked(command: list[str], text: str = "", env: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode:
-        raise NoCluster(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+        raise Missing(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
 
 def _free_ports(number: int) -> list[int]:
@@ -373,7 +374,7 @@ def slurm_of_eight() -> Iterator[SlurmCluster]:
 def _shared(nodes: int) -> Iterator[SlurmCluster]:
     try:
         cluster = SlurmCluster(nodes)
-    except NoCluster as refusal:
+    except Missing as refusal:
         skip_or_fail(str(refusal))
         raise
     with cluster:

@@ -2,7 +2,8 @@
 
 import os
 import shutil
-import subprocess
+
+from rigs.components import Missing, install
 
 PACKAGES = (
     "slurmctld",
@@ -17,28 +18,14 @@ PACKAGES = (
 _PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "slurmrestd", "munged", "mariadbd")
 
 
-class NoCluster(Exception):
-    """It cannot be had here; says why."""
-
-
 def need_programs() -> None:
-    """See to it that the programs are there; `NoCluster` if they cannot be had."""
+    """See to it that the programs are there; `Missing` if they cannot be had."""
     if os.geteuid() != 0:
-        raise NoCluster("Slurm's daemons run jobs as other users: the rig needs root")
-    if not _missing():
-        return
-    if not shutil.which("apt-get"):
-        raise NoCluster(
-            f"{', '.join(_missing())}: not installed, and this is not Debian: {' '.join(PACKAGES)}"
-        )
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    get = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *PACKAGES]
-    for command in (get, ["apt-get", "update", "-qq"], get):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if command is get and done.returncode == 0:
-            break
+        raise Missing("Slurm's daemons run jobs as other users: the rig needs root")
     if _missing():
-        raise NoCluster(f"apt-get could not install {' '.join(PACKAGES)}: {done.stderr.strip()[-300:]}")
+        install(*PACKAGES)
+    if _missing():
+        raise Missing(f"{', '.join(_missing())}: not in {' '.join(PACKAGES)} of this Debian")
 
 
 def _missing() -> list[str]:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -18,6 +19,7 @@ from gpuyard.api.handlers.jobs import without_paths
 from gpuyard.api.server.app import _health
 from gpuyard.control.access.people import Person
 from gpuyard.wire import endpoints
+from harness.patience import until
 from rigs.teams import Team, team
 
 SECRET = "/nowhere/merger with ACME/plan"
@@ -61,6 +63,16 @@ def test_a_viewer_sees_that_a_job_failed_and_its_owner_sees_where(yard: Team) ->
         assert b"cannot enter folder (a path): No such file" in seen["vera"]
 
 
+def tells(yard: Team, so: Callable[[], bool], words: str) -> bool:
+    """Whether an administrator is told it once it is so, by the socket: a store without space may know no tokens."""
+
+    def told() -> str:
+        answer = yard.call("GET", "/readyz", peer=(os.geteuid(), os.getegid()))
+        return str(answer.json.get("error", answer.body))
+
+    return until(lambda: so() and words in told(), say=told)
+
+
 def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
     """Nobody has written since the disk filled up."""
     small = tmp_path / "small"
@@ -81,9 +93,7 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
             few = {"ready": False, "role": "leader", "reason": "space"}
             for token in ("", yard.tokens["ulla"]):
                 yard.until(lambda token=token: full() and few == yard.call("GET", "/readyz", token).json)
-            yard.until(full)
-            answer = yard.call("GET", "/readyz", yard.tokens["adam"])
-            assert (503, f"no space is left for {small / 'data'}") == (answer.status, answer.json["error"])
+            assert tells(yard, full, f"no space is left for {small / 'data'}")
             (small / "filler").unlink()
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
             many = small / "many"
@@ -95,9 +105,7 @@ def test_a_yard_without_space_is_not_ready(tmp_path: Path) -> None:
                         (many / str(number)).touch()
                 return yard.call("GET", "/readyz").status == 503
 
-            yard.until(crowded)
-            answer = yard.call("GET", "/readyz", yard.tokens["adam"])
-            assert (503, "no inode left") == (answer.status, answer.json["error"][-13:])
+            assert tells(yard, crowded, "no inode left")
             shutil.rmtree(many)
             yard.until(lambda: yard.call("GET", "/readyz").status == 200)
     finally:

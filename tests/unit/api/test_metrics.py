@@ -4,12 +4,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpuyard.telemetry.signals import SIGNALS
-from rigs.postgres import NoServer, install, skip_or_fail
-from rigs.teams import Team, team
+from rigs.components import Missing, install, skip_or_fail
+from rigs.teams import CONFIG, Team, team
 
 LOADS = {"ulla": "95% 40GiB", "erik": "20% 10GiB"}
 
@@ -110,8 +111,8 @@ def test_curves_of_a_job_are_kept_when_it_has_ended(yard: tuple[Team, dict[str, 
 def test_promtool_finds_nothing_wrong(yard: tuple[Team, dict[str, int]]) -> None:
     if not shutil.which("promtool"):
         try:
-            install("prometheus", NoServer)
-        except NoServer as refusal:
+            install("prometheus")
+        except Missing as refusal:
             skip_or_fail(str(refusal))
     made, _ids = yard
     found = text(made, "adam")
@@ -168,3 +169,46 @@ def test_the_scheduler_tells_of_itself(yard: tuple[Team, dict[str, int]]) -> Non
     assert re.search(r'^gpuyard_engine_report_age_seconds\{cluster="box"\} \d', found, re.MULTILINE)
     assert re.search(r'^gpuyard_node_info\{node="[^"]+",model="A100-80GB",cluster="box"', found, re.MULTILINE)
     assert 'tenant="product"' not in text(made, "vera")
+
+
+def test_emulated_nodes_without_a_job_have_rows_too(tmp_path: Path) -> None:
+    pools = "box: {allow_root: true, pools: {main: {nodes: 2, gpus: 2 x L4, emulate: true}}}"
+    config = CONFIG.replace("box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}", pools)
+    with team(tmp_path, config) as made:
+        # Looks are taken by hand.
+        made.yard.watch._rounds.close()
+        load = {"YARD_EMULATED_LOAD": LOADS["ulla"]}
+        job = made.submit("ulla", hold=False, gpus=2, command=["sleep", "120"], env=load)
+        engine = made.yard.watch._eyes[0]._engine
+        made.until(lambda: len(engine.whereabouts()) == 1)
+        made.yard.watch._look()
+        for _ in range(2):
+            rows = re.findall(
+                r'^gpuyard_gpu_memory_free_bytes\{node="([^"]+)",gpu="(\d)"', text(made, "adam"), re.M
+            )
+            assert [(f"main-000{node}", gpu) for node in (1, 2) for gpu in "01"] == sorted(rows)
+            # Its node has a fresh sample of the job, and tells something by itself now.
+            made.call("POST", f"/api/v1/jobs/{job}/cancel", made.tokens["ulla"])
+            made.until(lambda: not engine.whereabouts())
+            made.yard.watch._look()
+
+
+def test_an_emulated_node_with_a_collector_of_its_own_is_left_to_that_one(tmp_path: Path) -> None:
+    pools = "box: {allow_root: true, pools: {main: {nodes: 2, gpus: 2 x L4, emulate: true}}}"
+    config = CONFIG.replace("box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}", pools)
+    with team(tmp_path, config) as made:
+        text(made, "adam")
+        now_ms = made.yard.watch.now_ms()
+        told = {
+            "sent_ms": now_ms,
+            "steady_ms": 5,
+            "at_ms": [now_ms],
+            "series": {"gpu/0/memory_temperature": [61]},
+        }
+        card = {"gpu": 0, "uuid": "GPU-x", "model": "NVIDIA L4", "pci": "00:1B", "driver": "580"}
+        token = made.token("main-0002", role="collector")
+        said = made.call("POST", "/api/v1/nodes/main-0002/samples", token, {**told, "cards": [card]})
+        assert 200 == said.status, said.body
+
+        found = re.findall(r"^gpuyard_gpu_memory_temperature_celsius(.*)$", text(made, "adam"), re.M)
+        assert ['{node="main-0002",gpu="0",uuid="GPU-x"} 61'] == found

@@ -61,8 +61,12 @@ def test_a_collector_cannot_write_samples_of_another_node(yard: Team, token: str
 @pytest.mark.parametrize("who", ["vera", "ulla", "tara"])
 def test_people_hand_in_nothing_unless_the_whole_yard_is_theirs(yard: Team, node: str, who: str) -> None:
     said = yard.call("POST", f"/api/v1/nodes/{node}/samples", yard.tokens[who], body())
+    own = yard.call("POST", f"/api/v1/nodes/{who}/samples", yard.tokens[who], body())
 
-    assert 403 == said.status
+    assert [403, 403] == [said.status, own.status]
+    assert [f"{who} is no collector, and hands in no samples"] * 2 == [
+        each.json["detail"] for each in (said, own)
+    ]
 
 
 def test_only_an_admin_of_the_whole_yard_makes_such_a_token_and_for_a_node_that_there_is(

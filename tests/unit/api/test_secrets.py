@@ -73,7 +73,7 @@ def everything(made: Team, token: str) -> bytes:
             )
             for query in more:
                 said += made.call(
-                    "GET", each + query, token, most_s=0.1 if "follow" in query or stream else 20
+                    "GET", each + query, token, most_s=0.1 if "follow" in query or stream else None
                 ).body
     return said
 

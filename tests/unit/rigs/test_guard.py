@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from hardware import settings
+from harness.patience import until
 
 TESTS = Path(__file__).resolve().parents[2]
 STARTER = """
@@ -39,10 +39,7 @@ def test_the_command_runs_when_its_starter_is_killed(tmp_path: Path, number: sig
     process = started(tmp_path / "mark", "long")
     process.send_signal(number)
     process.communicate()
-    until = time.monotonic() + 10
-    while not (tmp_path / "mark").exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until((tmp_path / "mark").exists, 10)
 
 
 def test_it_does_not_when_told_that_all_is_done(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import Patience, patient
 from rigs.slurm.cluster import SlurmCluster
 
 pytestmark = [pytest.mark.rig, pytest.mark.slurm]
@@ -15,9 +16,9 @@ pytestmark = [pytest.mark.rig, pytest.mark.slurm]
 
 def eventually(true: Callable[[], bool], timeout_s: float = 20.0) -> bool:
     """Whether it comes true in time."""
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     while not true():
-        if time.monotonic() > deadline:
+        if not patience:
             return False
         time.sleep(0.05)
     return True
@@ -44,7 +45,7 @@ def ask(slurm: SlurmCluster, path: str, body: dict[str, object] | None = None) -
     }
     url = f"http://127.0.0.1:{slurm.rest_port}/slurm/v0.0.38/{path}"
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as reply:
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=patient(20)) as reply:
         return json.load(reply)
 
 

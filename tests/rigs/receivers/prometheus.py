@@ -11,19 +11,16 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from rigs.postgres import install
+from harness.patience import Patience, patient
+from rigs.components import Missing, install
 
 _START_S = 30
-
-
-class NoPrometheus(Exception):
-    """It cannot be had here; says why."""
 
 
 def need_programs() -> None:
     """Debian's package has both."""
     if not (shutil.which("prometheus") and shutil.which("promtool")):
-        install("prometheus", NoPrometheus)
+        install("prometheus")
 
 
 class Prometheus:
@@ -48,16 +45,16 @@ class Prometheus:
                 stderr=said,
                 stdin=subprocess.DEVNULL,
             )
-        until_s = time.monotonic() + _START_S
+        patience = Patience(_START_S)
         while True:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=2).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=patient(2)).close()
                 return
             except OSError:
-                if self._process.poll() is not None or time.monotonic() > until_s:
+                if self._process.poll() is not None or not patience:
                     told = (folder / "said").read_text(errors="replace")[-500:]
                     self.kill()
-                    raise NoPrometheus(f"prometheus did not start: {told}") from None
+                    raise Missing(f"prometheus did not start: {told}") from None
                 time.sleep(0.1)
 
     def kill(self) -> None:
@@ -69,7 +66,7 @@ class Prometheus:
         """An answer of its API; an error as the words that it has for it."""
         url = f"http://127.0.0.1:{self.port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=patient(30)) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
