@@ -39,7 +39,7 @@ format: setup ## Rewrite the code in the project's style
 	$(BIN)/ruff format
 
 soak: setup ## The long tests (GPUYARD_SOAK=1, marker soak)
-	GPUYARD_SOAK=1 $(PYTEST) -m soak
+	GPUYARD_SOAK=1 $(PYTEST) --timeout 0 -m soak
 
 test-slurm: setup ## The tests over real Slurm daemons alone (SLURM_SOAK=1: the long ones too)
 	$(BIN)/pytest -n 0 $(if $(SLURM_SOAK),-m "slurm",-m "slurm and not soak") tests/contract tests/e2e tests/slurm tests/unit/rigs

@@ -3,6 +3,7 @@
 import gc
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -34,9 +35,22 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
+    # The alarm is that of the limit of each test.
+    heeded = signal.valid_signals() - {signal.SIGALRM}
+    _AT_START.update({number: signal.getsignal(number) for number in heeded})
+
+
+_AT_START: dict[int, Any] = {}
+"""What is done about each signal; None: something that Python does not know."""
+
+
 def pytest_runtest_setup() -> None:
-    """An account that somebody has made since the test before is hidden, too."""
+    """Begin as the first test does: an account that somebody has made since is hidden, and a signal that a test or a
+    library has heeded since does again what it does to programs (a child of a test inherits what is done about it)."""
     hide_people()
+    for number, handler in _AT_START.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

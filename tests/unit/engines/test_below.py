@@ -66,7 +66,10 @@ class Deceived(Crew):
         self.other = other
         self.own = os.fork()
         if self.own == 0:
+            # A handler that it had inherited would only end the pause, and one that ran before it not even that.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pause()
+            os._exit(100)
 
     def below(self) -> set[int]:
         return {self.own, self.other}
