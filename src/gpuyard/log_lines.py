@@ -3,6 +3,9 @@
 A record is one line: control characters in it are escaped, each of its fields is cut, and so is the whole. The lines of
 a traceback stand below it, marked, so that none of them passes for a record. Records that are alike are written up to a
 few at a time; those left out are counted ("… 312 more like this").
+
+What one person does takes no lines from what others do: a record that names its person (`by`) is counted with that
+person's alone. So many persons have a part of their own at a time; those beyond share one.
 """
 
 import logging
@@ -27,9 +30,14 @@ ALIKE_BURST, ALIKE_PER_S = 20, 0.1
 """Of records that are alike: so many at once, and then so many a second."""
 SOURCE_BURST, SOURCE_PER_S = 100, 0.5
 """The same for all that one part of the program writes, however different it is."""
+PERSON_BURST, PERSON_PER_S = 20, 0.1
+"""The same for all that is written of one person."""
+PERSONS_MAX = 32
+"""So many persons have that at a time; one of whom nothing is heard for long enough makes room for another."""
 TELL_S = 10.0
 """How long after the first that was left out they are counted up, where nothing like it is written before."""
 _KINDS_MAX = 1000
+_OTHERS = "others"
 _SHOWN_CHARS = 120
 
 
@@ -68,6 +76,11 @@ def _field(value: object) -> object:
     return plain(str(value), FIELD_CHARS_MAX) if isinstance(value, BaseException) else value
 
 
+def by(person: str) -> dict[str, str]:
+    """The `extra` of a record that tells what a person did."""
+    return {"person": person}
+
+
 class _Allowance:
     """How many records of one kind may still be written."""
 
@@ -77,6 +90,7 @@ class _Allowance:
         self.out = 0
         """How many were left out since the last one that was written."""
         self.last: logging.LogRecord | None = None
+        self.person = ""
 
     def has(self, now_s: float) -> bool:
         """Whether one more may be written."""
@@ -92,6 +106,7 @@ class RepeatFilter(logging.Filter):
         super().__init__()
         self._handler, self._now_s = handler, now_s
         self._kinds: OrderedDict[tuple[str, ...], _Allowance] = OrderedDict()
+        self._persons: dict[str, _Allowance] = {}
         self._timer: threading.Timer | None = None
         self._pid = os.getpid()
 
@@ -101,8 +116,9 @@ class RepeatFilter(logging.Filter):
         self._handler.acquire()
         try:
             now_s = self._now_s()
-            source = self._of((record.name,), SOURCE_BURST, SOURCE_PER_S, now_s)
-            alike = self._of(_kind(record), ALIKE_BURST, ALIKE_PER_S, now_s)
+            name, source = self._source(record, now_s)
+            alike = self._of((*_kind(record), name), ALIKE_BURST, ALIKE_PER_S, now_s)
+            alike.person = name
             if alike.has(now_s) and source.has(now_s):
                 alike.left -= 1
                 source.left -= 1
@@ -133,11 +149,30 @@ class RepeatFilter(logging.Filter):
             out, last = kind.out, kind.last
             kind.out, kind.last = 0, None
             like = plain(str(last.msg), _SHOWN_CHARS)
-            told = "… %s more like this: %s"
+            told = f"… %s more like this{' of %s' if kind.person else ''}: %s"
+            named = (kind.person,) if kind.person else ()
             # Past this filter.
             self._handler.emit(
-                logging.LogRecord(last.name, last.levelno, "", 0, told, (f"{out:,}", like), None)
+                logging.LogRecord(last.name, last.levelno, "", 0, told, (f"{out:,}", *named, like), None)
             )
+
+    def _source(self, record: logging.LogRecord, now_s: float) -> tuple[str, _Allowance]:
+        """Whose part of the log a record is: of a person, of those who have none of their own, or of the program."""
+        person = plain(str(getattr(record, "person", "")), _SHOWN_CHARS)
+        if not person:
+            return "", self._of((record.name,), SOURCE_BURST, SOURCE_PER_S, now_s)
+        found = self._persons.get(person)
+        if found is None and len(self._persons) >= PERSONS_MAX:
+            for name, each in list(self._persons.items()):
+                each.has(now_s)
+                if each.left >= each.burst:
+                    # It begins anew with as much.
+                    del self._persons[name]
+        if found is None and len(self._persons) < PERSONS_MAX:
+            found = self._persons[person] = _Allowance(PERSON_BURST, PERSON_PER_S, now_s)
+        if found is not None:
+            return person, found
+        return _OTHERS, self._of((_OTHERS,), SOURCE_BURST, SOURCE_PER_S, now_s)
 
     def _of(self, key: tuple[str, ...], burst: float, per_s: float, now_s: float) -> _Allowance:
         found = self._kinds.get(key)

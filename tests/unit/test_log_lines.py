@@ -12,12 +12,16 @@ from gpuyard.log_lines import (
     ALIKE_BURST,
     ALIKE_PER_S,
     FIELD_CHARS_MAX,
+    PERSON_BURST,
+    PERSON_PER_S,
+    PERSONS_MAX,
     RECORD_CHARS_MAX,
     SOURCE_BURST,
     TRACE_LINES_MAX,
     TRACE_MARK,
     LineFormatter,
     RepeatFilter,
+    by,
 )
 
 FORGED = "2026-01-01T00:00:00Z INFO gpuyard: all is well"
@@ -48,6 +52,12 @@ class Log:
     ) -> None:
         for number in range(times):
             self.handler.handle(record(msg, number, name=name, exc_info=exc_info))
+
+    def enter(self, person: str, job_id: int) -> None:
+        """The line of a way into a job, as the API writes it."""
+        made = record("%s: %s, job %s", person, "shell", job_id)
+        made.__dict__.update(by(person))
+        self.handler.handle(made)
 
     @property
     def lines(self) -> list[str]:
@@ -144,3 +154,30 @@ def test_a_part_of_the_program_writes_so_much_however_different_it_is() -> None:
     for number in range(1_000):
         log.write(1, f"text {number}: %s")
     assert SOURCE_BURST == len(log.lines)
+
+
+def test_what_one_person_does_keeps_no_line_of_another_from_the_log() -> None:
+    log = Log()
+    for number in range(25):
+        log.enter("mallory", number)
+    log.enter("adam", 777)
+    assert ["adam: shell, job 777"] == [line for line in log.lines if "adam" in line]
+    assert PERSON_BURST + 1 == len(log.lines)
+    log.write(1, "of the program: %s")
+    assert "of the program: 0" == log.lines[-1]
+    log.repeats.tell()
+    assert "… 5 more like this of mallory: %s: %s, job %s" == log.lines[-1]
+
+
+def test_many_names_fill_the_log_no_further_and_take_nothing_from_those_who_were_there() -> None:
+    log = Log()
+    log.enter("adam", 1)
+    for number in range(10_000):
+        log.enter(f"mallory{number % 5_000}", number)
+    log.enter("adam", 2)
+    assert "adam: shell, job 2" == log.lines[-1]
+    assert len(log.lines) <= PERSONS_MAX * PERSON_BURST + SOURCE_BURST
+    # Persons of whom nothing is heard make room for others.
+    log.now_s = PERSON_BURST / PERSON_PER_S
+    log.enter("eve", 3)
+    assert "eve: shell, job 3" == log.lines[-1]

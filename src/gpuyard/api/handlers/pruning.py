@@ -12,6 +12,7 @@ from gpuyard.api.handlers.reports import values_of
 from gpuyard.api.messages.schemas import PruneRequest, sent
 from gpuyard.control.serve import Yard
 from gpuyard.control.upkeep.retention import PruneCursor, PruneWish, cursor_of
+from gpuyard.log_lines import by
 from gpuyard.model.units import SECOND_MS
 from gpuyard.wire import endpoints
 
@@ -40,7 +41,8 @@ def handlers(yard: Yard) -> Handlers:
     async def rebuild(request: Request, name: str) -> Response:
         """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
         await in_thread(yard.projections.rebuild, name)
-        _log.info("%s has projection %s filled again", asker(request.scope).name, name)
+        who = asker(request.scope).name
+        _log.info("%s has projection %s filled again", who, name, extra=by(who))
         found = await in_thread(yard.projections.status)
         return answer(next(each for each in found if each["name"] == name), 202)
 

@@ -32,6 +32,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError, HasTerminals, Permanent
 from gpuyard.engines.node import terminal
 from gpuyard.errors import YardError
+from gpuyard.log_lines import by
 from gpuyard.model import AttemptState, JobState
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
@@ -149,7 +150,7 @@ class _Terminals:
         now = time.monotonic()
         if now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
             return
-        _log.info("%s: %s, job %s", person.name, _WAYS_IN[do], job_id)
+        _log.info("%s: %s, job %s", person.name, _WAYS_IN[do], job_id, extra=by(person.name))
         await asyncio.wrap_future(self._yard.requests.enter(person, job_id, _WAYS_IN[do]))
         if len(self._noted) >= _NOTED_MAX:
             self._noted.clear()
