@@ -80,6 +80,14 @@ def test_gangs_slices_and_shares_are_counted_as_slurm_counts(
     assert (gres, "") == tuple([CELLS[name].text(Line(one)) for name in ("reqgres", "allocgres")])
 
 
+def test_every_task_of_a_gang_has_a_core_as_slurm_counts() -> None:
+    for cpus in (0, 0.5, 1):
+        one = job(tasks=2, cpus=cpus)
+        assert "2" == squeue_fields.BY_LETTER["C"].text(one)
+        assert {"cpu=2", "billing=2"} <= set(one.tres().split(","))
+    assert "6" == squeue_fields.BY_LETTER["C"].text(job(tasks=2, cpus=3))
+
+
 def test_a_server_of_the_release_before_is_understood() -> None:
     row = (2, "2", "mine", "a/me", "me", "batch", "RUNNING", "RUNNING", 4, "n1", 5, 1_000, 60, "",
            "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0)  # fmt: skip

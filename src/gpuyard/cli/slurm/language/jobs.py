@@ -141,8 +141,8 @@ class SlurmJob:
 
     @property
     def cpu_count(self) -> int:
-        """Cores in all; one where none were asked for, as Slurm counts."""
-        return max(1, round(self.cpus * self.tasks))
+        """Cores in all; one for each task where fewer were asked for, as Slurm counts."""
+        return max(1, self.tasks, round(self.cpus * self.tasks))
 
     def tres(self) -> str:
         """What it holds or asks for, as Slurm writes it."""
