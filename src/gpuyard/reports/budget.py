@@ -260,6 +260,8 @@ def differs(row: Row) -> str:
 
 
 def _notes(reply: Row) -> list[str]:
+    if not reply["budgets"]:
+        return ["no budget that you may see; `budgets` in yard.yaml has them"]
     return [
         *[said for row in reply["budgets"] if (said := differs(row))],
         *_endless(reply),

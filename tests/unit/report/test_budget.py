@@ -78,6 +78,14 @@ def test_a_tenant_sees_its_own_budgets_alone(readings: Any) -> None:
         rows(readings, Sight(("lab",)), "shop")
 
 
+def test_who_sees_no_budget_is_told_so(readings: Any) -> None:
+    notes = budget.REPORT.notes
+    found = list(rows(readings, Sight(("lab",))).values())
+    assert notes is not None
+    assert [] == notes({"budgets": found})
+    assert ["no budget that you may see; `budgets` in yard.yaml has them"] == notes({"budgets": []})
+
+
 def test_a_tenants_own_budget_is_shown_to_all_below_it_as_its_share_shows_it() -> None:
     here = Yard("fifo", nodes(1))
     own = Tenant("lab", budget=Budget(50 * HOUR_MS, 30 * DAY_MS))
