@@ -7,6 +7,7 @@
       yard.log       of a server in the background
       started.json   the configuration of the last start with one; started.spare: blocks for the next; started.lock
       yard.series.db what GPUs and jobs did over time; it may be removed
+      yard.reserve   blocks, and yard.spares inodes, for a disk that a job fills
       shipping/      how far logs were sent to each receiver
       token          for the API over TCP: acts as the owner of this file
       engine/        the local engine's own

@@ -69,7 +69,6 @@ from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-FREE_FILES_MIN = 16
 EXAMINE_S = 3.0
 """How long a start waits for a look at every page of its store; a longer look goes on beside."""
 STALE_S = 30.0
@@ -170,6 +169,7 @@ class Yard:
             self.data.forget()
         self.token = self.data.token()
         spare = self._spare()
+        self.reserve.open_on([self.data.database, self.instance.series])
         self.store = open_store(place := str(self.options.store or self.data.database), examine_s=EXAMINE_S)
         self._undo += [self.store.close, self.reserve.close]
         self.reserve.start(self.store)
@@ -479,10 +479,7 @@ class Yard:
         self.reserve.look()
         if self.reserve.low:
             # Perhaps nothing was written since it filled up: the next write would fail.
-            error, reason = error or f"no space is left for {self.data.root}", "space"
-        if self.data.free_files() < FREE_FILES_MIN:
-            text = f"no file can be made in {self.data.root}: its file system has no inode left"
-            error, reason = error or text, "space"
+            error, reason = error or self.reserve.low, "space"
         if (damage := self.store.damage) is not None:
             error, reason = f"{damage.message}: nothing is accepted or started. {damage.hint}", "damaged"
         alone = not (self.options.leads or holder or error)

@@ -73,6 +73,11 @@ _UNREACHABLE_HINT = (
 _Kind = tuple[type[StoreError], str, str]
 
 _FULL: _Kind = (StoreFull, "no space left for", _FULL_HINT)
+_NO_FILES: _Kind = (
+    StoreFull,
+    "no file can be made, for the file system has no inode left, beside",
+    "Remove some files there; nothing needs to be restarted.",
+)
 _READ_ONLY: _Kind = (StoreReadOnly, "no permission to write", _READ_ONLY_HINT)
 _BUSY: _Kind = (StoreBusy, "another process holds", _BUSY_HINT)
 _UNREACHABLE: _Kind = (StoreUnreachable, "cannot reach", _UNREACHABLE_HINT)
@@ -156,8 +161,11 @@ def _looked_at(kind: _Kind, place: str) -> _Kind:
     if kind not in (_SQLITE[sqlite3.SQLITE_CANTOPEN], _SQLITE[sqlite3.SQLITE_IOERR]):
         return kind
     try:
-        if os.statvfs(place).f_bavail == 0:
+        found = os.statvfs(place)
+        if found.f_bavail == 0:
             return _FULL
+        if found.f_files and not found.f_ffree:
+            return _NO_FILES
     except OSError:
         return kind
     return kind if os.access(place, os.W_OK) else _READ_ONLY

@@ -2,16 +2,22 @@
 
 import errno
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from gpuyard.control.places import SPARE_BYTES, DataDir
 from gpuyard.control.upkeep import reserve
-from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, Reserve
+from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, FREE_FILES_MIN, Reserve
+from gpuyard.control.upkeep.spare_files import BESIDE, FILES
 from gpuyard.store import StoreFull, open_store
+from gpuyard.store.errors import explain
+from harness.patience import until
 
 
 class Disk(DataDir):
@@ -19,8 +25,13 @@ class Disk(DataDir):
 
     free = 1 << 40
 
+    files = 1 << 20
+
     def free_bytes(self) -> int:
         return self.free
+
+    def free_files(self) -> int:
+        return self.files
 
 
 def test_what_is_kept_is_given_back_on_a_full_disk_and_taken_again(tmp_path: Path) -> None:
@@ -49,6 +60,50 @@ def test_what_is_kept_is_given_back_on_a_full_disk_and_taken_again(tmp_path: Pat
         finally:
             kept.close()
     assert path.exists(), "for a start on a full disk"
+
+
+def test_files_are_kept_for_a_start_without_inodes_and_put_beside_its_databases(tmp_path: Path) -> None:
+    data = Disk(tmp_path)
+    path, spares = tmp_path / "yard.reserve", tmp_path / "yard.spares"
+    kept = Reserve(data, path)
+    with open_store(tmp_path / "yard.db") as store:
+        kept.start(store)
+        until(lambda: spares.is_dir() and FILES == len(os.listdir(spares)))
+        data.files = FREE_FILES_MIN - 1
+        kept.look()
+        with pytest.raises(StoreFull, match="no inode left: nothing new is taken in or started"):
+            kept.check()
+        assert (False, True, FILES) == (kept.has_room(), path.exists(), len(os.listdir(spares)))
+        kept.close()
+    beside = [tmp_path / f"yard.db{end}" for end in BESIDE]
+    assert [True, True] == [each.exists() for each in beside], (
+        "a server that stops without inodes leaves them"
+    )
+
+    before = {(spares / name).stat().st_ino for name in os.listdir(spares)}
+    for each in beside:
+        each.unlink()
+    again = Reserve(data, path)
+    again.open_on([tmp_path / "yard.db", tmp_path / "none.db"])
+    assert {each.stat().st_ino for each in beside} <= before
+    with open_store(tmp_path / "yard.db") as store:
+        assert store.head() >= 0
+    assert [True] * (FILES - 2) + [False] == [again.give_file() for _ in range(FILES - 1)]
+    assert [] == os.listdir(spares)
+
+
+def test_a_store_that_cannot_be_opened_for_want_of_inodes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "yard.db"
+    place.touch()
+    with pytest.raises(sqlite3.OperationalError) as failed:
+        sqlite3.connect(tmp_path / "none" / "yard.db")
+    none_left = SimpleNamespace(f_bavail=9, f_files=400, f_ffree=0)
+    monkeypatch.setattr("gpuyard.store.errors.os.statvfs", lambda _path: none_left)
+    told = explain(DBAPIError(None, None, failed.value), str(place))
+    assert (StoreFull, True) == (type(told), "no inode left" in told.message)
+    assert "Remove some files there" in told.hint
 
 
 def test_a_store_on_another_disk_takes_jobs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

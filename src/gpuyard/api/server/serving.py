@@ -123,6 +123,7 @@ _log = logging.getLogger(__name__)
 PORTS_TRIED = 100
 """From the usual port on, if none was asked for."""
 AGAIN = "Free some space there, and start the yard again."
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SWITCH_S = 0.001
 """The loop decides in one thread while requests are served in another: they take turns more often than by default."""
 
@@ -137,7 +138,7 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
     except OSError as error:
         if not hint_for(error):
             raise
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = error.errno in _NO_ROOM
         raise YardError(
             f"a yard on {options.data} cannot run: {words_of(error)}", AGAIN if full else hint_for(error)
         ) from error
@@ -166,7 +167,7 @@ def _serve(options: Options, ready: Callable[[Yard], None]) -> None:
         with contextlib.closing(yard):
             yard.instance.write({"port": options.port, "store": yard.store.place})
             path = yard.instance.socket
-            with contextlib.closing(_unix(path)) as local:
+            with contextlib.closing(_unix(path, yard.reserve.give_file)) as local:
                 yard.start()
                 tidy()
 
@@ -322,18 +323,26 @@ def _listener(options: Options) -> socket.socket:
     raise AssertionError("there is always a port to try")
 
 
-def _unix(path: Path) -> socket.socket:
-    """The socket in the data folder. The lock is ours by now, so an old one is a dead server's."""
-    path.unlink(missing_ok=True)
+def _unix(path: Path, give_file: Callable[[], bool]) -> socket.socket:
+    """The socket in the data folder. The lock is ours by now, so an old one is a dead server's.
+
+    `give_file` gives an inode back to the disk. Where none is left a job may take it first: then another is given.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(path))
-    except OSError as error:
-        listener.close()
-        raise YardError(
-            f"{path} cannot be a socket: {error.strerror or error}",
-            "Linux takes paths of up to 107 bytes: choose a shorter --data.",
-        ) from error
+    while True:
+        path.unlink(missing_ok=True)
+        try:
+            listener.bind(str(path))
+            break
+        except OSError as error:
+            full = error.errno in _NO_ROOM
+            if full and give_file():
+                continue
+            listener.close()
+            raise YardError(
+                f"{path} cannot be a socket: {error.strerror or error}",
+                AGAIN if full else "Linux takes paths of up to 107 bytes: choose a shorter --data.",
+            ) from error
     # A server of root serves every user, and the kernel identifies each.
     os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
     return listener

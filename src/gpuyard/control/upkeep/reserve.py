@@ -1,20 +1,23 @@
 """What the yard keeps of its disk, so that a job that fills the disk can still be cancelled.
 
-Three things are taken before they are needed. The store's own blocks, which no job can take away again: what people and
+Four things are taken before they are needed. The store's own blocks, which no job can take away again: what people and
 the loop write then is written there. A file for the configuration of a start (`DataDir.keep_spare`). And a file beside
-the store, which is given back when the disk is full: for what engines and commands put into files.
+the store, which is given back when the disk is full: for what engines and commands put into files. And empty files, for
+a start where no inode is left (`SpareFiles`).
 
-A server that stops on a full disk leaves the blocks of its store as they are, for the next one.
+A server that stops on a full disk leaves the files of its store and their blocks as they are, for the next one.
 
 While the disk is full nothing new is taken in or started: that would use up what is kept for cancels and ends.
 """
 
 import logging
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.control.places import DataDir
+from gpuyard.control.upkeep.spare_files import SpareFiles
 from gpuyard.errors import words_of
 from gpuyard.store import Store, StoreFull, allocate, part_of
 
@@ -25,6 +28,8 @@ FREE_BYTES_MIN = 1 << 20
 FILE_BYTES = 16 << 20
 """The file, unless a thirty-second part of the file system is less."""
 PART = 32
+FREE_FILES_MIN = 16
+"""With fewer inodes left no job can be started: each has a folder with files."""
 LOOK_S = 0.5
 
 
@@ -34,14 +39,15 @@ class Reserve:
     def __init__(self, data: DataDir, path: Path) -> None:
         self._data = data
         self._path = path
+        self._spares = SpareFiles(path.with_suffix(".spares"))
         self._store: Store | None = None
         self._holds = False
         self._unable = False
         """Whether this file system takes no blocks ahead."""
         self._no_spare = ""
         """Why nothing is kept for the configuration of a start; empty: it is."""
-        self.low = False
-        """Whether there is no room for anything new."""
+        self.low = ""
+        """Why there is no room for anything new; empty: there is."""
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="yard-reserve", daemon=True)
@@ -59,8 +65,20 @@ class Reserve:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self.low and self._store is not None:
-            self._store.leave_log()
+        if self._store is not None:
+            with suppress(OSError):
+                self.look()
+            if self.low:
+                self._store.leave_log()
+
+    def open_on(self, databases: Sequence[Path]) -> None:
+        """Where no inode is left, have the files that these databases are opened with."""
+        if self._data.free_files() < FREE_FILES_MIN:
+            self._spares.put_beside(databases)
+
+    def give_file(self) -> bool:
+        """Give one inode back for a file that a start has to make; whether there was one."""
+        return self._spares.give()
 
     def has_room(self) -> bool:
         """Whether something new may be started; a disk that was full is looked at again."""
@@ -72,8 +90,9 @@ class Reserve:
         """Raise where something new cannot be taken in."""
         if self.low and self._of_store() and not self.has_room():
             raise StoreFull(
-                f"no space left in {self._data.root}: nothing new is taken in or started",
-                "Free some space; nothing needs to be restarted. Jobs can be cancelled meanwhile.",
+                f"{self.low}: nothing new is taken in or started",
+                "Free some space there, or remove files; nothing needs to be restarted. "
+                "Jobs can be cancelled meanwhile.",
             )
 
     def _of_store(self) -> bool:
@@ -96,32 +115,38 @@ class Reserve:
     def look(self) -> None:
         """Give back what is kept on a disk that is full, and take it again once there is room."""
         with self._lock:
-            free = self._data.free_bytes()
+            free, files = self._data.free_bytes(), self._data.free_files()
             if free < FREE_BYTES_MIN:
+                self._say(f"no space is left for {self._data.root}")
                 self._give()
+                return
+            if files < FREE_FILES_MIN:
+                # Those that are kept stay, for a start: what is given back now is the job's at once.
+                self._say(f"no file can be made in {self._data.root}: its file system has no inode left")
                 return
             size = 0 if self._unable else part_of(str(self._data.root), PART, FILE_BYTES)
             roomy = free >= 2 * FREE_BYTES_MIN + (0 if self._holds else size)
-            if roomy and not self._holds:
+            if not roomy or files < 2 * FREE_FILES_MIN + self._spares.missing:
+                return
+            if not self._holds:
                 self._take(size)
-            if roomy and self.low:
-                self.low = False
+            if self.low:
+                self.low = ""
                 _log.info("there is room in %s again", self._data.root)
-            if roomy and self._store is not None:
+            if self._store is not None:
                 self._store.keep_room()
                 self._keep_spare()
 
     def _keep_spare(self) -> None:
         try:
             self._data.keep_spare()
+            self._spares.fill()
             self._no_spare = ""
         except OSError as error:
             # What lasts is said once, not at every look.
             before, self._no_spare = self._no_spare, words_of(error)
             if before != self._no_spare:
-                _log.info(
-                    "nothing is kept for the configuration of a start on a full disk: %s", self._no_spare
-                )
+                _log.info("nothing is kept for the files of a start on a full disk: %s", self._no_spare)
 
     def _take(self, size: int) -> None:
         if not size:
@@ -135,10 +160,12 @@ class Reserve:
             with suppress(OSError):
                 self._path.unlink()
 
-    def _give(self) -> None:
+    def _say(self, why: str) -> None:
         if not self.low:
-            _log.warning("no space left in %s: nothing new is taken in or started", self._data.root)
-        self.low = True
+            _log.warning("%s: nothing new is taken in or started", why)
+        self.low = why
+
+    def _give(self) -> None:
         self._holds = False
         with suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -66,6 +66,7 @@ _USELESS = frozenset(
         files.SCRIPT,
         files.RUNNING,
         files.HALT,
+        files.HALT_SPARE,
         files.FREEZE,
         room.ROOM,
         room.NAMES,
@@ -493,7 +494,7 @@ class LocalEngine:
             if earlier := files.read_small(path):
                 # The first wish names the end; a later one can only be more urgent.
                 wish = earlier | {"grace_ms": min(earlier["grace_ms"], wish["grace_ms"])}
-            files.replace_small(path, wish)
+            files.put_halt(folder, wish)
             claim = os.path.join(folder, files.CLAIM)
             claimed = {"pid": 0, "ticks": 0, "boot": self._boot, "claimed_ms": self._now_ms()}
             if not os.path.exists(claim) and files.create(claim, claimed, durable=True):

@@ -19,6 +19,8 @@ RUNNING = "running.json"
 """The supervisor's news: phase, time of start, process ids."""
 HALT = "halt.json"
 """The wish that it stop."""
+HALT_SPARE = "halt.spare"
+"""The place on disk for that wish, taken by the supervisor before it claims the attempt."""
 FREEZE = "freeze"
 """Present while it is to be frozen."""
 END = "end.json"
@@ -45,6 +47,7 @@ END_BYTES_MAX = 4096
 
 _PRIVATE = 0o600
 _SECTOR_BYTES = 512
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def sync(path: str) -> None:
@@ -91,8 +94,14 @@ def publish_once(draft: str, path: str) -> bool:
         os.link(draft, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        # On tmpfs a second name takes an inode, and on a full disk there may be none.
+        if error.errno not in _FULL or os.path.lexists(path):
+            raise
+        os.rename(draft, path)
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
     return True
 
 
@@ -107,17 +116,24 @@ def replace(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
 
 
 def replace_small(path: str, value: dict[str, Any], *, durable: bool = False) -> None:
-    """The same for a few words that a full disk must not keep back: a link that leads nowhere and says them takes no
-    block.
+    """The same for a few words that a full disk must not keep back.
+
+    A link that leads nowhere and says them takes no block. Where no inode is left either, they are written over those
+    that are there.
     """
     try:
         replace(path, value, durable=durable)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _FULL:
             raise
         draft = f"{path}.{os.getpid()}"
-        os.symlink(json.dumps(value, separators=(",", ":")), draft)
-        os.rename(draft, path)
+        try:
+            os.symlink(json.dumps(value, separators=(",", ":")), draft)
+            os.rename(draft, path)
+        except OSError as again:
+            if again.errno not in _FULL or os.path.islink(path):
+                raise
+            _write_over(path, json.dumps(value).encode().ljust(_SECTOR_BYTES), durable=durable)
 
 
 def read_small(path: str) -> dict[str, Any] | None:
@@ -133,22 +149,54 @@ def read_small(path: str) -> dict[str, Any] | None:
     return value
 
 
+def keep_halt(folder: str) -> None:
+    """Take the place of a stop on disk, its inode and its block: a job may take all others."""
+    fd = os.open(os.path.join(folder, HALT_SPARE), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
+    try:
+        os.posix_fallocate(fd, 0, _SECTOR_BYTES)
+    finally:
+        os.close(fd)
+
+
+def put_halt(folder: str, wish: dict[str, Any]) -> None:
+    """Write the wish that an attempt stop, in place of an earlier one; on a full disk into the place kept for it."""
+    path, spare = os.path.join(folder, HALT), os.path.join(folder, HALT_SPARE)
+    try:
+        replace(path, wish)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        try:
+            _write_over(spare, json.dumps(wish).encode().ljust(_SECTOR_BYTES), durable=False)
+        except FileNotFoundError:
+            # It was used for an earlier wish, or the attempt began under an earlier release.
+            replace_small(path, wish)
+        else:
+            os.rename(spare, path)
+
+
 def overwrite(path: str, value: dict[str, Any]) -> None:
     """Overwrite a small file in place, as a disk writes a sector: whole, and without giving blocks back.
 
     Only for files that are not read while they are written.
     """
     content = json.dumps(value).encode().ljust(_SECTOR_BYTES)
-    if len(content) == _SECTOR_BYTES:
-        with suppress(FileNotFoundError):
-            fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
-            try:
-                if os.fstat(fd).st_size == _SECTOR_BYTES:
-                    os.pwrite(fd, content, 0)
-                    return
-            finally:
-                os.close(fd)
+    with suppress(FileNotFoundError):
+        if len(content) == os.lstat(path).st_size == _SECTOR_BYTES:
+            _write_over(path, content, durable=False)
+            return
     os.rename(write_draft(path, content, durable=False), path)
+
+
+def _write_over(path: str, content: bytes, *, durable: bool) -> None:
+    """Write into the first blocks of a file that is there."""
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+    try:
+        os.pwrite(fd, content, 0)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def read(path: str) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from gpuyard.store.backend.base import COUNTER_ROW, Backend, Counters
 from gpuyard.store.backend.examining import Examination, lost_commits
 from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, file_holder
 from gpuyard.store.backend.mover import LogMover
-from gpuyard.store.errors import StoreDamaged, StoreError, StoreReadOnly, damaged
+from gpuyard.store.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, damaged
 from gpuyard.store.schema import COUNTERS
 
 _COUNTER_ROW = str(COUNTER_ROW.compile(dialect=dialect(), compile_kwargs={"literal_binds": True}))
@@ -294,6 +294,10 @@ def _make_file(path: Path) -> None:
 
 
 def _refused(path: Path, error: OSError) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(
+            f"cannot make {path}: {error.strerror}", "Free some space and remove some files there."
+        )
     kind = StoreReadOnly if isinstance(error, PermissionError) or error.errno == errno.EROFS else StoreError
     return kind(
         f"cannot open {path}: {error.strerror}",

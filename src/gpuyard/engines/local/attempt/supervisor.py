@@ -65,6 +65,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
         # Earlier yards wrote all of it into one file.
         plan |= files.read(files.WORK) or {}
         adopt_orphans()
+        files.keep_halt(".")
         slot = files.EndSlot(".")
         me = processes.myself(plan["boot"])
         claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": now_ms()}
