@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuyard.core.phrases import span
@@ -37,6 +38,15 @@ def since_boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One moment by three clocks."""
+
+    log_ms: int
+    wall_ms: int
+    elapsed_ms: int
+
+
 class Steady:
     """A clock that goes on where another jumps. Any thread may ask."""
 
@@ -45,8 +55,9 @@ class Steady:
         wall_ms: Callable[[], int],
         since_ms: int = 0,
         elapsed_ms: Callable[[], int] = since_boot_ms,
+        before: Instant | None = None,
     ) -> None:
-        """`since_ms` is the time of the last event."""
+        """`since_ms` is the time of the last event. `before`: where a server before this one left off, in this boot."""
         self._wall_ms = wall_ms
         self._elapsed_ms = elapsed_ms
         self._lock = threading.Lock()
@@ -57,6 +68,16 @@ class Steady:
         """By how much the machine's clock is ahead because it was set, as of the last look; 0: it was not."""
         self._parted: tuple[int, str] | None = None
         """When the machine's clock was last set, by the clock that cannot be, and how it was told."""
+        if before is not None:
+            # As if this process had looked then.
+            self._told_ms, self._seen_ms, self._at_ms = before.log_ms, before.wall_ms, before.elapsed_ms
+            self._look(since_ms)
+
+    @property
+    def instant(self) -> Instant:
+        """The last look: the time of the log, that of the machine and that since its boot."""
+        with self._lock:
+            return Instant(self._told_ms, self._seen_ms, self._at_ms)
 
     @property
     def note(self) -> str:

@@ -7,6 +7,7 @@
       yard.log       of a server in the background
       started.json   the configuration of the last start with one; started.spare: blocks for the next; started.lock
       yard.series.db what GPUs and jobs did over time; it may be removed
+      yard.clock     how the time of the log stands to the time since the machine's boot
       yard.reserve   blocks, and yard.spares inodes, for a disk that a job fills
       shipping/      how far logs were sent to each receiver
       token          for the API over TCP: acts as the owner of this file
@@ -395,6 +396,7 @@ class Instance:
         self.log = data.root / f"{name}.log"
         self.reserve = data.root / f"{name}.reserve"
         self.series = data.root / f"{name}.series.db"
+        self.clock = data.root / f"{name}.clock"
         self._fd = -1
 
     def hold(self, note: dict[str, object]) -> None:

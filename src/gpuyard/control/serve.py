@@ -25,6 +25,7 @@ from gpuyard.control.access.people import has_other_people, person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.clock import Steady
+from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import Configurations, StartFile
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.requests import RequestService
@@ -69,6 +70,8 @@ from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+CLOCK = "clock"
+"""The reason of a yard that is ready: the machine's clock was set, as its notes say."""
 EXAMINE_S = 3.0
 """How long a start waits for a look at every page of its store; a longer look goes on beside."""
 STALE_S = 30.0
@@ -175,7 +178,10 @@ class Yard:
         self.reserve.start(self.store)
         self.replica = Replica(self.store)
         self.replica.catch_up()
-        steady_ms = self._clock = Steady(self.now_ms, self.replica.state.now_ms)
+        record = ClockRecord(self.instance.clock, self.store.yard)
+        state = self.replica.state
+        before = record.found(state.skipped_ms)
+        steady_ms = self._clock = Steady(self.now_ms, state.now_ms, before=before)
         self._open_engines()
         witnesses = self._compare_log()
         self.committer = Committer(self.replica, steady_ms)
@@ -212,6 +218,7 @@ class Yard:
             has_room=self.reserve.has_room,
             drop_unread=self.views.drop_unread,
             clock=steady_ms,
+            keep_clock=record.keep,
         )
         self._undo.append(self.leader.stop)
         self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
@@ -491,7 +498,9 @@ class Yard:
         return ready, {
             "ready": ready,
             "role": "leader" if leads else "follower",
-            "reason": None if ready else reason or ("stands still" if stale else "starting"),
+            "reason": (CLOCK if self._clock.note else None)
+            if ready
+            else reason or ("stands still" if stale else "starting"),
             "leader": holder or None,
             "epoch": standing.epoch or None,
             "error": error or ("the loop stands still" if stale else None),

@@ -1,23 +1,31 @@
 """The time of the log, where the machine's clock is set."""
 
+import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 
+from gpuyard.api.edge.peers import PERSON
+from gpuyard.api.server.app import _health
 from gpuyard.control.access.people import person
-from gpuyard.control.clock import Steady, since_boot_ms
+from gpuyard.control.clock import Instant, Steady, since_boot_ms
+from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import StartFile
 from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.observe import attempt_events
 from gpuyard.control.serve import Options, Yard, clock_ms
 from gpuyard.engines.contract import AttemptReport, Phase
+from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import AttemptEnded, ClockSet, Outcome, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import Life, LiveYard, SimEngine, nodes
 from gpuyard.testing import Yard as SchedulerYard
+from gpuyard.wire import endpoints
 from harness.patience import until
 
 
@@ -137,6 +145,90 @@ def test_a_running_job_gets_no_longer_by_a_clock_that_is_set_and_its_end_is_by_t
     finally:
         stop.touch()
         here.close()
+
+
+@pytest.mark.rig
+@pytest.mark.parametrize("booted", [False, True])
+def test_a_clock_that_was_set_while_no_server_ran_is_seen_at_the_next_start_of_the_same_boot(
+    tmp_path: Path, booted: bool
+) -> None:
+    options = Options(tmp_path / "yard", emulate="2 x H100", port=0)
+    stop = tmp_path / "stop"
+    here = Yard(options)
+    try:
+        here.start()
+        until(lambda: bool(here.replica.state.nodes.node))
+        new = NewJob(
+            command=("sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done"), gpus=1, name="job", cwd="/"
+        )
+        began_ms = since_boot_ms()
+        job_id = here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+        until(lambda: job_id in here.replica.state.running)
+        until(here.instance.clock.exists)
+        here.close()
+        if booted:
+            kept = here.instance.clock
+            kept.write_text(kept.read_text().replace(boot_id(), "4711"))
+
+        here = Yard(options, now_ms=lambda: clock_ms() + HOUR_MS)
+        here.start()
+        until(lambda: here.leader.standing.steps)
+        until(lambda: bool(here.replica.state.skipped_ms) is not booted)
+        record = here.replica.state.jobs[job_id]
+        ran_ms = here.replica.state.now_ms - record.started_ms
+        # After a boot nobody knows, and the machine's clock counts.
+        assert booted is (ran_ms > since_boot_ms() - began_ms)
+        ready, how = here.readiness()
+        assert (True, None if booted else "clock") == (ready, how["reason"])
+        assert booted is not any(["of this machine was set" in note for note in how["notes"]])
+        scope = {"type": "http", "method": "GET", "path": "/readyz", "headers": [], PERSON: None}
+        answer = asyncio.run(_health(here)[endpoints.READY](Request(scope)))
+        strangers = {"ready": True, "role": "leader", "reason": None if booted else "clock"}
+        assert (200, strangers) == (answer.status_code, json.loads(answer.body))
+    finally:
+        stop.touch()
+        here.close()
+
+
+def test_what_is_kept_of_the_clocks_counts_in_its_boot_and_its_yard(tmp_path: Path) -> None:
+    clocks = Clocks()
+    path = tmp_path / "yard.clock"
+
+    def record(yard: str = "y", boot: str = "b") -> ClockRecord:
+        return ClockRecord(path, yard, lambda: boot)
+
+    def found(kept: ClockRecord, skipped_ms: int = 0) -> Instant | None:
+        return kept.found(skipped_ms, lambda: clocks.elapsed_ms)
+
+    assert None is found(record())
+    clock = Steady(lambda: clocks.wall_ms, 2_000_000, lambda: clocks.elapsed_ms)
+    record().keep(clock, 0)
+    there = Instant(2_000_000, 1_000_000, 77)
+    assert there == found(record())
+    assert [None, None] == [found(record(yard="x")), found(record(boot="c"))]
+    # Another server has followed a clock that was set an hour ahead.
+    assert replace(there, log_ms=2_000_000 + HOUR_MS) == found(record(), HOUR_MS)
+
+    clocks.pass_ms(MINUTE_MS)
+    clocks.wall_ms += HOUR_MS
+    later = Steady(lambda: clocks.wall_ms, 2_000_500, lambda: clocks.elapsed_ms, found(record()))
+    assert (2_060_000, 2_600_000) == (later(), later.ahead_ms)
+    assert later.note.startswith("the clock of this machine was set 1 h ahead")
+    kept = record()
+    kept.keep(later, 0)
+    assert there == found(kept), "the log has not said so yet"
+    later.go_on(later() + later.ahead_ms)
+    kept.keep(later, HOUR_MS)
+    assert later.instant == found(kept, HOUR_MS)
+    before = path.stat().st_mtime_ns
+    clocks.pass_ms(MINUTE_MS)
+    later()
+    kept.keep(later, HOUR_MS)
+    assert before == path.stat().st_mtime_ns, "nothing is new"
+    clocks.elapsed_ms = 5
+    assert None is found(record())
+    path.write_text("{")
+    assert None is found(record())
 
 
 def test_an_end_by_the_clock_of_the_start_is_told_by_the_one_in_force() -> None:

@@ -97,12 +97,15 @@ class Leader:
         has_room: Callable[[], bool] = lambda: True,
         drop_unread: Callable[[], None] = lambda: None,
         clock: Steady | None = None,
+        keep_clock: Callable[[Steady, int], None] = lambda _clock, _skipped_ms: None,
     ) -> None:
         """`following`: projections whose checkpoints have to cover what is cut off the log. `stands`: whether this
         process may lead at all. `shared`: whether other processes may be there, which have to be told why jobs wait.
         `has_room` tells whether anything may start. `drop_unread` forgets what was published of the replica if nobody
         reads it. `clock` is the one behind `now_ms`, where that goes by a clock which can be set.
+        `keep_clock` keeps how it stands for the next start, with what the log left out.
         """
+        self._keep_clock = keep_clock
         self._clock = clock
         self._has_room = has_room
         self._drop_unread = drop_unread
@@ -191,6 +194,7 @@ class Leader:
             pass
         if self._clock is not None:
             self._clock.go_on(self._replica.state.now_ms)
+            self._keep_clock(self._clock, self._replica.state.skipped_ms)
         self._configure(None)
         self._replica.judged = judged_of(self._replica.store.reasons())
         self._drop_unread()
@@ -293,7 +297,10 @@ class Leader:
         """Where the machine's clock was set ahead, the log says so and follows it."""
         clock = self._clock
         now_ms = self._now_ms()
-        if clock is None or not clock.ahead_ms:
+        if clock is None:
+            return
+        if not clock.ahead_ms:
+            self._keep_clock(clock, self._replica.state.skipped_ms)
             return
         at_ms = now_ms + clock.ahead_ms
 

@@ -157,7 +157,8 @@ class ReadyReply(TypedDict):
     role: str
     reason: Annotated[
         str | None,
-        "What keeps it from work: starting, space, store, damaged, no leader, stands still, fault. Null: nothing.",
+        "What keeps it from work: starting, space, store, damaged, no leader, stands still, fault. Of one that is "
+        "ready: clock, the machine's clock was set. Null: nothing.",
     ]
     leader: NotRequired[Annotated[str | None, "Of a follower: who leads."]]
     epoch: NotRequired[int | None]
