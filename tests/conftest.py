@@ -34,7 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
-
     # The alarm is that of the limit of each test.
     heeded = signal.valid_signals() - {signal.SIGALRM}
     _AT_START.update({number: signal.getsignal(number) for number in heeded})

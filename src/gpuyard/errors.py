@@ -14,6 +14,8 @@ _NAMES_SHOWN_MAX = 20
 _NAMES_COMPARED_MAX = 2000
 _NEAR = 0.75
 """How alike two words are that do not even begin alike, to be taken for one another."""
+_SHORT, _NEAR_IF_SHORT = 4, 0.65
+"""Words of so few letters that begin alike have to be this alike: `gpus` has three letters of `groups`."""
 
 
 class YardError(Exception):
@@ -146,6 +148,9 @@ def or_meant(word: str, known: Iterable[str]) -> str:
 def closest(word: str, known: Iterable[str]) -> list[str]:
     """Names that differ only in case, else those it abbreviates (`A100`), else the most similar one."""
     names, lower = list(known)[:_NAMES_COMPARED_MAX], word.lower()
+    if lower.startswith("--"):
+        # Dashes that every option begins with make no two of them alike.
+        return [f"--{name}" for name in closest(word[2:], [name[2:] for name in names if name[:2] == "--"])]
     same = [name for name in names if name.lower() == lower]
     if same:
         return same
@@ -155,10 +160,9 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
     import difflib  # noqa: PLC0415 (one message in a thousand needs it)
 
     by_lower, short = {name.lower(): name for name in reversed(names)}, lower[:100]
-    # A short word has most of its letters in many a longer one, in their order: `user` in `clusters`.
-    near = [
-        match
-        for match in difflib.get_close_matches(short, list(by_lower), n=3)
-        if match[0] == short[0] or difflib.SequenceMatcher(None, match, short).ratio() >= _NEAR
-    ]
-    return [by_lower[match] for match in near[:1]]
+    for match in difflib.get_close_matches(short, list(by_lower), n=3):
+        # A short word has most of its letters in many a longer one, in their order: `user` in `clusters`.
+        needed = _NEAR if match[0] != short[0] else _NEAR_IF_SHORT if len(short) <= _SHORT else 0
+        if difflib.SequenceMatcher(None, match, short).ratio() >= needed:
+            return [by_lower[match]]
+    return []

@@ -1,8 +1,9 @@
 """A yard of an earlier release is taken over by this one, and given back: its store, and the jobs that run meanwhile.
 
 `GPUYARD_BEFORE` names a checkout of an earlier release, with an environment of its own in `.venv` or able to run in
-ours: `GPUYARD_BEFORE=../before .venv/bin/pytest -n 0 tests/e2e/test_update.py`. A suite cannot carry another checkout,
-so without it these tests are skipped; `test_operators.py` opens a store of the first release that is kept as text.
+ours: `GPUYARD_BEFORE=../before .venv/bin/pytest -n 0 tests/e2e/test_update.py`. Without it going back one release is
+tried with `RELEASE_BEFORE` out of the history of this checkout (`make test-rigs`), and the longer tests are skipped;
+`test_operators.py` opens a store of the first release that is kept as text.
 """
 
 import json
@@ -24,7 +25,12 @@ from rigs.slurm.cluster import SlurmCluster
 
 BEFORE = os.environ.get("GPUYARD_BEFORE", "")
 
-pytestmark = pytest.mark.skipif(not BEFORE, reason="GPUYARD_BEFORE names no checkout of an earlier release")
+RELEASE_BEFORE = "ac579f515d8a3e29d7765e97020b0960f54e48fe"
+"""The commit of the release before this one; each release names the one before it here."""
+
+ROOT = Path(__file__).parents[2]
+
+only_named = pytest.mark.skipif(not BEFORE, reason="GPUYARD_BEFORE names no checkout of an earlier release")
 
 CONFIG = """version: 1
 clusters: {box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}
@@ -67,6 +73,31 @@ LIMIT_S = 100
 """Of the job that its limit ends: long enough for the yard to be taken over before."""
 
 
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the release before: the one that is named, or its sources out of the history of this one."""
+    if BEFORE:
+        return Path(BEFORE).resolve()
+    if _git("cat-file", "-e", f"{RELEASE_BEFORE}^{{commit}}").returncode != 0:
+        shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+        why = "a shallow clone (git fetch --unshallow gets it)" if shallow else "without git's history"
+        pytest.skip(f"commit {RELEASE_BEFORE[:8]}, the release before, is not here: this checkout is {why}")
+    folder = tmp_path_factory.mktemp("before")
+    sources = _git("archive", RELEASE_BEFORE, "src")
+    assert 0 == sources.returncode, sources.stderr
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=sources.stdout, check=True, timeout=patient(60))
+    return folder
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *words], capture_output=True, timeout=patient(60), check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no git, and GPUYARD_BEFORE names no checkout of an earlier release")
+
+
 class Release:
     """A checkout whose programs are run."""
 
@@ -96,10 +127,10 @@ class Release:
 class Update:
     """One yard under two releases, and a folder in which its jobs write down what they did."""
 
-    def __init__(self, box: Box, effects: Path, store: str, *flags: object) -> None:
+    def __init__(self, earlier: Path, box: Box, effects: Path, store: str, *flags: object) -> None:
         self.box, self.effects, self.store = box, effects, store
         self._flags = flags
-        self.before, self.now = Release(Path(BEFORE).resolve()), Release()
+        self.before, self.now = Release(earlier), Release()
 
     def old(self, *words: object) -> str:
         """A command of the release before, which must end well."""
@@ -206,15 +237,18 @@ def taken_over(yard: Update) -> None:
     assert ["start 1"] == yard.written("limit")
 
 
+@only_named
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_store_and_the_jobs_on_this_machine(
-    bare: Box, tmp_path: Path, kind: str, request: pytest.FixtureRequest
+    earlier: Path, bare: Box, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgresql" else ""
     effects = tmp_path / "effects"
     effects.mkdir()
     box = Box(bare.data, CONFIG)
-    yard = Update(box, effects, url or str(bare.data / "yard.db"), *(["--store", url] if url else []))
+    yard = Update(
+        earlier, box, effects, url or str(bare.data / "yard.db"), *(["--store", url] if url else [])
+    )
     try:
         yard.up(yard.before)
         # A past with something of everything: ends, tries, an array, changes of the configuration, people.
@@ -239,12 +273,13 @@ def test_a_store_and_the_jobs_on_this_machine(
     assert 0 == down.code, down.err
 
 
-def test_going_back_one_release(bare: Box, tmp_path: Path) -> None:
+@pytest.mark.rig
+def test_going_back_one_release(earlier: Path, bare: Box, tmp_path: Path) -> None:
     """The release before goes on where this one was, or refuses with words; the backup brings it back in any case."""
     effects = tmp_path / "effects"
     effects.mkdir()
     box = Box(bare.data, CONFIG)
-    yard = Update(box, effects, str(bare.data / "yard.db"))
+    yard = Update(earlier, box, effects, str(bare.data / "yard.db"))
     backup = tmp_path / "before.db"
     yard.up(yard.before)
     known = yard.submit("known", "true")
@@ -282,9 +317,10 @@ def test_going_back_one_release(bare: Box, tmp_path: Path) -> None:
     assert yard.submit("next", "true") > across, "an id was given out twice"
 
 
-def test_jobs_on_slurm(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+@only_named
+def test_jobs_on_slurm(earlier: Path, slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     slurm = SlurmYard(tmp_path, slurm_cluster)
-    yard = Update(slurm.box, slurm.effects, str(slurm.box.data / "yard.db"))
+    yard = Update(earlier, slurm.box, slurm.effects, str(slurm.box.data / "yard.db"))
     try:
         yard.up(yard.before)
         until(lambda: all(node["state"] == "UP" for node in yard.told("nodes")) and yard.told("nodes"), 60)

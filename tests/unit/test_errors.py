@@ -24,3 +24,23 @@ FIELDS = [each.alias or name for name, each in JobRequest.model_fields.items()]
 )
 def test_a_word_is_proposed_only_where_one_is_near(word: str, meant: str) -> None:
     assert meant == did_you_mean(word, FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--sort", ""),
+        ("--usr", "did you mean '--user'?"),
+        ("--tenat", "did you mean '--tenant'?"),
+        ("--mien", "did you mean '--mine'?"),
+        ("--no", ""),
+        ("--", ""),
+    ],
+)
+def test_dashes_make_no_two_options_alike(option: str, meant: str) -> None:
+    assert meant == did_you_mean(option, ["--user", "--mine", "--tenant", "--columns", "-o"])
+
+
+@pytest.mark.parametrize(("word", "meant"), [("tpo", "top"), ("tenat", "tenant"), ("gpus", "")])
+def test_a_short_word_has_to_be_nearer(word: str, meant: str) -> None:
+    assert (f"did you mean {meant!r}?" if meant else "") == did_you_mean(word, ["top", "tenant", "groups"])

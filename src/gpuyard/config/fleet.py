@@ -8,7 +8,7 @@ from gpuyard.config.findings import Findings
 from gpuyard.config.prices import build_prices
 from gpuyard.config.problems import Path, described
 from gpuyard.config.quantities import NODES_MAX
-from gpuyard.config.schema import ClusterEntry, PoolEntry, YardFile
+from gpuyard.config.schema import POOLS_SHOWN, ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.slurm.cluster import SlurmKeys, build_slurm, check_slurm
 from gpuyard.config.values import Cluster, Engine
 from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
@@ -16,6 +16,7 @@ from gpuyard.engines.slurm.keys import Mode
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
+from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_line, one_line
 from gpuyard.model.units import MILLI
 
 Models = dict[str, GpuModel]
@@ -76,7 +77,7 @@ def _pools(file: YardFile) -> Iterator[_Named]:
 def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
     """Refuse what the schema cannot see: clashes between pools, and pools that do not add up."""
     if not file.clusters:
-        findings.at_key(("clusters",), "there are no clusters; add one with at least one pool")
+        findings.at_key(("clusters",), f"there are no clusters; write '{clusters_line()}'")
     for cluster, cluster_entry in file.clusters.items():
         _check_cluster(cluster, cluster_entry, known, findings)
     cluster_of: dict[str, str] = {}
@@ -98,9 +99,10 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     path: Path = ("clusters", name)
     engine = _engine(entry)
     if entry.pools is not None and not entry.pools:
-        findings.at_key((*path, "pools"), f"cluster {quoted(name)} has no pools; add at least one")
+        text = f"cluster {quoted(name)} has no pools; add one, as in 'pools: {one_line(POOLS_SHOWN)}'"
+        findings.at_key((*path, "pools"), text)
     elif entry.pools is None and engine in (Engine.KUBERNETES, Engine.SIM):
-        findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools:' with its entries")
+        findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools: {one_line(POOLS_SHOWN)}'")
     for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
         if given and engine == Engine.SLURM:
             findings.at((*path, key), f"{described((*path, key))} is found by itself in Slurm; remove it")
@@ -136,7 +138,9 @@ def _check_machine(path: Path, entry: ClusterEntry, known: Models, findings: Fin
         text = f"{described((*path, 'gpus'))} are found by themselves; add 'emulate: true' to pretend to have them"
         findings.at((*path, "gpus"), text)
     elif entry.emulate and entry.gpus is None:
-        text = f"{described(path)} has 'emulate' and no 'gpus'; add 'gpus: 8 x A100-80GB'"
+        text = (
+            f"{described(path)} has 'emulate' and no 'gpus'; add 'gpus: {STAND_IN_GPUS} x {STAND_IN_MODEL}'"
+        )
         findings.at((*path, "emulate"), text)
 
 

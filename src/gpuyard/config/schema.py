@@ -34,9 +34,12 @@ from gpuyard.errors import quoted, remedy
 from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
 from gpuyard.model.settings import TOTAL
+from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL
 
 _CLASS = JobClass("")
 _POLICY = PolicySpec("")
+POOLS_SHOWN = {"h100": {"nodes": 8, "gpus": "8 x H100", "cpus": 96, "memory": "1T"}}
+"""What messages and the schema show of `pools`."""
 _SETTINGS = Settings()
 
 
@@ -165,11 +168,11 @@ class ClusterEntry(YamlMapping):
     pools: Annotated[dict[Name, PoolEntry], _OrNothing()] | None = _key(
         "Pools by name; a name is used once over all clusters. "
         "Left out: the machine on which the yard runs (engine local), or what Slurm has.",
-        example={"h100": {"nodes": 8, "gpus": "8 x H100", "cpus": 96, "memory": "1T"}},
+        example=POOLS_SHOWN,
     )
     gpus: NodeGpus | None = _key(
         "Without pools: the GPUs that the machine pretends to have. Left out: those that are found.",
-        example="8 x A100-80GB",
+        example=f"{STAND_IN_GPUS} x {STAND_IN_MODEL}",
     )
     emulate: Boolean | None = _key("Without pools: pretend to have these GPUs.", default=False)
     features: list[Name] | None = _key(
@@ -386,7 +389,7 @@ class YardFile(YamlMapping):
         "Version of this format.", example=1
     )
     clusters: Annotated[dict[Name, ClusterEntry], _OrNothing()] = _required(
-        "Clusters by name: each has one engine, and pools of nodes.", example={"main": {"pools": {}}}
+        "Clusters by name: each has one engine, and pools of nodes.", example=dict(STAND_IN_CLUSTERS)
     )
     gpu_models: Annotated[dict[Name, GpuModelEntry], _OrNothing()] | None = _key(
         "GPU models beyond the catalogue, by name."

@@ -24,6 +24,7 @@ from gpuyard.config.servers import KINDS, LogsEntry, PrometheusKeys, SinkEntry, 
 from gpuyard.config.slurm.cluster import RestEntry, SlurmKeys
 from gpuyard.errors import quoted, remedy
 from gpuyard.model.settings import TOTAL
+from gpuyard.model.stand_in import one_line
 
 _KEY = "[key]"
 """What pydantic puts at the end of a path to say that the key itself is wrong."""
@@ -136,6 +137,6 @@ def _missing_key(document: Document, path: Path) -> Problem:
     owner = tuple(above)
     field = _model_at(owner).model_fields[str(key)]
     example = field.examples[0] if field.examples else "…"
-    shown = f"'{key}:' with its entries" if isinstance(example, dict) else f"'{key}: {example}'"
+    shown = f"'{key}: {one_line(example)}'"
     text = f"{described(owner)} has no {quoted(str(key))}; add {shown}"
     return Problem(document.place(owner, key=True), text)

@@ -8,6 +8,7 @@ from typing import Any
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.model import Ask, Cure, LimitTime, Remedy, Whole
+from gpuyard.model.stand_in import clusters_line
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
 
 _WORDS = {
@@ -18,8 +19,8 @@ _WORDS = {
     Cure.FEWER_GPUS: "fewer GPUs",
     Cure.LESS: "a smaller ask",
     Cure.GPUS_A_NODE: "--gpus {names} or less, or several tasks (--tasks)",
-    Cure.NO_GPUS: "--gpus 0; or GPUs, which a cluster of this machine pretends to have by `gpus: 8 x A100-80GB` and "
-    "`emulate: true` in yard.yaml (then yard up --config yard.yaml)",
+    Cure.NO_GPUS: "--gpus 0; or GPUs, which this machine pretends to have by `{shown}` in yard.yaml "
+    "(then yard up --config yard.yaml)",
     Cure.FEWER_CORES: "fewer cores a task, or none (--cpus)",
     Cure.ONE_TASK: "a job of one task",
     Cure.WHOLE_GPUS: "whole GPUs, as in --gpus 1",
@@ -93,7 +94,9 @@ def _remedy(remedy: Remedy) -> str:
         case Cure.MORE_PER_USER if names:
             return f"more for each user of {names[0]} (max_gpus_per_user)"
         case kind:
-            return _WORDS[kind].format(names=names_text(names), either=" or ".join(names), jobs=_jobs(names))
+            return _WORDS[kind].format(
+                names=names_text(names), either=" or ".join(names), jobs=_jobs(names), shown=clusters_line()
+            )
 
 
 def _jobs(labels: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuyard.cli import run
+from gpuyard.cli.connection import attached
 from gpuyard.cli.line.commands import ENTRIES, CommandEntry
 
 
@@ -23,3 +24,24 @@ def test_a_command_typed_alone_says_what_is_missing(capsys: pytest.CaptureFixtur
         said = capsys.readouterr()
         lines = [f"yard {name}: {what}", f"As in: {example}; 'yard {name} --help' lists what it takes."]
         assert ("", lines) == (said.out, said.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "who", "hint"),
+    [
+        ("run -i -g 1 -- bash", "`yard run -i`", "Leave -i out to see the output alone"),
+        ("attach 12", "`yard attach`", "`yard logs -f 12` shows what the job writes"),
+        ("shell -t 12", "`yard shell -t`", "Leave -t out: without a terminal the command runs in pipes"),
+    ],
+)
+def test_a_command_that_wants_a_terminal_says_what_does_without_one(
+    words: str, who: str, hint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached, "here", lambda: False)
+    assert 2 == run(words.split())
+    first, second = capsys.readouterr().err.splitlines()
+    assert (
+        f"yard: {who} wants a terminal, and this is none: its input or its output is a file or a pipe"
+        == first
+    )
+    assert f"{hint}; over ssh, `ssh -t` gives a terminal." == second

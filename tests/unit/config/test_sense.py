@@ -15,6 +15,9 @@ Refusals = Callable[[str], list[str]]
 
 OR_ADD = "Or add it under 'gpu_models'"
 
+BOX = "clusters: {box: {engine: local, gpus: 8 x A100-80GB, emulate: true}}"
+POOLS = "pools: {h100: {nodes: 8, gpus: 8 x H100, cpus: 96, memory: 1T}}"
+
 # What is added to a fleet of 32 H100 on line 6, and all problems it is refused with.
 ADDED: list[tuple[str, list[str]]] = [
     # Names that scripts have.
@@ -244,11 +247,26 @@ def test_what_makes_no_sense(added: str, problems: list[str], fleet: str, refusa
     assert [f"yard.yaml:{problem}" for problem in problems] == refusals(fleet + added)
 
 
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("version: 1\n", "version: 1\n{}"),
+        ("version: 1\ntenants: {a: {}}\n", "version: 1\ntenants: {{a: {{}}}}\n{}\n"),
+        ("version: 1\nclusters: {}\n", "version: 1\n{}\n"),
+        ("version: 1\nclusters: {a: {engine: sim}}\n", "version: 1\nclusters: {{a: {{engine: sim, {}}}}}\n"),
+        ("version: 1\nclusters: {a: {pools: {}}}\n", "version: 1\nclusters: {{a: {{{}}}}}\n"),
+    ],
+)
+def test_what_is_shown_for_what_is_missing_is_a_file(text: str, mended: str, refusals: Refusals) -> None:
+    (problem,) = refusals(text)
+    assert loads(mended.format(problem.rpartition(" '")[2].removesuffix("'"))).clusters
+
+
 # The clusters of a file from its line 2 on, and all problems they are refused with.
 CLUSTERS: list[tuple[str, list[str]]] = [
-    ("clusters:", ["2:1: there are no clusters; add one with at least one pool"]),
-    ("clusters: {a: {pools: {}}}", ["2:16: cluster 'a' has no pools; add at least one"]),
-    ("clusters: {a: {engine: sim}}", ["2:12: cluster 'a' has no 'pools'; add 'pools:' with its entries"]),
+    ("clusters:", [f"2:1: there are no clusters; write '{BOX}'"]),
+    ("clusters: {a: {pools: {}}}", [f"2:16: cluster 'a' has no pools; add one, as in '{POOLS}'"]),
+    ("clusters: {a: {engine: sim}}", [f"2:12: cluster 'a' has no 'pools'; add '{POOLS}'"]),
     (
         "clusters: {a: {engine: slrm, pools: {}}}",
         ["2:24: 'engine' of cluster 'a' names an unknown engine 'slrm'; did you mean 'slurm'?"],
@@ -339,7 +357,7 @@ def test_an_engine_of_another_package_runs_jobs_of_root_where_the_file_says_so()
             "{engine: sim, allow_root: true, pools: {p: {nodes: 1, gpus: 8 x H100, cpus: 8, memory: 8G}}}",
             "'allow_root' of cluster 'box' is for engines that run jobs, not for sim; remove it",
         ),
-        ("{engine: kubernetes}", "cluster 'box' has no 'pools'; add 'pools:' with its entries"),
+        ("{engine: kubernetes}", f"cluster 'box' has no 'pools'; add '{POOLS}'"),
         ("{engine: slurm}", "cluster 'box' has no 'shared_folder'; add 'shared_folder: /shared/gpuyard'"),
         ("{engine: slurm, shared_folder: here}", "'shared_folder' of cluster 'box' must be an absolute path"),
         ("{engine: slurm, shared_folder: /s, gpus: 8 x H100}", "'gpus' of cluster 'box' is found by itself"),

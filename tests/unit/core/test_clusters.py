@@ -75,7 +75,9 @@ def test_a_yard_without_gpus_says_so() -> None:
     assert reason is not None
     assert "asks for 1 GPU; the yard has no GPUs" == reason.text
     assert (Remedy(Cure.NO_GPUS),) == reason.lifted_by
-    assert "`emulate: true` in yard.yaml" in remedies_text(reason.lifted_by)
+    shown = remedies_text(reason.lifted_by).split("`")[1]
+    (cluster,) = loads(f"version: 1\n{shown}\n").clusters.values()
+    assert (8, "A100-80GB") == cluster.gpus, "the file that it shows"
 
 
 def test_more_gpus_than_a_node_has_name_the_most_to_ask_for() -> None:

@@ -80,7 +80,10 @@ def test_a_machine_without_pools_and_one_that_pretends() -> None:
 @pytest.mark.parametrize(
     ("text", "pretends"),
     [
-        ("version: 1\nclusters: {box: {engine: local}}\n", "box: {gpus: 8 x A100-80GB, emulate: true}"),
+        (
+            "version: 1\nclusters: {box: {engine: local}}\n",
+            "box: {engine: local, gpus: 8 x A100-80GB, emulate: true}",
+        ),
         (
             POOL.replace("CPUS", "8").replace("MEMORY", "32G"),
             "box: {engine: local, pools: {gpu: {nodes: 1, gpus: 2 x T4, emulate: true}}}",

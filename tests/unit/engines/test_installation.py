@@ -70,6 +70,20 @@ def test_the_note_says_what_is_in_the_way_and_where_to_install(
     assert "-m venv /opt/gpuyard" in note
 
 
+@pytest.mark.parametrize(("has", "first"), [("1", ""), ("0", "apt-get install -y python3-venv && ")])
+def test_the_note_gets_what_debian_keeps_apart(
+    place: Path, monkeypatch: pytest.MonkeyPatch, has: str, first: str
+) -> None:
+    python = _program(place / "home" / "bin" / "python3")
+    monkeypatch.setattr(installation, "parts", lambda: (str(python),))
+    (place / "home").chmod(0o700)
+    stand_in = place / "system-python"
+    stand_in.write_text(f'#!/bin/sh\n[ "$*" = "-c import ensurepip" ] && [ {has} = 1 ]\n')
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(installation, "SYSTEM_PYTHON", str(stand_in))
+    assert f"may read: `{first}{stand_in} -m venv /opt/gpuyard && " in note_for_others()
+
+
 def test_all_that_a_command_needs_is_looked_at() -> None:
     names = {os.path.basename(path) for path in installation.parts()}
     assert {"__init__.py", "os.py", "site-packages"} <= names

@@ -30,12 +30,12 @@ def here() -> bool:
     return os.isatty(0) and os.isatty(1)
 
 
-def need_terminal(what: str) -> None:
-    """Raise if it is none."""
+def need_terminal(what: str, instead: str) -> None:
+    """Raise if it is none. `instead`: what to do without one, as the beginning of a sentence."""
     if not here():
         raise BadInput(
             f"{what} wants a terminal, and this is none: its input or its output is a file or a pipe",
-            "Leave -i out to see the output alone; over ssh, `ssh -t` gives a terminal.",
+            f"{instead}; over ssh, `ssh -t` gives a terminal.",
         )
 
 

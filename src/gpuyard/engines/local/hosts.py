@@ -20,6 +20,7 @@ from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import CATALOGUE, Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry
+from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL, clusters_line
 from gpuyard.model.units import GIB_MIB, MILLI
 
 
@@ -31,7 +32,7 @@ class EmulatedGpus:
     model: str
 
 
-STAND_IN = EmulatedGpus(8, "A100-80GB")
+STAND_IN = EmulatedGpus(STAND_IN_GPUS, STAND_IN_MODEL)
 """What a machine without GPUs pretends to have by default, so that a first job runs anywhere."""
 
 
@@ -186,12 +187,11 @@ class ThisMachine:
     def _pretending(self) -> str:
         """What a file says of this machine so that it pretends to have the GPUs that it lacks."""
         said = self.described
-        if said is None:
-            cluster = f"gpus: {STAND_IN.count} x {STAND_IN.model}, emulate: true"
-        else:
-            gpus = f"{said.gpus} x {said.gpu_model}"
-            cluster = f"engine: local, pools: {{{said.pool}: {{nodes: 1, gpus: {gpus}, emulate: true}}}}"
-        return f"`clusters: {{{self.cluster}: {{{cluster}}}}}` in yard.yaml"
+        (cluster,) = STAND_IN_CLUSTERS.values()
+        if said is not None:
+            pool = {"nodes": 1, "gpus": f"{said.gpus} x {said.gpu_model}", "emulate": True}
+            cluster = {"engine": "local", "pools": {said.pool: pool}}
+        return f"`{clusters_line({self.cluster: cluster})}` in yard.yaml"
 
 
 THIS_MACHINE = ThisMachine()

@@ -7,9 +7,11 @@ at, also where a link leads elsewhere: a Python of pyenv lies in the home of the
 
 import os
 import stat
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,10 @@ import gpuyard
 
 PLACE = "/opt/gpuyard"
 """Where everybody may read, and no job has a folder of its own."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+"""One that lies where everybody may read."""
+_ANSWER_S = 10.0
+"""How long a Python may take to say whether it has a module."""
 
 
 class Hidden(NamedTuple):
@@ -91,8 +97,21 @@ def note_for_others(links: str = "") -> str:
     what = f"other users cannot run `srun` and `yard` in their jobs: {found}, on the way to {found.path}"
     if found.path == links:
         return f"{what}; choose another folder for the data (--data)"
-    system = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
+    system = SYSTEM_PYTHON if os.path.exists(SYSTEM_PYTHON) else "python3"
+    first = "" if makes_environments(system) else "apt-get install -y python3-venv && "
     return (
-        f"{what}; install gpuyard where everybody may read: `{system} -m venv {PLACE} && "
+        f"{what}; install gpuyard where everybody may read: `{first}{system} -m venv {PLACE} && "
         f"{PLACE}/bin/pip install '.[ui]'`, in the checkout"
     )
+
+
+@cache
+def makes_environments(python: str) -> bool:
+    """Whether `python -m venv` works: Debian ships ensurepip, without which it does not, in a package of its own."""
+    try:
+        done = subprocess.run(
+            [python, "-c", "import ensurepip"], capture_output=True, timeout=_ANSWER_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return done.returncode == 0

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from gpuyard.cli import run
 from gpuyard.cli.slurm.language.getopt import Grammar, options, read
 from gpuyard.cli.slurm.language.stopping import Stop
 from harness.patience import patient
@@ -62,6 +63,42 @@ def test_it_is_refused(words: list[str], message: str) -> None:
         read(GRAMMAR, words)
     assert (message, 'Try "squeue --help" for more information') == stop.value.lines
     assert 1 == stop.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--ussr"], "squeue: did you mean '--user'?"),
+        (["--ussr=ana"], "squeue: did you mean '--user'?"),
+        (["--FORMAT=%i"], "squeue: did you mean '--format'?"),
+        (["--noheadre"], "squeue: did you mean '--noheader'?"),
+    ],
+)
+def test_the_option_that_was_meant_is_proposed(words: list[str], meant: str) -> None:
+    with pytest.raises(Stop) as stop:
+        read(GRAMMAR, words)
+    unknown = f"squeue: unrecognized option '{words[0].partition('=')[0]}'"
+    assert (unknown, meant, 'Try "squeue --help" for more information') == stop.value.lines
+
+
+SPOILT = {
+    "sacct": ("--foramt=x", "--format"),
+    "salloc": ("--tiem=1", "--time"),
+    "sbatch": ("--gers=gpu:1", "--gres"),
+    "scancel": ("--stae=x", "--state"),
+    "scontrol": ("--onelinr", "--oneliner"),
+    "sinfo": ("--fromat=x", "--format"),
+    "squeue": ("--ussr", "--user"),
+    "sreport": ("--parsabel", "--parsable"),
+    "srun": ("--gers=1", "--gres"),
+}
+
+
+@pytest.mark.parametrize("program", sorted(SPOILT))
+def test_every_command_proposes_it(program: str, capfd: pytest.CaptureFixture[str]) -> None:
+    option, meant = SPOILT[program]
+    assert 0 != run(["slurm", program, option])
+    assert f"{program}: did you mean '{meant}'?" == capfd.readouterr().err.splitlines()[1]
 
 
 def test_what_a_command_prints_is_written_at_once_also_where_python_does_not_buffer() -> None:

@@ -30,6 +30,7 @@ def attach(job: JobArgument) -> int:
     """
     from gpuyard.cli.commands.jobs.waiting import code_of
 
+    need_terminal("`yard attach`", f"`yard logs -f {job}` shows what the job writes")
     with client() as yard:
         try:
             session = at_terminal(yard, job, {"do": "attach"}, f"job {job}")
@@ -66,6 +67,8 @@ def shell(
     plain = plain or unread
     if plain and terminal:
         raise BadInput("--tty and --no-tty contradict each other", "Give one of them, or neither.")
+    if terminal:
+        need_terminal("`yard shell -t`", "Leave -t out: without a terminal the command runs in pipes")
     with client() as yard:
         if terminal or (here() and not plain):
             return in_shell(yard, job, argv)
@@ -89,7 +92,6 @@ def at_terminal(yard: "Client", job: str | int, asked: dict[str, Any], name: str
     """Be at a terminal of a job until it ends."""
     from gpuyard.cli.commands.jobs.waiting import Waiting
 
-    need_terminal("this")
     with Waiting() as line:
         session = Attached(yard, job, asked, line, name)
         session.run()

@@ -49,7 +49,7 @@ def run(
     if interactive:
         from gpuyard.cli.connection.attached import need_terminal
 
-        need_terminal("`yard run -i`")
+        need_terminal("`yard run -i`", "Leave -i out to see the output alone")
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.cli.slurm.language.stopping import Stop
+from gpuyard.errors import did_you_mean
 from gpuyard.getopt import Fault, Opt, getopt
 
+_OF_PLUGINS = ("--container-", "--no-container-")
+"""Options that plugins for containers add to Slurm's commands begin so."""
 _WRITTEN = re.compile(r"([A-Za-z0-9_-]+)(?:,(.))?([=?]?)(?::([a-z-]+))?")
 
 
@@ -32,9 +35,11 @@ class Grammar(NamedTuple):
     """Exit code after a command line that cannot be read."""
     try_help: bool = True
 
-    def stop(self, text: str) -> Stop:
-        """The command line cannot be read."""
-        more = [f'Try "{self.program} --help" for more information'] if self.try_help else []
+    def stop(self, text: str, meant: str = "") -> Stop:
+        """The command line cannot be read. `meant`: the question for what it was probably meant to be."""
+        more = [f"{self.program}: {meant}"] if meant else []
+        if self.try_help:
+            more.append(f'Try "{self.program} --help" for more information')
         return Stop(f"{self.program}: {text}", *more, code=self.code)
 
     def besides(self, own: tuple[Opt, ...], without: frozenset[str]) -> tuple[Opt, ...]:
@@ -69,8 +74,14 @@ def read(grammar: Grammar, words: Sequence[str]) -> Read:
     try:
         found, rest = getopt(words, grammar.options, anywhere=grammar.anywhere)
     except Fault as fault:
-        raise grammar.stop(_message(fault, words[fault.at])) from None
+        raise grammar.stop(_message(fault, words[fault.at]), _meant(fault, grammar)) from None
     return Read([(each.option.key, each.value) for each in found], [words[at] for at in rest])
+
+
+def _meant(fault: Fault, grammar: Grammar) -> str:
+    if fault.why != "unknown" or not fault.spelled.startswith("--") or fault.spelled.startswith(_OF_PLUGINS):
+        return ""
+    return did_you_mean(fault.spelled, [f"--{option.name}" for option in grammar.options])
 
 
 def _message(fault: Fault, word: str) -> str:
@@ -85,8 +96,7 @@ def _message(fault: Fault, word: str) -> str:
         return f"option '{fault.spelled}' doesn't allow an argument"
     if letter:
         return f"invalid option -- '{letter}'"
-    if fault.spelled.startswith(("--container-", "--no-container-")):
-        # Plugins for containers add these to Slurm's commands.
+    if fault.spelled.startswith(_OF_PLUGINS):
         return (
             f"option '{fault.spelled}' asks for an image, which a step cannot have: give it to sbatch, "
             "or run yard run --image IMAGE -- COMMAND"
