@@ -230,10 +230,10 @@ def own_yard(images: Images) -> Iterator[OwnYard]:
 def test_images_of_ones_own_run_on_ones_own_yard_with_emulated_gpus(own_yard: OwnYard) -> None:
     for word in ("first", "built-again"):
         own_yard.build(str(own_yard.data.parent), word)
-        line = "echo $WORD; ls /dev | grep nvidia"
+        line = "echo $WORD; ls /dev | grep nvidia; busybox sh /usr/bin/nvidia-smi -L | wc -l"
         ran = own_yard("run", "-g", 2, "--image", "mine", "--", "sh", "-c", line)
 
-        assert (0, f"{word}\nnvidia0\nnvidia1\n") == (ran.code, ran.out), ran.err
+        assert (0, f"{word}\nnvidia0\nnvidia1\n2\n") == (ran.code, ran.out), ran.err
 
 
 def test_images_of_ones_own_are_found_where_ones_settings_of_podman_have_them(own_yard: OwnYard) -> None:
