@@ -158,6 +158,7 @@ def test_entrypoint_and_arguments_are_those_of_the_image_until_the_job_names_oth
         ("{open}/team/absent:1", "", "has no such image", True),
         ("{open}/team/plain:9", "", "has no such image", True),
         ("127.0.0.1:9/team/plain:1", "", "127.0.0.1:9 does not answer", False),
+        ("localhost/team/absent:1", "", "yardpod has built no such image on this node", True),
         ("{open}/team/absent:1", "never", "is not on this node, and is never to be pulled", False),
         ("{closed}/team/private:1", "", "log in as yardpod on this node: podman login {closed}", True),
     ],

@@ -14,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, pids_of, until, until_alive
-from gpuyard.engines.contract import Answer, AttemptReport, Launch, Leftover, Part, Phase, Recipe, StopRequest
+from gpuyard.engines.contract import (
+    Answer,
+    AttemptReport,
+    Container,
+    Launch,
+    Leftover,
+    Part,
+    Phase,
+    Recipe,
+    StopRequest,
+)
 from gpuyard.model import Outcome
 from harness.patience import patient
 
@@ -531,3 +541,15 @@ def test_a_job_that_removes_its_own_folder_does_not_run_again(rig: LocalRig, tmp
         rig.let_pass(20)
     assert [Answer.REFUSED] == [reply.answer for reply in rig.engine.start(EPOCH, [again])]
     assert (["ran"], 0) == (mark.read_text().split(), rig.alive("y-1-1"))
+
+
+def test_a_job_in_an_image_is_refused_with_the_exit_code_of_images_where_no_runtime_is_left(
+    rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The yard was started anew after the job was handed in.
+    monkeypatch.setattr(rig.engine._images, "missing", ["runc"])
+    recipe = Recipe(("true",), containers=(Container("train"),))
+    (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+
+    assert (Answer.REFUSED, 125) == (reply.answer, reply.exit_code)
+    assert "runs in an image, and runc is not installed on this machine" == reply.why

@@ -15,6 +15,9 @@ CONFIG = """\
 version: 1
 clusters:
   here: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}
+classes:
+  batch: {}
+  slow: {grace: 100s}
 """
 
 
@@ -154,10 +157,35 @@ def test_scancel_sends_a_signal_and_the_job_goes_on(yard: Box, tmp_path: Path) -
     assert "RUNNING" == yard.wait(number, "RUNNING")["state"]
     assert 1 == yard("slurm", "scancel", "-s", "NOSUCH", number).code
     assert 1 == yard("slurm", "scancel", "-b", number).code
-    assert 0 == yard("slurm", "scancel", "-s", "KILL", number).code
+    assert 0 == yard("slurm", "scancel", number).code
     yard.wait(number, "CANCELLED")
     # One that is gone is no error, as in Slurm.
     assert 0 == yard("slurm", "scancel", "-s", "USR1", number).code
+
+
+def test_scancel_kills_at_once_what_takes_its_time_to_end(yard: Box, tmp_path: Path) -> None:
+    go, script = tmp_path / "go", tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\ntrap '' TERM\necho up\nuntil [ -e {go} ]; do sleep 0.1; done\n")
+    script.chmod(0o755)
+    number = yard.submit("-g", 1, "--class", "slow", "--retries", 3, script)
+    yard.wait(number, "RUNNING")
+    until(lambda: "up" in yard("logs", number).out)
+    done = yard("slurm", "scancel", "-s", "KILL", number)
+    job = yard.wait(number, "CANCELLED")
+
+    assert (0, "", "") == (done.code, done.out, done.err)
+    assert (1, 137) == (job["attempts"], job["exit_code"])
+
+
+def test_scancel_says_that_a_job_which_waits_gets_no_signal(yard: Box) -> None:
+    number = yard.submit("--hold", "--", "sleep", "600")
+    sent = yard("slurm", "scancel", "-s", "USR1", number)
+    says = "Job is pending execution, and gets no signal"
+
+    assert (1, f"scancel: error: Kill job error on job id {number}: {says}\n") == (sent.code, sent.err)
+    assert "PENDING" == yard.wait(number, "PENDING")["state"]
+    assert 0 == yard("slurm", "scancel", "-s", "KILL", number).code
+    yard.wait(number, "CANCELLED")
 
 
 def test_sattach_shows_what_a_job_writes_and_ends_as_it_does(yard: Box, tmp_path: Path) -> None:

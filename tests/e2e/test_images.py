@@ -2,13 +2,14 @@
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -183,7 +184,7 @@ class OwnYard(Box):
         skip_or_fail("an ordinary user finds no Python of this version")
         raise AssertionError
 
-    def build(self, folder: str, word: str) -> None:
+    def build(self, folder: str, word: str, *, storage: Sequence[str] = ("--storage-driver", "vfs")) -> None:
         """Build an image as the user, by vfs: podman's driver where folders cannot be laid over each other."""
         Path(folder, "Containerfile").write_text(
             f'FROM scratch\nCOPY busybox /bin/busybox\nENV WORD={word}\nENTRYPOINT ["/bin/busybox"]\n'
@@ -191,8 +192,7 @@ class OwnYard(Box):
         words = [
             *self.become,
             "podman",
-            "--storage-driver",
-            "vfs",
+            *storage,
             "build",
             "--quiet",
             "--isolation",
@@ -224,13 +224,63 @@ def own_yard(images: Images) -> Iterator[OwnYard]:
         # Podman leaves a process behind that keeps the user's namespace.
         for line in images.processes():
             os.kill(int(line.split()[0]), signal.SIGKILL)
-        shutil.rmtree(Path(images.home, ".local"))
+        shutil.rmtree(Path(images.home, ".local"), ignore_errors=True)
 
 
 def test_images_of_ones_own_run_on_ones_own_yard_with_emulated_gpus(own_yard: OwnYard) -> None:
     for word in ("first", "built-again"):
         own_yard.build(str(own_yard.data.parent), word)
-        line = "echo $WORD; ls /dev | grep nvidia"
+        line = "echo $WORD; ls /dev | grep nvidia; busybox sh /usr/bin/nvidia-smi -L | wc -l"
         ran = own_yard("run", "-g", 2, "--image", "mine", "--", "sh", "-c", line)
 
-        assert (0, f"{word}\nnvidia0\nnvidia1\n") == (ran.code, ran.out), ran.err
+        assert (0, f"{word}\nnvidia0\nnvidia1\n2\n") == (ran.code, ran.out), ran.err
+
+
+def test_images_of_ones_own_are_found_where_ones_settings_of_podman_have_them(own_yard: OwnYard) -> None:
+    settings = Path(own_yard.images.home, ".config", "containers", "storage.conf")
+    folder = str(own_yard.data.parent)
+    settings.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{own_yard.images.home}/.local/elsewhere"\n')
+    try:
+        own_yard.build(folder, "elsewhere", storage=())
+        ran = own_yard("run", "--image", "localhost/mine", "--", "sh", "-c", "echo $WORD")
+    finally:
+        settings.unlink()
+
+    assert (0, "elsewhere\n") == (ran.code, ran.out), ran.err
+
+
+def test_a_copy_writes_and_reads_nothing_that_the_jobs_owner_may_not(own_yard: OwnYard) -> None:
+    assert_copies_are_the_owners(own_yard, own_yard.images.account, own_yard.submit("--", "sleep", "600"))
+
+
+def test_a_copy_on_the_yard_of_root_is_the_owners_as_well(box: Users) -> None:
+    assert_copies_are_the_owners(box, box.images.account, box.hand_in(command=["sleep", "600"]))
+
+
+def assert_copies_are_the_owners(box: Box, account: pwd.struct_passwd, job_id: int) -> None:
+    """A folder that is not to be written to, and a file that is not to be read, refuse a copy as they do a shell."""
+    box.wait(job_id, "RUNNING")
+    with tempfile.TemporaryDirectory(prefix="yard-copies-", dir=account.pw_dir) as name:
+        folder = Path(name)
+        (folder / "ro").mkdir()
+        (folder / "own").mkdir()
+        (folder / "ro" / "closed").write_text("x")
+        (folder / "ro" / "closed").chmod(0)
+        (folder / "ro").chmod(0o555)
+        for path in (folder, folder / "own", folder / "ro", folder / "ro" / "closed"):
+            os.chown(path, account.pw_uid, account.pw_gid)
+        (folder / "new").write_text("new")
+        (folder / "new").chmod(0o644)
+
+        refused = box("cp", folder / "new", f"{job_id}:{folder}/ro/")
+        assert (2, "Permission denied") == (refused.code, refused.err.strip()[-17:])
+        refused = box("cp", f"{job_id}:{folder}/ro/closed", folder / "own" / "copy")
+        assert (2, "Permission denied") == (refused.code, refused.err.strip()[-17:])
+        assert ["closed"] == os.listdir(folder / "ro")
+        assert 0 == box("cp", folder / "new", f"{job_id}:{folder}/own/").code
+        assert (account.pw_uid, "new") == (
+            (folder / "own" / "new").stat().st_uid,
+            (folder / "own" / "new").read_text(),
+        )
+    box("cancel", job_id)
+    box.wait(job_id, "CANCELLED")

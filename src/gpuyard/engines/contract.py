@@ -182,6 +182,8 @@ class Reply:
 
     answer: Answer
     why: str = ""
+    exit_code: int = 0
+    """Of an attempt that is refused: what it ends with."""
 
 
 class Phase(Enum):

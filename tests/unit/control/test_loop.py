@@ -429,6 +429,18 @@ def test_what_the_engine_refuses_for_good_fails_with_its_reason() -> None:
     assert ("FAILED", "there is nothing to run: no argv and no script") == (row.state, row.why)
 
 
+def test_a_refusal_ends_an_attempt_with_the_exit_code_that_the_engine_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = Here()
+    job_id = here.submit()
+    reply = Reply(Answer.REFUSED, "runs in an image, and runc is not installed", 125)
+    monkeypatch.setattr(here.engine, "start", lambda _epoch, launches: [reply for _ in launches])
+    here.step()
+    row = here.store.rows[job_id]
+    assert ("FAILED", 125, reply.why) == (row.state, row.exit_code, row.why)
+
+
 def test_a_job_whose_recipe_was_deleted_fails_and_says_so() -> None:
     here = Here()
     job_id = here.submit()

@@ -1,13 +1,14 @@
 """`nvidia-smi` of a job on emulated GPUs."""
 
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuyard.engines.local.gpus import stand_in
-from gpuyard.engines.machine import emulated_smi
 from gpuyard.telemetry.sources.emulated import at, read_script
 
 ENV = {
@@ -16,16 +17,37 @@ ENV = {
     "YARD_EMULATED_LOAD": "50% 10GiB",
     "SLURM_JOB_START_TIME": "1",
 }
+Ran = Callable[..., tuple[int, list[str]]]
 QUERY = "--query-gpu=index,name,uuid,memory.used,utilization.gpu"
 
 
-def ran(*words: str, **env: str) -> tuple[int, list[str]]:
-    lines: list[str] = []
-    code = emulated_smi.main(list(words), {**ENV, **env}, lines.append)
-    return code, lines
+SHELLS = [
+    words for words in (["dash"], ["bash", "--posix"], ["busybox", "sh"], ["sh"]) if shutil.which(words[0])
+]
 
 
-def test_a_job_sees_its_own_cards_marked_as_emulated() -> None:
+@pytest.fixture(params=SHELLS, ids=lambda words: words[0])
+def ran(request: pytest.FixtureRequest, tmp_path: Path) -> Ran:
+    """How it ends in a shell, and what it writes: there is no Python on its PATH, as in many an image."""
+    program = f"{stand_in.install(str(tmp_path))}/nvidia-smi"
+    shell, date = shutil.which(request.param[0]), shutil.which("date")
+    assert shell is not None
+    assert date is not None
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "date").symlink_to(date)
+
+    def run(*words: str, **env: str) -> tuple[int, list[str]]:
+        own = {**ENV, **env, "PATH": str(tmp_path / "bin")}
+        done = subprocess.run(
+            [shell, *request.param[1:], program, *words], env=own, capture_output=True, text=True, check=False
+        )
+        assert "" == done.stderr
+        return done.returncode, done.stdout.splitlines()
+
+    return run
+
+
+def test_a_job_sees_its_own_cards_marked_as_emulated(ran: Ran) -> None:
     assert (0, [
         "GPU 0: NVIDIA A100-80GB (emulated) (UUID: GPU-a)",
         "GPU 1: NVIDIA A100-80GB (emulated) (UUID: GPU-b)",
@@ -36,7 +58,7 @@ def test_a_job_sees_its_own_cards_marked_as_emulated() -> None:
     assert (6, ["No devices were found (emulated by gpuyard)"]) == ran(YARD_EMULATED_GPUS="")
 
 
-def test_a_query_has_the_forms_of_the_real_one() -> None:
+def test_a_query_has_the_forms_of_the_real_one(ran: Ran) -> None:
     head = "index, name, uuid, memory.used [MiB], utilization.gpu [%]"
     assert (0, [head, "1, NVIDIA A100-80GB (emulated), GPU-b, 10240 MiB, 50 %"]) == ran(
         QUERY, "--format=csv", "-i", "1"
@@ -48,7 +70,7 @@ def test_a_query_has_the_forms_of_the_real_one() -> None:
     assert ["pid, used_memory [MiB]"] == ran("--query-compute-apps=pid,used_memory", "--format=csv")[1]
 
 
-def test_the_table_and_all_that_is_known() -> None:
+def test_the_table_and_all_that_is_known(ran: Ran) -> None:
     code, lines = ran()
     assert (0, {79}) == (code, {len(line) for line in lines[1:]})
     assert 2 == len([line for line in lines if "10240 / 81920 MiB" in line and "50%" in line])
@@ -68,7 +90,7 @@ def test_the_table_and_all_that_is_known() -> None:
         (("-L", "-i", "2"), "No device was found with the ID 2; this job has 2."),
     ],
 )
-def test_what_it_does_not_know_it_refuses(words: tuple[str, ...], says: str) -> None:
+def test_what_it_does_not_know_it_refuses(ran: Ran, words: tuple[str, ...], says: str) -> None:
     code, (line,) = ran(*words)
 
     assert (2, True) == (code, line.startswith(f"nvidia-smi (emulated by gpuyard): {says}")), line
@@ -76,13 +98,31 @@ def test_what_it_does_not_know_it_refuses(words: tuple[str, ...], says: str) -> 
 
 @pytest.mark.parametrize(
     "text",
-    ["95% 40GiB 60s, 5% 40GiB", "50% 10GiB", "10% 512MiB 5s, 20% 1G 5s, 30% 2.5GiB", "", "x", "101% 1G"],
-)
-def test_a_script_means_what_the_telemetry_reads_in_it(text: str) -> None:
+    [
+        "95% 40GiB 60s, 5% 40GiB", "50% 10GiB", "10% 512MiB 5s, 20% 1G 5s, 30% 2.5GiB", "", "x", "101% 1G", "5% 1G,",
+        "008% 09 M 07 s, 100%\t1.125 GiB 0s", "5% 1G, 6% 1G 5s", "5% 1G 5s 5s", "5%1G", "5% 1.G", "5% 1 0G", "-5% 1G",
+    ],
+)  # fmt: skip
+def test_a_script_means_what_the_telemetry_reads_in_it(tmp_path: Path, text: str) -> None:
+    folder, bin_ = stand_in.install(str(tmp_path)), tmp_path / "bin"
+    bin_.mkdir()
+    (bin_ / "date").write_text('#!/bin/sh\necho "$NOW"\n')
+    (bin_ / "date").chmod(0o755)
     steps = read_script(text)
-    for since_s in (0.0, 4.9, 5.0, 59.0, 60.0, 1000.0):
+    for since_s in (0, 4, 5, 9, 10, 59, 60, 1000):
         step = at(steps, since_s) if steps else None
-        assert (step and (step.busy // 10, step.memory_mib)) == emulated_smi.load_at(text, since_s)
+        env = {
+            **ENV,
+            "PATH": f"{bin_}:{os.environ['PATH']}",
+            "NOW": str(1 + since_s),
+            "YARD_EMULATED_LOAD": text,
+        }
+        words = ["--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits", "-i", "0"]
+        told = subprocess.run(
+            ["sh", f"{folder}/nvidia-smi", *words], env=env, capture_output=True, text=True, check=False
+        )
+        expected = f"{step.busy // 10}, {step.memory_mib}" if step else "[N/A], [N/A]"
+        assert (expected, "") == (told.stdout.strip(), told.stderr), since_s
 
 
 def test_the_program_runs_by_itself(tmp_path: Path) -> None:

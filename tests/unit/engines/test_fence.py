@@ -15,7 +15,7 @@ import pytest
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.machine import nvml
-from gpuyard.engines.node import fence
+from gpuyard.engines.node import fence, processes
 from rigs.others import OTHER, act, needs_root, refused
 
 
@@ -65,6 +65,23 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
 
     assert [OTHER, ["", "", "PermissionError"], ["cap1"], ""] == act(OTHER, dumpable(inside))
     assert ["cap1", "cap2"] == sorted(os.listdir(caps)), "nothing of it is seen outside"
+
+
+@needs_root
+def test_a_process_that_runs_no_program_keeps_no_rights_of_its_fence(folder: Path) -> None:
+    if why := act(OTHER, dumpable(lambda: fence.flaw(True))):
+        pytest.skip(f"an ordinary user makes no namespace here: {why}")
+    closed = folder / "closed"
+    closed.mkdir(mode=0o555)
+    os.chown(closed, OTHER, OTHER)
+
+    def inside() -> list[str]:
+        fence.unshare(user=True)
+        before = refused((closed / "before").touch)
+        processes.give_up_capabilities()
+        return [before, refused((closed / "after").touch)]
+
+    assert ["", "PermissionError"] == act(OTHER, dumpable(inside))
 
 
 @needs_root

@@ -169,17 +169,71 @@ def test_what_an_image_needs_is_named(
     assert (lacking, taken) == (podman.missing(), podman.runtime(hybrid))
 
 
+@pytest.fixture
+def settings_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of podman's settings that all users of a machine have; this is an ordinary user."""
+    monkeypatch.setattr(podman.os, "getuid", lambda: 1000)
+    found = tmp_path / "of-all.conf"
+    monkeypatch.setattr(podman, "_SETTINGS", (str(tmp_path / "absent"), str(found)))
+    return found
+
+
+@pytest.mark.usefixtures("settings_of_all")
 def test_images_that_a_user_built_are_found_whatever_driver_has_them(tmp_path: Path) -> None:
     home, own = str(tmp_path), tmp_path / ".local" / "share" / "containers" / "storage"
-    assert {"others": [], "copied": []} == podman.users_own(1000, home)
+    assert {"others": [], "copied": []} == podman.users_own(home)
     for driver in ("vfs", "overlay"):
         (own / f"{driver}-images").mkdir(parents=True)
         (own / f"{driver}-images" / "images.json").write_text(
             '[{"id": "7", "names": ["localhost/a:latest"]}]'
         )
 
-    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(1000, home)
+    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(home)
     assert {"localhost/a:latest": "7"} == podman.images(str(own), "vfs", "id")
+
+
+@pytest.mark.parametrize(
+    ("users", "of_all", "own"),
+    [
+        ('[storage]\ndriver = "vfs"\ngraphroot = "/data/vfs/" # mine\n', "", "/data/vfs"),
+        ("[storage]\n  graphroot='$HOME/x-${UID}'\n", '[storage]\nrootless_storage_path = "/all"', "{home}/x-1000"),
+        ('[storage]\nrunroot = "/r"\n', '[storage]\ngraphroot = "/root-only"\nrootless_storage_path = "/all/$UID"',
+         "/all/1000"),
+        ('[storage.options]\ngraphroot = "/no"\n#graphroot = "/no"\n', "", "{home}/.local/share/containers/storage"),
+        ('[storage]\ngraphroot = "relative"\n', "", "{home}/.local/share/containers/storage"),
+        ("[storage]\n" + "# much\n" * 10_000 + 'graphroot = "/no"\n', "", "{home}/.local/share/containers/storage"),
+    ],
+)  # fmt: skip
+def test_the_store_of_a_user_is_where_podmans_settings_have_it(
+    settings_of_all: Path, tmp_path: Path, users: str, of_all: str, own: str
+) -> None:
+    settings_of_all.write_text(of_all)
+    file = tmp_path / ".config" / "containers" / "storage.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text(users)
+
+    assert own.format(home=tmp_path) == podman.own_store(str(tmp_path))
+
+
+@pytest.mark.usefixtures("settings_of_all")
+def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".config" / "containers").mkdir(parents=True)
+    os.mkfifo(tmp_path / ".config" / "containers" / "storage.conf")
+
+    assert f"{tmp_path}/.local/share/containers/storage" == podman.own_store(str(tmp_path))
+
+
+@pytest.mark.usefixtures("settings_of_all")
+@pytest.mark.parametrize("pull", ["", "always", "never"])
+def test_an_image_of_ones_own_that_was_not_built_is_asked_of_no_registry(tmp_path: Path, pull: str) -> None:
+    wanted = {"folder": str(tmp_path), "short": "/s", "store": str(tmp_path), "home": str(tmp_path)}
+    containers = image.Containers(wanted, {})
+    with pytest.raises(
+        runtimes.Failed, match="has built no such image on this node; `podman images` shows"
+    ) as failed:
+        containers._have("localhost/mistyped", pull)
+
+    assert failed.value.for_good
 
 
 def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) -> None:

@@ -460,7 +460,7 @@ class Driver:
                 answered = False
         for (record, wanted), reply in zip(launches, replies, strict=False):
             if reply.answer is Answer.REFUSED:
-                ends.append(refused(record, reply.why, now_ms))
+                ends.append(refused(record, reply.why, now_ms, reply.exit_code))
             elif reply.answer in (Answer.UNSURE, Answer.LATER):
                 deeds.errors.append(f"start {wanted.key}: {reply.why}")
                 self.late[wanted.key] = reply.why

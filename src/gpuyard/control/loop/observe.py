@@ -1,5 +1,6 @@
 """What an engine reports, as events. Pure: a state and reports in, events out, nothing concluded that was not seen."""
 
+import signal
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ from gpuyard.model.mig import Slice
 
 CHECKPOINT_EVERY_MS = 10_000
 """How much newer than the last one in the log a checkpoint has to be to get an event of its own."""
+
+_KILLED = 128 + signal.SIGKILL
 
 HANDS_OFF = "card_settings"
 """The name under which GPUs are pinned to their layouts while yard.yaml says `card_settings: leave`."""
@@ -101,19 +104,26 @@ def withdrawn(record: JobRecord, why: str, now_ms: int) -> Event:
     return AttemptEnded(now_ms, record.id, record.attempt, outcome, record.saved_ms, 0, why)
 
 
-def refused(record: JobRecord, why: str, now_ms: int) -> Event:
-    """The end of an attempt that the engine will not start."""
-    return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, 0, why)
+def refused(record: JobRecord, why: str, now_ms: int, code: int = 0) -> Event:
+    """The end of an attempt that the engine will not start; `code`: its exit code."""
+    return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, code, why)
 
 
 def _outcome(record: JobRecord, report: AttemptReport) -> Outcome:
     """How it ended, as the log calls it. A job that was told to stop for others and did was preempted."""
     outcome = report.outcome or Outcome.FAILED
+    if outcome is Outcome.FAILED and report.exit_code == _KILLED and _is_cancelled(record):
+        # What ran it had not heard of that yet.
+        return Outcome.CANCELLED
     if outcome is Outcome.PREEMPTED and record.cause is StopCause.CANCEL:
         return Outcome.CANCELLED
     if outcome is Outcome.CANCELLED and record.cause is not None and record.cause is not StopCause.CANCEL:
         return Outcome.PREEMPTED
     return outcome
+
+
+def _is_cancelled(record: JobRecord) -> bool:
+    return record.cause is StopCause.CANCEL or record.wanted is Verb.CANCEL
 
 
 def _saved_ms(record: JobRecord, checkpoint_ms: int, ended_ms: int) -> int:

@@ -386,8 +386,8 @@ class LocalEngine:
         hosts = self._hosts()
         if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
-        if launch.recipe.containers and (flaw := self._images.flaw(launch)):
-            return Reply(Answer.REFUSED, flaw)
+        if launch.recipe.containers and (flaw := self._images.flaw()):
+            return Reply(Answer.REFUSED, flaw, image.NOT_RUN)
         recipe = launch.recipe
         account = account_of(recipe.uid, recipe.gid, recipe.user)
         if os.geteuid() not in (0, account.uid):

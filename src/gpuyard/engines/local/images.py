@@ -36,7 +36,7 @@ class Images:
         """Programs that are not installed, without which no image runs."""
         self._devices = Devices(root, emulated=emulated)
 
-    def flaw(self, launch: Launch) -> str:
+    def flaw(self) -> str:
         """Why a job with images cannot run here; empty: it can."""
         if not self.missing:
             return ""
@@ -71,7 +71,6 @@ class Images:
             "folder": os.path.join(folder, IMAGE),
             "short": podman.short_folder(folder),
             "store": store,
-            **podman.users_own(account.uid, account.home),
             "containers": containers_of(recipe),
             "volumes": volumes,
             # What has to be seen of the node, though a fence hides the rest.

@@ -7,7 +7,6 @@ from typing import Any
 
 from gpuyard.engines.contract import AttemptReport, Launch, Part, Phase, Usage
 from gpuyard.engines.local.attempt.room import SCRATCH
-from gpuyard.engines.machine import emulated_smi
 from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.slurm_names import appends, counted, expand, folded
@@ -107,6 +106,8 @@ def _flaw_of_parts(parts: tuple[Part, ...], gpus_of: Mapping[str, int]) -> str:
     return ""
 
 
+EMULATED_GPUS = "YARD_EMULATED_GPUS"
+"""What tells the `nvidia-smi` of emulated GPUs the cards of a job, as UUID=MODEL=MIB with commas between."""
 WORK = ("argv", "script", "envs", "room", "image")
 """The parts of a plan that only its supervisor needs."""
 
@@ -275,7 +276,7 @@ def _emulated(part: Part, seat: Seat) -> dict[str, str]:
     if seat.emulated_mib is None:
         return {}
     cards = [f"{seat.uuids[gpu]}={seat.gpu_model}={seat.emulated_mib}" for gpu in part.gpus]
-    return {emulated_smi.GPUS: ",".join(cards)}
+    return {EMULATED_GPUS: ",".join(cards)}
 
 
 def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:

@@ -34,7 +34,6 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
         store="{}/{}".format(above, _STORE),
         gpus={name: gpus.of_gpu(name) for name in names if name},
     )
-    found.update(podman.users_own(os.getuid(), found["home"]))
     return found
 
 

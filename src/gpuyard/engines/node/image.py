@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import pwd
 import signal
 import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
@@ -27,14 +26,17 @@ Image = Dict[str, Any]
     folder      the attempt's own, which its user may write to and which goes with it
     short       the same for the state of what runs, with a short path
     store       where the user's images are kept on this node
-    others      stores of images besides that one, which are only read
-    copied      DRIVER@STORE of images that are copied into that store first; left out: none
     containers  each with image, name, entrypoint, argv, env, workdir, volumes, init, pull; the first is the job's own
     volumes     what all of them see, as /source:/target[:ro]
     cwd         the folder in which they run, which they see where it is; empty: the one that an image names
     gpus        words for podman by the name of a GPU or slice, as CUDA_VISIBLE_DEVICES has it
     home        the user's home, where credentials for registries are looked for
     by          what runs the containers: podman, oci, pyxis or apptainer; left out: podman
+
+A task finds the user's own stores, as the user, and adds:
+
+    others      stores of images besides `store`, which are only read
+    copied      DRIVER@STORE of images that are copied into `store` first
 """
 NOT_RUN = 125
 """The exit code for a container that did not start, as podman and docker have it."""
@@ -63,7 +65,7 @@ class Containers:
     """The containers of one task, from their images to their end."""
 
     def __init__(self, image: Image, env: Dict[str, str]) -> None:
-        self.image, self.env = image, env
+        self.image, self.env = dict(image, **podman.users_own(image["home"])), env
         self.folder = "{}/{}".format(image["folder"], os.getpid())
         self.facts: Dict[str, Any] = {}
         self.found: Dict[str, str] = {}
@@ -97,7 +99,7 @@ class Containers:
         if name.startswith("/"):
             if not os.path.isdir(name + "/rootfs"):
                 raise Failed(
-                    "{} is no bundle: it has no folder rootfs that {} can read".format(name, _user())
+                    "{} is no bundle: it has no folder rootfs that {} can read".format(name, podman.user())
                 )
             self.found[name] = name
             return False
@@ -106,13 +108,17 @@ class Containers:
         if there and pull != "always":
             self.found[name] = there
             return copied
+        full = podman.names_of(name)[-1]
+        if full.startswith("localhost/") and not there:
+            own = podman.own_store(self.image["home"])
+            why = "image {} cannot be had: {} has built no such image on this node; `podman images` shows those in {}"
+            raise Failed(why.format(name, podman.user(), own), for_good=True)
         if pull == "never":
             raise Failed("image {} is not on this node, and is never to be pulled".format(name))
         if there.startswith("localhost/"):
             # It was built here: there is no registry to ask for a newer one.
             self.found[name] = there
             return copied
-        full = podman.names_of(name)[-1]
         lock = self._alone(full)
         try:
             pulled = pull == "always" or not self._look(name)
@@ -132,7 +138,7 @@ class Containers:
 
     def _copy(self, name: str) -> bool:
         """Have an image that the user built or pulled with another driver as it is there now; whether it was copied."""
-        for each in self.image.get("copied", ()):
+        for each in self.image["copied"]:
             driver, _, source = each.partition("@")
             there = podman.images(source, driver, "id")
             full = next((full for full in podman.names_of(name) if full in there), "")
@@ -221,7 +227,7 @@ class Containers:
             status, said = self._asked(words, self.for_pull)
             if status == 0:
                 return
-            failed = podman.why_not_pulled(name, said, _user(), login)
+            failed = podman.why_not_pulled(name, said, podman.user(), login)
             if not failed.ask_again or not left:
                 raise Failed(failed.why, failed.for_good)
             time.sleep(_PAUSE_S)
@@ -486,13 +492,6 @@ def _login(home: str, env: Dict[str, str]) -> str:
     usual = [own, home + "/.config/containers/auth.json", home + "/.docker/config.json"]
     named = env.get("REGISTRY_AUTH_FILE", "")
     return next((path for path in [named] + usual if path and os.access(path, os.R_OK)), "")
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def first_process(folder: str, pid: int) -> str:

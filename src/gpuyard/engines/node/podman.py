@@ -17,6 +17,13 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 OVERLAY = "overlay"
 """The driver of the yard's own stores: a container lies over the files of its image, and nothing is copied."""
 _OF_USER, _OF_ROOT = ".local/share/containers/storage", "/var/lib/containers/storage"
+_USERS_SETTINGS = ".config/containers/storage.conf"
+_SETTINGS = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
+"""Podman's settings for stores, of the machine: the first that is there counts."""
+_SETTINGS_BYTES_MAX = 64 << 10
+_SECTION = re.compile(r"\s*\[\s*([^\]]*?)\s*\]\s*(?:#.*)?")
+_SETTING = re.compile(r"""\s*([a-z_]+)\s*=\s*(?:"([^"\\]*)"|'([^']*)')\s*(?:#.*)?""")
+_HOLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _RUNTIMES = ("crun", "runc")
 """What starts containers for podman, the better one first."""
@@ -245,19 +252,66 @@ def names_of(name: str) -> List[str]:
     return ["localhost/" + path, "docker.io/" + ("" if slash else "library/") + path]
 
 
-def users_own(uid: int, home: str) -> Dict[str, List[str]]:
-    """Where podman keeps what a user has built or pulled without the yard, as a plan says it.
+def users_own(home: str) -> Dict[str, List[str]]:
+    """Where podman keeps what this user has built or pulled without the yard. In a process of the user's: settings of
+    theirs may lead anywhere.
 
     `others`: stores that a container starts from as they are. `copied`: those of other drivers, such as vfs, which
     podman takes where it cannot lay folders over each other; an image comes from there by a copy.
     """
-    own = _OF_ROOT if uid == 0 else "{}/{}".format(home, _OF_USER)
+    own = own_store(home)
     found = sorted(glob.glob(glob.escape(own) + "/*-images/images.json"))
     drivers = [path.split("/")[-2][: -len("-images")] for path in found]
     return {
         "others": [own] if OVERLAY in drivers else [],
         "copied": ["{}@{}".format(driver, own) for driver in drivers if driver != OVERLAY],
     }
+
+
+def own_store(home: str) -> str:
+    """The folder in which podman keeps the images of this user, by the settings that podman reads."""
+    users = _settings("{}/{}".format(home, _USERS_SETTINGS)) if os.getuid() else {}
+    of_all = next((_settings(path) for path in _SETTINGS if os.path.exists(path)), {})
+    if os.getuid() == 0:
+        return _filled(of_all.get("graphroot", ""), home) or _OF_ROOT
+    named = [users.get("graphroot"), users.get("rootless_storage_path"), of_all.get("rootless_storage_path")]
+    paths = [_filled(path or "", home) for path in named]
+    return next((path for path in paths if path), "{}/{}".format(home, _OF_USER))
+
+
+def _settings(path: str) -> Dict[str, str]:
+    """Texts of the section `storage` in a file of podman's; none where it cannot be read."""
+    try:
+        # It may be a pipe, and nobody waits for that.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as file:
+            text = file.read(_SETTINGS_BYTES_MAX) or b""
+    except OSError:
+        return {}
+    found: Dict[str, str] = {}
+    section = ""
+    for line in text.decode("utf-8", "replace").splitlines():
+        head, setting = _SECTION.fullmatch(line), _SETTING.fullmatch(line)
+        if head:
+            section = head.group(1)
+        elif setting and section == "storage":
+            found[setting.group(1)] = setting.group(2) or setting.group(3) or ""
+    return found
+
+
+def _filled(path: str, home: str) -> str:
+    """A path with what stands for variables in it; empty: it is no path."""
+    known = {"HOME": home, "UID": str(os.getuid()), "USER": user()}
+    path = _HOLE.sub(lambda hole: known.get(hole.group(1) or hole.group(2), ""), path)
+    return path.rstrip("/") if path.startswith("/") else ""
+
+
+def user() -> str:
+    """Who this process is, by name or, without one, by number."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def images(store: str, driver: str = OVERLAY, field: str = "digest") -> Dict[str, str]:

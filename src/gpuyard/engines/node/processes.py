@@ -10,6 +10,7 @@ import signal
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Set
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_CAPABILITIES_VERSION = 0x20080522
 
 _HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 """Python has them from 3.9 on."""
@@ -202,6 +203,20 @@ def die_with(above: int, code: int) -> None:
 def gain_nothing() -> None:
     """Have no program that this process runs give it more rights than it has."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def give_up_capabilities() -> None:
+    """Be an ordinary process of its user, unless that is root.
+
+    Whoever makes a user namespace, as for a fence, may do everything to the files of its users, up to the next program
+    that is run: a process that runs none would write where its user may not.
+    """
+    if os.geteuid() == 0:
+        return
+    head = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
+    if _libc.capset(head, (ctypes.c_uint32 * 6)()) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,5 +1,6 @@
 """`scancel`: cancel jobs by id, or all that match."""
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -25,7 +26,8 @@ HELP = """\
 Usage: scancel [-A account] [-n name] [-p partition] [-q qos] [-s signal] [-b | -f] [-t states] [-u user | --me]
                [-w nodes] [-Qv] [job_id[_array_id] ...]
 Cancels jobs of the yard. One that runs gets the grace of its class to end by itself. With -s it is sent that signal and
-goes on: what its script started, with -b the script alone, with -f both. A job without a script is sent it whole."""
+goes on: what its script started, with -b the script alone, with -f both. A job without a script is sent it whole.
+-s KILL cancels, and kills at once."""
 _FILTERS = ("account", "name", "nodelist", "partition", "qos", "state", "user", "me")
 _NOT_SERVED = {
     "clusters": "there is one yard",
@@ -50,30 +52,48 @@ def run(words: Sequence[str]) -> int:
     if not ids and not chosen:
         raise error("scancel", "No job identification provided")
     with Client() as yard:
-        if chosen or number:
-            labels: list[int | str] = [*_found(yard, given, ids, _RUN if number else ())]
-        else:
+        there = _found(yard, given, ids) if chosen or number else []
+        running: list[int | str] = [job.label for job in there if job.state in _RUN]
+        if number not in (0, signal.SIGKILL):
+            _say(given, running, f"Signal {number} to")
+            return _report(_pending(ids, there) + _send(yard, given, running, number), given)
+        labels: list[int | str] = [job.label for job in there]
+        if not chosen:
             labels = [label for each in ids for label in each.labels()]
-        if not labels:
-            return 0
-        if given.has("verbose"):
-            for label in labels:
-                says = f"Signal {number} to" if number else "Terminating"
-                print(f"scancel: {says} job {label}", file=sys.stderr)
+        _say(given, labels, "Terminating")
         if number:
-            return _send(yard, given, labels, number)
+            # Who is to let a signal in later has to be there before the job is told to end.
+            _send(yard, given, running, signal.SIGCONT)
         answers = [
             answer
             for first in range(0, len(labels), 10_000)
             for answer in yard.ask_many("cancel", labels[first : first + 10_000])
         ]
+        if number:
+            # They are cancelled; what cannot be killed from here has its grace.
+            _send(yard, given, running, number)
     return _report(answers, given)
 
 
-def _signal(given: Read) -> int:
-    """The signal to send; 0: jobs are to be cancelled, as KILL does."""
-    import signal
+def _say(given: Read, labels: Sequence[int | str], what: str) -> None:
+    if given.has("verbose"):
+        for label in labels:
+            print(f"scancel: {what} job {label}", file=sys.stderr)
 
+
+def _pending(ids: Sequence[WantedJobs], there: Sequence[SlurmJob]) -> list[object]:
+    """Answers for jobs that were named and of which nothing runs yet: there is nobody to get a signal."""
+    found: list[object] = []
+    for each in ids:
+        states = {job.state for job in there if each.holds(job)}
+        if states == {"PENDING"}:
+            why = "Job is pending execution, and gets no signal"
+            found.append({"status": 400, "label": each.label, "detail": why})
+    return found
+
+
+def _signal(given: Read) -> int:
+    """The signal to send; 0: jobs are to be cancelled."""
     text = given.last("signal").upper().removeprefix("SIG")
     if not text:
         if given.has("batch") or given.has("full"):
@@ -86,11 +106,11 @@ def _signal(given: Read) -> int:
     if number in (signal.SIGSTOP, signal.SIGCONT):
         verb = "suspend" if number == signal.SIGSTOP else "resume"
         raise error("scancel", f"--signal={text} is not served; use: scontrol {verb} JOB")
-    return 0 if number == signal.SIGKILL else number
+    return number
 
 
-def _send(yard: Client, given: Read, labels: list[int | str], number: int) -> int:
-    """Send jobs a signal."""
+def _send(yard: Client, given: Read, labels: Sequence[int | str], number: int) -> list[object]:
+    """Send jobs a signal, which KILL is for all of a job; answers for those that got none."""
     from gpuyard.api.client import Refused
     from gpuyard.cli.connection.piped import send_signal
     from gpuyard.cli.connection.visits import NotThere
@@ -98,13 +118,19 @@ def _send(yard: Client, given: Read, labels: list[int | str], number: int) -> in
     answers: list[object] = []
     for label in labels:
         try:
-            asked = "all" if given.has("full") else "batch" if given.has("batch") else ""
+            asked = (
+                "all"
+                if given.has("full") or number == signal.SIGKILL
+                else "batch"
+                if given.has("batch")
+                else ""
+            )
             whom = asked or ("steps" if yard.recipe(label)["script"] else "all")
             send_signal(yard, label, number, whom)
         except (Refused, NotThere) as why:
             status = why.status if isinstance(why, Refused) else 409
             answers.append({"status": status, "label": label, "detail": why.message})
-    return _report(answers, given)
+    return answers
 
 
 def _ids(words: Sequence[str]) -> list[WantedJobs]:
@@ -122,8 +148,8 @@ def _ids(words: Sequence[str]) -> list[WantedJobs]:
     return found
 
 
-def _found(yard: Client, given: Read, ids: list[WantedJobs], among: Sequence[str] = ()) -> list[str]:
-    """Live jobs that answer every description; `among`: the states of those that are meant."""
+def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[SlurmJob]:
+    """Live jobs that answer every description."""
     states = given.listed("state")
     known = states_named(states)
     if known is None or set(known) - set(LIVE):
@@ -142,11 +168,9 @@ def _found(yard: Client, given: Read, ids: list[WantedJobs], among: Sequence[str
     elif given.has("user"):
         _check_user(user)
     pools = Pools.of_fleet(yard.fleet())
-    jobs = of_queue(yard.queue(user=user, states=known or tuple(among), wide=True), pools)
+    jobs = of_queue(yard.queue(user=user, states=known, wide=True), pools)
     return [
-        job.label
-        for job in jobs
-        if (not ids or any(each.holds(job) for each in ids)) and _holds(given, pools, job)
+        job for job in jobs if (not ids or any(each.holds(job) for each in ids)) and _holds(given, pools, job)
     ]
 
 

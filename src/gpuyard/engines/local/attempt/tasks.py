@@ -17,7 +17,7 @@ from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
 from gpuyard.engines.node import fence, podman
-from gpuyard.engines.node.processes import die_with, gain_nothing
+from gpuyard.engines.node.processes import die_with, gain_nothing, give_up_capabilities
 from gpuyard.engines.node.tasks import (
     NOT_RUN,
     Failure,
@@ -116,6 +116,8 @@ class Fenced(TaskEntry):
         if not boxed:
             # Podman gets the ids of a container's users from a program with such privileges, and its containers none.
             gain_nothing()
+            # What runs no program, such as a copy, keeps those that its fence has given it.
+            give_up_capabilities()
 
     def open_streams(self) -> tuple[int, int]:
         """The recipe's files, opened in the task as its user, or the attempt's own."""

@@ -4,29 +4,16 @@ They lie in folders of the engine's, for all users. Containers have the second w
 """
 
 import errno
-import inspect
 import os
-import shlex
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.engines import slurm_commands
-from gpuyard.engines.machine import emulated_smi
 
 COMMANDS, FOLDER, PROGRAM = "slurm", "emulated", "nvidia-smi"
 INSIDE = f"/usr/bin/{PROGRAM}"
 """Where the driver's own is, and where a container finds it."""
-_HEAD = """\
-#!/bin/sh
-''':'
-for python in {python} python3; do
-    command -v "$python" >/dev/null 2>&1 && "$python" -I -S -c 0 2>/dev/null && exec "$python" -I -S "$0" "$@"
-done
-echo "nvidia-smi (emulated by gpuyard): it needs python3, which is not here" >&2
-exit 127
-'''
-"""
+_SOURCE = Path(__file__).parents[2] / "machine" / "emulated_smi.sh"
 
 
 def programs(root: str, *, slurm: bool, gpus: bool) -> tuple[str, str]:
@@ -43,7 +30,7 @@ def install(root: str) -> str:
     os.makedirs(folder, mode=0o755, exist_ok=True)
     os.chmod(folder, 0o755)
     path, draft = os.path.join(folder, PROGRAM), os.path.join(folder, f".{PROGRAM}.{os.getpid()}")
-    content = _HEAD.format(python=shlex.quote(sys.executable)) + _body()
+    content = _SOURCE.read_text(encoding="utf-8")
     with suppress(FileNotFoundError):
         if Path(path).read_text(encoding="utf-8") == content:
             return folder
@@ -58,8 +45,3 @@ def install(root: str) -> str:
             raise
         os.unlink(draft)
     return folder
-
-
-def _body() -> str:
-    """The program without its first string: the head is one, and what the program imports first must follow it."""
-    return inspect.getsource(emulated_smi).partition('"""\n')[2]
