@@ -12,12 +12,12 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, NoReturn
 
+from gpuyard import interpreter
 from gpuyard.control.refusals import Overloaded
 from gpuyard.engines.machine import processes
 from gpuyard.errors import words_of
@@ -94,9 +94,10 @@ class ForkingProcess:
             self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", self._main(), *self._arguments],
+                    interpreter.command("-c", self._main(), *self._arguments),
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
+                    cwd="/",
                 )
             self._line.send(self._first)
         return self._line

@@ -29,6 +29,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
+from gpuyard import interpreter
 from gpuyard.engines.contract import (
     Adopts,
     AttemptReport,
@@ -282,7 +283,7 @@ def _anew() -> Line:
     with its_calls, its_knocks:
         its = (its_calls.fileno(), its_knocks.fileno())
         process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN, *map(str, its)],
+            interpreter.command("-c", _MAIN, *map(str, its)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=its,

@@ -35,7 +35,7 @@ main()
 _SHELL = """\
 #!/bin/sh
 {mark}
-exec {python} -m gpuyard.cli slurm {name} "$@"
+exec {python} -P -m gpuyard.cli slurm {name} "$@"
 """
 
 

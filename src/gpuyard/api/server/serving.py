@@ -18,7 +18,7 @@ from typing import Any
 
 import uvicorn
 
-from gpuyard import log_lines
+from gpuyard import interpreter, log_lines
 from gpuyard.api.connecting.ports import PortTaken, listening
 from gpuyard.api.edge.peers import (
     Authenticator,
@@ -378,7 +378,7 @@ def detach(options: Options, log: Path) -> int:
 
 
 def _to_background(log: Path) -> None:
-    os.chdir("/")
+    interpreter.leave_folder()
     os.umask(0o022)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -6,12 +6,12 @@ The history is handed on page by page as it is read, so that a long one is never
 import asyncio
 import json
 import pickle
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from gpuyard import interpreter
 from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.refusals import Overloaded
 from gpuyard.control.replica.replica import Replica
@@ -54,9 +54,9 @@ class Previews:
 
     async def _run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gpuyard.control.foresight.preview_process",
+            *interpreter.command("-m", "gpuyard.control.foresight.preview_process"),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            limit=LINE_BYTES_MAX,
+            limit=LINE_BYTES_MAX, cwd="/",
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None

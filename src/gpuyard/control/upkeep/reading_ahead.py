@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from typing import IO
 
+from gpuyard import interpreter
 from gpuyard.engines.machine import processes
 from gpuyard.errors import YardError
 from gpuyard.store import Numbered, open_store
@@ -40,7 +41,7 @@ class ReadingAhead:
         self._until_seq = until_seq
         self._unpacker = Unpacker()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            interpreter.command("-c", _MAIN), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
         )
         assert self._process.stdin is not None, "it was started with a pipe"
         assert self._process.stdout is not None, "it was started with a pipe"

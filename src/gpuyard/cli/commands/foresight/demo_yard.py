@@ -4,10 +4,8 @@ Everything is as in real life (the server, its store, processes, preemption, che
 are none, and the length of the jobs. It all happens in a folder that is gone afterwards, with everything that ran.
 """
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -16,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuyard import interpreter
 from gpuyard.cli.commands.foresight.demo_steps import SCRIPT, JobLog, check_steps
 from gpuyard.errors import YardError
 
@@ -104,11 +103,14 @@ def yard_of(config: str, *more: object) -> "Iterator[Client]":
 
 def _command(*words: object) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gpuyard.cli", *map(str, words)],
+        interpreter.command("-m", "gpuyard.cli", *map(str, words)),
         capture_output=True,
         text=True,
         check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("YARD_")},
+        cwd="/",
+        env={
+            name: value for name, value in interpreter.environment().items() if not name.startswith("YARD_")
+        },
     )
     if done.returncode:
         raise YardError(f"`yard {words[0]}` failed: {done.stderr.strip() or done.stdout.strip()}")

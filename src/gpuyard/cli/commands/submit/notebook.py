@@ -84,7 +84,7 @@ def _installed() -> bool:
     look = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('jupyterlab'))"
     python = shutil.which("python3")
     return bool(shutil.which("jupyter-lab")) or (
-        python is not None and subprocess.run([python, "-c", look], check=False).returncode == 0
+        python is not None and subprocess.run([python, "-c", look], check=False, cwd="/").returncode == 0
     )
 
 

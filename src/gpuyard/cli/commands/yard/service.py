@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from gpuyard import interpreter
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.errors import BadInput, YardError
 
@@ -66,7 +67,7 @@ def unit(words: Sequence[str], *, user: bool, name: str, own_data: bool) -> str:
 def program() -> list[str]:
     """The command that starts `yard` of this installation, from any folder."""
     beside = Path(sys.executable).parent / "yard"
-    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "gpuyard.cli"]
+    return [str(beside)] if beside.is_file() else interpreter.command("-m", "gpuyard.cli")
 
 
 def quoted_for_systemd(word: str) -> str:

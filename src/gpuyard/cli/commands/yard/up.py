@@ -141,12 +141,15 @@ def _foreground(options: "Options") -> None:
     import logging
     import sys
 
+    from gpuyard import interpreter
     from gpuyard.api.server.serving import serve, start_log
     from gpuyard.cli.commands.yard.first_process import make_way
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.serve import Yard
 
     make_way()
+    # Others may be able to write where it was started; all paths are absolute by now.
+    interpreter.leave_folder()
 
     start_log(logging.StreamHandler(sys.stderr))
 
