@@ -25,6 +25,9 @@ _WORDS = {
     Cure.ONE_TASK: "a job of one task",
     Cure.WHOLE_GPUS: "whole GPUs, as in --gpus 1",
     Cure.WHOLE_OR_SHARE: "ask for whole GPUs, or for a part of one as a fraction",
+    Cure.RUN_IMAGES: "an engine that runs images (for that of this machine, root installs what runs them: apt-get "
+    "install podman crun uidmap, or runc where `yard up` asks for it: docs/how-to/containers.md), or no image: the "
+    "command then runs with the node's own programs",
     Cure.OTHER_MODEL: "another GPU model: {either}",
     Cure.SLICE_MODEL: "GPU model {names}, which is such a slice",
     Cure.SLICE_SIZE: "a size of slice that the fleet has: `yard mig` lists them",

@@ -124,6 +124,8 @@ class Ask:
     """What its nodes must have: one feature of each group."""
     clusters: tuple[str, ...] = ()
     """Suitable clusters, the preferred one first; empty: any, as the placement chooses."""
+    images: bool = False
+    """Whether it runs in images."""
 
 
 class AfterKind(Enum):

@@ -29,6 +29,8 @@ class Cure(StrEnum):
     ONE_TASK = "one_task"
     WHOLE_GPUS = "whole_gpus"
     WHOLE_OR_SHARE = "whole_or_share"
+    RUN_IMAGES = "run_images"
+    """No engine that the job may go to runs images."""
     OTHER_MODEL = "other_model"
     """GPU models that could hold it."""
     SLICE_MODEL = "slice_model"

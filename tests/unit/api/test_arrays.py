@@ -29,7 +29,7 @@ class Desk:
 
     def _submit(self, person: Person, new: Any, _key: Any) -> "Future[Accepted]":
         future: Future[Accepted] = Future()
-        self.waiting.append((person, new.ids, future))
+        self.waiting.append((person, new.wanted.ids, future))
         arrays = sum([who is person and ids > ARRAY_IDS for who, ids, _future in self.waiting])
         self.most[person.name] = max(self.most.get(person.name, 0), arrays)
         return future

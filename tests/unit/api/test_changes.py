@@ -14,7 +14,7 @@ from gpuyard.api.handlers import changes
 from gpuyard.api.handlers.changes import Beat, _Changes
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING, Sight
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.reading import changes as window_module
 from gpuyard.control.reading import publisher
 from gpuyard.model import Verb
@@ -50,7 +50,7 @@ def seq_of(body: bytes) -> int:
 
 def submit(yard: Team, user: str, **fields: Any) -> int:
     person = Person(ADMIN.uid, ADMIN.gid, user, False, ADMIN.name, EVERYTHING)
-    new = NewJob(
+    new = new_job(
         **{
             "command": ("true",),
             "gpus": 1,

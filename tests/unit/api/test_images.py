@@ -17,9 +17,9 @@ def test_an_image_needs_no_command_and_gives_the_job_its_name() -> None:
     new = request(image="ghcr.io/team/train:1.2@sha256:00").new_job()
 
     assert ("train", (), (Container("ghcr.io/team/train:1.2@sha256:00"),)) == (
-        new.name,
-        new.command,
-        new.containers,
+        new.wanted.name,
+        new.recipe.argv,
+        new.recipe.containers,
     )
 
 
@@ -27,7 +27,7 @@ def test_the_spelling_of_enroot_is_taken_everywhere() -> None:
     asked = request(image="nvcr.io#nvidia/pytorch:24.01-py3", containers=[{"image": "ghcr.io#a/b"}])
 
     assert ["nvcr.io/nvidia/pytorch:24.01-py3", "ghcr.io/a/b"] == [
-        each.image for each in asked.new_job().containers
+        each.image for each in asked.new_job().recipe.containers
     ]
 
 
@@ -39,7 +39,7 @@ def test_volumes_secrets_and_further_containers_become_containers() -> None:
 
     volumes = ("/data:/data", "/data:/mnt:ro", "scratch:/s", "/home/a/.hf:/run/secrets/hf:ro")
     others = Container("busybox", init=True, argv=("true",), volumes=("/data:/data",))
-    assert (Container("python:3.12", volumes=volumes), others) == new.containers
+    assert (Container("python:3.12", volumes=volumes), others) == new.recipe.containers
 
 
 @pytest.mark.parametrize(

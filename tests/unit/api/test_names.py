@@ -28,15 +28,19 @@ from gpuyard.api.messages.schemas import JobRequest
     ],
 )
 def test_a_job_is_called_after_what_it_runs(line: str, name: str) -> None:
-    assert name == JobRequest(command=line.split()).new_job().name
+    assert name == JobRequest(command=line.split()).new_job().wanted.name
 
 
 def test_the_project_is_one_of_the_labels() -> None:
     labels = {"stage": "eval", "a.b/c": "two words"}
     request = JobRequest(command=["true"], project="vision", labels=labels)
 
-    assert (("a.b/c", "two words"), ("project", "vision"), ("stage", "eval")) == request.new_job().labels
-    assert () == JobRequest(command=["true"]).new_job().labels
+    assert (
+        ("a.b/c", "two words"),
+        ("project", "vision"),
+        ("stage", "eval"),
+    ) == request.new_job().wanted.labels
+    assert () == JobRequest(command=["true"]).new_job().wanted.labels
 
 
 @pytest.mark.parametrize(

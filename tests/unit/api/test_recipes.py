@@ -8,7 +8,9 @@ import pytest
 
 from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.control.access.people import RunAs
-from gpuyard.control.commands.newjobs import NewJob, recipe_of, spec_of
+from gpuyard.control.admission.admit import Admitted
+from gpuyard.control.admission.entering import recipe_blob, spec_of
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.views.again import request_of
 from gpuyard.wire.job_fields import JOB_FIELDS
 from rigs.teams import ADMIN, Team, team
@@ -94,22 +96,28 @@ def test_a_job_tells_the_request_that_would_submit_it_again(yard: Team, asked: d
 
 def test_a_job_in_an_image_tells_its_request_too() -> None:
     new = JobRequest(**IN_AN_IMAGE).new_job()
-    spec = spec_of(new, ADMIN, "research", "", 0)
+    wanted = new.wanted
+    ask = wanted.ask_for(wanted.gpu_request)
+    spec = spec_of(wanted, Admitted("research", "", ask, ""), ADMIN, ask, "", 0)
 
-    assert IN_AN_IMAGE == request_of(spec, 0, json.loads(recipe_of(new, RunAs(0, 0, ""))))
+    assert IN_AN_IMAGE == request_of(spec, 0, json.loads(recipe_blob(new, RunAs(0, 0, ""))))
 
 
 @pytest.mark.parametrize("text", ["", *map(chr, range(1, 256)), "\u2028", "\ud800", "\U0001f600", '\\"/'])
 def test_a_recipe_is_written_as_ever(text: str) -> None:
     """Its hash is its name: the same script of an earlier release is the same blob."""
     for new in (
-        NewJob(script=f"#!/bin/sh\n{text}\n"),
-        NewJob(command=(text,), script="#!", env={f"A{text}": "b", "B": text}),
+        new_job(script=f"#!/bin/sh\n{text}\n"),
+        new_job(command=(text,), script="#!", env={f"A{text}": "b", "B": text}),
     ):
-        written = recipe_of(new, RunAs(1000, 1 << 40, "ann"))
+        written = recipe_blob(new, RunAs(1000, 1 << 40, "ann"))
         assert json.dumps(json.loads(written), separators=(",", ":")).encode() == written
         found = json.loads(written)
-        assert (new.script, list(new.command), new.env) == (found["script"], found["argv"], found["env"])
+        assert (new.recipe.script, list(new.recipe.argv), new.recipe.env) == (
+            found["script"],
+            found["argv"],
+            found["env"],
+        )
 
 
 SCRIPT = """#!/bin/bash

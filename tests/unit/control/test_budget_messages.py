@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuyard.config.reading import loads
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.commands.configs import Configurations
-from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.fleet import Fleet, LiveCluster, chosen
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.refusals import Unacceptable
@@ -176,7 +176,7 @@ def test_a_dry_run_says_what_the_budget_would_do(
             service.now_ms,
         )  # fmt: skip
         try:
-            job = NewJob(command=("true",), name="x", tenant="t", gpus=2, limit_ms=4 * HOUR_MS)
+            job = new_job(command=("true",), name="x", tenant="t", gpus=2, limit_ms=4 * HOUR_MS)
             found = ahead.rehearse(ROOT, job)
         finally:
             follower.close()

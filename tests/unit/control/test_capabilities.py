@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import CouldNever, Impossible
@@ -64,7 +64,7 @@ class World:
         return events
 
     def submit(self, **fields: object) -> int:
-        new = NewJob(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
+        new = new_job(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
         return self.requests.submit(ROOT, new).result(10).first_id
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import kept_classes
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import JobClass, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
@@ -61,7 +61,7 @@ def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path
         with pytest.raises(Forbidden, match=r"class ml is not for jobs of ops .*: these may be batch or top"):
             service.submit(OPS, tenant="product", klass="ml")
         with service.replica.lock, pytest.raises(Forbidden, match="class top"):
-            service.requests.rehearse(APPS, NewJob(command=("true",), gpus=1, tenant="product", klass="top"))
+            service.requests.rehearse(APPS, new_job(command=("true",), gpus=1, tenant="product", klass="top"))
         assert len(ids) == len(service.replica.state.jobs)
 
 

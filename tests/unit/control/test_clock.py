@@ -12,10 +12,10 @@ from starlette.requests import Request
 from gpuyard.api.edge.peers import PERSON
 from gpuyard.api.server.app import _health
 from gpuyard.control.access.people import person
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.clock import Instant, Steady, since_boot_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import StartFile
-from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.observe import attempt_events
 from gpuyard.control.serve import Options, Yard, clock_ms
@@ -120,7 +120,7 @@ def test_a_running_job_gets_no_longer_by_a_clock_that_is_set_and_its_end_is_by_t
     try:
         here.start()
         until(lambda: bool(here.replica.state.nodes.node))
-        new = NewJob(
+        new = new_job(
             command=("sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done"), gpus=1, name="job", cwd="/"
         )
         began_ms = since_boot_ms()

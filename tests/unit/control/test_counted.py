@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.reading import queue_counts
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.queue_counts import QueueCounts
@@ -48,7 +49,7 @@ class Counted:
     def submit(self, tenant: str, klass: str = "batch", tasks: int = 1, *, hold: bool = False) -> None:
         spec, job = (
             JobSpec(tenant, Ask(Whole(1)), klass),
-            NewJob(array=tuple(range(tasks)) if tasks > 1 else None, hold=hold),
+            Wanted(array=tuple(range(tasks)) if tasks > 1 else None, hold=hold),
         )
         self.store.submit([Submission(lambda i: events_of(job, spec, i, 1_000, {}), job.ids)], 1_000)
         self.replica.catch_up()

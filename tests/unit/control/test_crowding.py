@@ -8,8 +8,8 @@ import pytest
 
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
-from gpuyard.control.commands.newjobs import NewJob
-from gpuyard.control.commands.requests import Crowd, Crowding
+from gpuyard.control.admission.crowding import Crowd, Crowding
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.reading.overview import fleet_of, overview
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.replica.replica import Replica
@@ -42,7 +42,7 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
         )
         assert "`waiting_per_user` in yard.yaml" in refusal.value.hint
         key = Idempotency("ana", "k", "h")
-        two = NewJob(command=("true",), gpus=1, array=(1, 2))
+        two = new_job(command=("true",), gpus=1, array=(1, 2))
         accepted = service.requests.submit(ANA, two, key).result(10)
         service.submit(ANA)
         with pytest.raises(Impossible, match="10 jobs of ana wait already; a user may have 10"):

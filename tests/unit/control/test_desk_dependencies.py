@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.commands import dependencies
-from gpuyard.control.commands.dependencies import Dependency
+from gpuyard.control.admission import dependencies
+from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import label_of
 from gpuyard.model import After, AfterKind, Outcome

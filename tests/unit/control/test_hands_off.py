@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
-from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import Impossible, Unacceptable
@@ -69,7 +69,7 @@ class Machine:
 
     def submit(self, **fields: Any) -> int:
         return (
-            self.requests.submit(ROOT, NewJob(command=fields.pop("command", ("true",)), **fields))
+            self.requests.submit(ROOT, new_job(command=fields.pop("command", ("true",)), **fields))
             .result(10)
             .first_id
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.access.people import person
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.serve import NONE_LEADS, Options, Yard
 from gpuyard.errors import BadInput
 from harness.patience import until
@@ -29,7 +29,7 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
 
 
 def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
-    new = NewJob(command=argv, gpus=gpus, name="job", cwd="/")
+    new = new_job(command=argv, gpus=gpus, name="job", cwd="/")
     return here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
 
 

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
 from gpuyard.control.replica.replica import Replica
@@ -43,7 +44,7 @@ class Reader:
         self.clock.step_s = PATIENCE_S / 3
 
     def submit(self, tasks: int, user: str = "") -> None:
-        spec, job = JobSpec("a", Ask(Whole(1)), user=user), NewJob(array=tuple(range(tasks)))
+        spec, job = JobSpec("a", Ask(Whole(1)), user=user), Wanted(array=tuple(range(tasks)))
         self.store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
 
     def listed(self) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import gpuyard.control.replica.replica as books_module
-from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
@@ -63,7 +64,7 @@ TASKS = 3_000
 
 def submit_array(store: MemoryStore | Store) -> None:
     spec = JobSpec("a", Ask(Whole(1)))
-    job = NewJob(array=tuple(range(TASKS)))
+    job = Wanted(array=tuple(range(TASKS)))
     store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
 
 

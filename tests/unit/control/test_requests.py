@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import new_job
 from gpuyard.control.commands.wishes import Gone
 from gpuyard.control.projections.ledger import Ledger, closed_day
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
@@ -173,7 +173,7 @@ def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
             service.submit(tenant="reserch")
         with pytest.raises(Unacceptable, match="names no tenant"):
             service.submit()
-        job_id = service.requests.submit(ROOT, NewJob(command=("x",), tenant="research")).result(10).first_id
+        job_id = service.requests.submit(ROOT, new_job(command=("x",), tenant="research")).result(10).first_id
         assert 4 == job_id
 
 
@@ -362,7 +362,7 @@ def test_nodes_are_drained_and_taken_back(service: Rig) -> None:
 
 
 def test_a_key_that_is_used_again_does_it_once(service: Rig) -> None:
-    new = NewJob(command=("true",), gpus=1)
+    new = new_job(command=("true",), gpus=1)
     key = Idempotency("0", "k", "h")
     first = service.requests.submit(ROOT, new, key).result(10)
     again = service.requests.submit(ROOT, new, key).result(10)
@@ -385,8 +385,8 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
         return real(batch, now_ms)
 
     monkeypatch.setattr(store, "submit", submit)
-    good = [service.requests.submit(ROOT, NewJob(command=("true",), gpus=1)) for _ in range(5)]
-    bad = service.requests.submit(ROOT, NewJob(command=("true",), gpus=99))
+    good = [service.requests.submit(ROOT, new_job(command=("true",), gpus=1)) for _ in range(5)]
+    bad = service.requests.submit(ROOT, new_job(command=("true",), gpus=99))
     gate.set()
 
     assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]

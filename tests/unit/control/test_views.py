@@ -13,8 +13,8 @@ import pytest
 
 from gpuyard.api.edge.routes import encoded_list
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.clock import time_text
-from gpuyard.control.commands.dependencies import Dependency
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job

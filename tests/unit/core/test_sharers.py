@@ -5,11 +5,11 @@ import random
 import pytest
 
 from gpuyard.control.access.people import RunAs
-from gpuyard.control.commands.newjobs import owned
+from gpuyard.control.admission.entering import with_share_owner
 from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.why import why
 from gpuyard.core.state.dump import canonical, derived, dump, load
-from gpuyard.model import Ask, EndJobs, JobSpec, Mig, Milli, Settings, Whole
+from gpuyard.model import Ask, EndJobs, Mig, Milli, Settings, Whole
 from gpuyard.testing import ask, nodes
 from harness.yard import Yard
 
@@ -59,12 +59,12 @@ def test_shares_that_name_nobody_go_anywhere() -> None:
 
 
 def test_a_share_is_owned_by_whom_the_job_runs_as() -> None:
-    spec, ana = JobSpec("t", Ask(Milli(1, 250))), RunAs(1001, 1001, "ana")
-    assert Milli(1, 250, "ana") == owned(spec, ana, Settings()).ask.gpus
-    assert spec == owned(spec, ana, Settings(mps_users="many"))
-    assert spec == owned(spec, RunAs(), Settings())
-    whole = JobSpec("t", Ask(Whole(1)))
-    assert whole == owned(whole, ana, Settings())
+    share, ana = Ask(Milli(1, 250)), RunAs(1001, 1001, "ana")
+    assert Ask(Milli(1, 250, "ana")) == with_share_owner(share, ana, Settings())
+    assert share == with_share_owner(share, ana, Settings(mps_users="many"))
+    assert share == with_share_owner(share, RunAs(), Settings())
+    whole = Ask(Whole(1))
+    assert whole == with_share_owner(whole, ana, Settings())
 
 
 @pytest.mark.parametrize("policy", ["fifo", "default", "conservative", "fgd", "pack", "class"])

@@ -1,6 +1,7 @@
 """The books as a report reads them: some days, with what is still open."""
 
-from gpuyard.control.commands.newjobs import NewJob, events_of
+from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.views.accounts import accounts, owed, told_of
@@ -166,7 +167,7 @@ def test_tasks_that_only_wait_are_not_folded_for_a_report(store: Store) -> None:
     filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
     while filler.step(lease.epoch):
         pass
-    before, array = store.head(), NewJob(array=tuple(range(2_000)))
+    before, array = store.head(), Wanted(array=tuple(range(2_000)))
     (came,) = accepted(
         store, Submission(lambda i: events_of(array, SPEC, i, BEGIN_MS, {}), array.ids), now_ms=BEGIN_MS
     )

@@ -39,7 +39,7 @@ from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
 from gpuyard.control.reading.plain_views import taken, used
 from gpuyard.control.refusals import Forbidden
@@ -128,7 +128,7 @@ class Jobs:
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
         key = _key(request, person, body)
-        if new.ids <= ARRAY_IDS:
+        if new.wanted.ids <= ARRAY_IDS:
             return await self._accepted(person, new, key)
         # Large arrays of one user go in one by one, each when the one before it is in everybody's lists: a submission
         # or a list of somebody else finds one of them in front of it, however many come at a time.
@@ -138,8 +138,8 @@ class Jobs:
             return await self._accepted(person, new, key)
 
     async def _accepted(self, person: Person, new: NewJob, key: Idempotency | None) -> Response:
-        charge(JOB_S * new.ids)
-        if new.dependencies:
+        charge(JOB_S * new.wanted.ids)
+        if new.wanted.dependencies:
             await in_thread(self._yard.requests.read_up)
         accepted = await asyncio.wrap_future(self._yard.requests.submit(person, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}

@@ -37,9 +37,9 @@ from gpuyard.api.messages.fields import (
 )
 from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
-from gpuyard.control.commands.dependencies import SINGLETON, Dependency
+from gpuyard.control.admission.dependencies import SINGLETON, Dependency
+from gpuyard.control.admission.wanted import NewJob, new_job
 from gpuyard.control.commands.layouts import WantedLayout
-from gpuyard.control.commands.newjobs import NewJob
 from gpuyard.control.replica.labels import label_in
 from gpuyard.engines.contract import Container
 from gpuyard.errors import or_meant, quoted
@@ -248,7 +248,7 @@ class JobRequest(BaseModel):
             "dependencies": tuple([each.dependency() for each in self.dependencies]),
             "containers": self._containers() if image else (),
         }
-        return NewJob(**found)
+        return new_job(**found)
 
     def _containers(self) -> tuple[Container, ...]:
         """Its own container, then the others."""

@@ -4,46 +4,34 @@ The service knows nothing of HTTP. Everything is judged before it is written, on
 cannot be is refused with a reason and changes nothing.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from gpuyard.control.access.people import Person, run_as
+from gpuyard.control.access.people import Person, RunAs, run_as
+from gpuyard.control.admission.admit import Admission
+from gpuyard.control.admission.crowding import Crowd, Crowding
+from gpuyard.control.admission.dependencies import Resolved, look_up, resolve
+from gpuyard.control.admission.entering import events_of, recipe_blob, reply_of, spec_of, with_share_owner
+from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.clock import time_text
-from gpuyard.control.commands.concrete import concrete
-from gpuyard.control.commands.dependencies import Resolved, look_up, resolve
-from gpuyard.control.commands.newjobs import (
-    NewJob,
-    events_of,
-    in_our_words,
-    not_one_name_more,
-    not_one_share_more,
-    not_theirs,
-    owned,
-    recipe_of,
-    reply_of,
-    spec_of,
-    tenant_of,
-    where_images_run,
-    why_not,
-)
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.control.projections.ledger import closed_day, first_day
-from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.replica.committer import Arrival, Committer
+from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
+from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.labels import Label, label_of, live, number_of
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import span
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days, month_of
 from gpuyard.model import (
     CheckpointSeen,
     Event,
     JobEntered,
+    JobSpec,
     MonthClosed,
     NodeCordoned,
     NodeUncordoned,
@@ -76,6 +64,7 @@ class RequestService:
         self._now_ms = now_ms
         self._allow_root = allow_root
         self._check_room = check_room
+        self.admission = Admission(replica.lock)
         self._crowding = Crowding()
         self._observed = observed or None
         """None: the yard drives all its clusters."""
@@ -94,52 +83,23 @@ class RequestService:
     def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
         """Hand in a job; the future's result is there when it is on disk."""
         if self._observed is not None:
-            self._observed.check(new.clusters, "submit")
+            self._observed.check(new.wanted.clusters, "submit")
         self._check_room()
         account = run_as(person, self._allow_root)
-        recipe = recipe_of(new, account)
-        # Settled when it is judged, a moment before it is written.
-        tenant = new.tenant or person.name
-
-        def judge(state: State) -> Refusal | None:
-            found = _judged(person, new, state)
-            return found if isinstance(found, Refusal) else None
+        blobs = NamedBlobs(recipe_blob(new, account))
 
         def make(now_ms: int) -> Submission:
-            nonlocal tenant
-            state = self._replica.state
-            ours = in_our_words(new, state.settings)
-            found = tenant_of(ours, person, state)
-            tenant = found if isinstance(found, str) else tenant
-            waits = self._dependencies(new, person)
-            whole = concrete(ours, state)
-            if isinstance(whole, Refusal):
-                raise whole
-            blobs = NamedBlobs(recipe)
-            (name,) = blobs
-            spec = spec_of(whole, person, tenant, name, len(recipe), waits.after)
-            spec = owned(spec, account, state.settings)
-
-            def crowd(first_id: int) -> Crowd:
-                jobs = 1 if new.array is None else len(new.array)
-                return Crowd(jobs, first_id, first_id + new.ids - 1, name, len(recipe), now_ms)
-
-            def events(first_id: int) -> Sequence[Event]:
-                self._crowding.check(person, crowd(first_id), state)
-                return events_of(new, spec, first_id, now_ms, waits.own or {})
-
+            entry = self._entry(person, new, account, blobs)
             return Submission(
-                make=events,
-                ids=new.ids,
+                make=lambda first_id: entry.events(first_id, now_ms, self._crowding),
+                ids=new.wanted.ids,
                 blobs=blobs,
-                ahead=self._crowding.has_room(person, crowd(0), state),
+                ahead=self._crowding.has_room(person, entry.crowd(0, now_ms), entry.state),
                 idempotency=key,
-                reply=lambda first_id: reply_of(new, tenant, person, first_id, now_ms),
+                reply=lambda first_id: reply_of(new.wanted, entry.spec.tenant, person, first_id, now_ms),
             )
 
-        need = (new.ask, new.cpu_milli, new.exclusive, new.gpu_memory_mib, new.isolation)
-        kind = (*need, new.tenant, person.name, new.klass, new.limit_ms, person.given, person.places)
-        return self._committer.accept(Arrival(kind, judge, make))
+        return self._committer.accept(make)
 
     def rehearse(self, person: Person, new: NewJob) -> list[Event]:
         """The events of a submission that is only tried: the same judgement, and nothing is written.
@@ -147,27 +107,29 @@ class RequestService:
         Called with the replica locked, so that the next look at it sees the state it was judged on.
         """
         account = run_as(person, self._allow_root)
-        recipe = recipe_of(new, account)
         self._replica.catch_up()
-        state = self._replica.state
-        found = _judged(person, new, state)
-        if isinstance(found, Refusal):
-            raise found
-        tenant, whole = found
+        entry = self._entry(person, new, account, NamedBlobs(recipe_blob(new, account)))
+        now_ms = max(self._now_ms(), entry.state.now_ms)
+        return list(entry.events(entry.state.last_job_id + 1, now_ms))
+
+    def _entry(self, person: Person, new: NewJob, account: RunAs, blobs: NamedBlobs) -> "Entry":
+        """A request that the yard takes, as it is entered; raises why it is not taken."""
+        state, wanted = self._replica.state, new.wanted
+        admitted = self.admission.admit(state, wanted, person)
         waits = self._dependencies(new, person)
-        (name,) = NamedBlobs(recipe)
-        spec = spec_of(whole, person, tenant, name, len(recipe), waits.after)
-        spec = owned(spec, account, state.settings)
-        now_ms = max(self._now_ms(), state.now_ms)
-        return list(events_of(new, spec, state.last_job_id + 1, now_ms, waits.own or {}))
+        ((name, recipe),) = blobs.items()
+        ask = with_share_owner(admitted.ask, account, state.settings)
+        spec = spec_of(wanted, admitted, person, ask, name, len(recipe), waits.after)
+        return Entry(person, wanted, spec, waits, state)
 
     def _dependencies(self, new: NewJob, person: Person) -> Resolved:
-        if not new.dependencies:
+        wanted = new.wanted
+        if not wanted.dependencies:
             return Resolved()
         with self._replica.lock:
             self._replica.catch_up()
-            named = look_up(new.dependencies, self._replica.state, self._replica.store, person.sight.sees)
-        return resolve(new.dependencies, new.array or (), named)
+            named = look_up(wanted.dependencies, self._replica.state, self._replica.store, person.sight.sees)
+        return resolve(wanted.dependencies, wanted.array or (), named)
 
     # -- wishes about jobs ---------------------------------------------------------------------------------------
 
@@ -300,159 +262,30 @@ class RequestService:
         return self._committer.write(make)
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An admitted job, as it goes into the log."""
+
+    person: Person
+    wanted: Wanted
+    spec: JobSpec
+    waits: Resolved
+    state: State
+    """On which it was judged."""
+
+    def crowd(self, first_id: int, now_ms: int) -> Crowd:
+        """What it adds to the jobs of its user."""
+        wanted, spec = self.wanted, self.spec
+        last_id = first_id + wanted.ids - 1
+        return Crowd(wanted.tasks_of_array, first_id, last_id, spec.recipe, spec.recipe_bytes, now_ms)
+
+    def events(self, first_id: int, now_ms: int, limit: Crowding | None = None) -> Sequence[Event]:
+        """The lines of the log that accept it; with a limit, it is counted there, or refused."""
+        if limit is not None:
+            limit.check(self.person, self.crowd(first_id, now_ms), self.state)
+        return events_of(self.wanted, self.spec, first_id, now_ms, self.waits.own or {})
+
+
 def _seen(person: Person, state: State, label: Label) -> list[JobRecord]:
     """The live jobs of a label that the person may see."""
     return [record for record in live(state, label) if person.sight.sees(record.job.spec.tenant)]
-
-
-def _judged(person: Person, new: NewJob, state: State) -> tuple[str, NewJob] | Refusal:
-    """The tenant of a new job and its resolved ask, or why it is not taken."""
-    new = in_our_words(new, state.settings)
-    tenant = tenant_of(new, person, state)
-    if isinstance(tenant, Refusal):
-        return tenant
-    refusal = (
-        _not_for(person, tenant)
-        or not_theirs(person, tenant, state)
-        or not_one_share_more(person, tenant, state)
-        or not_one_name_more(person, tenant, state)
-    )
-    if refusal is not None:
-        return refusal
-    whole: NewJob | Refusal = concrete(new, state)
-    if not isinstance(whole, Refusal):
-        whole = where_images_run(whole, state)
-    if isinstance(whole, Refusal):
-        return whole
-    return why_not(whole, person, tenant, state) or (tenant, whole)
-
-
-def _not_for(person: Person, tenant: str) -> Forbidden | None:
-    """Why someone may not submit for a tenant."""
-    if person.may(Action.SUBMIT, tenant):
-        return None
-    return Forbidden(
-        f"{person.name} may not submit for {tenant}: " + ", ".join(map(str, person.rights)),
-        f"Leave the tenant out: it is then {person.home}."
-        if person.home and person.may(Action.SUBMIT, person.home)
-        else "",
-    )
-
-
-class Crowd(NamedTuple):
-    """The jobs of one submission."""
-
-    jobs: int
-    first_id: int
-    last_id: int
-    recipe: str
-    recipe_bytes: int
-    now_ms: int
-
-
-class Crowding:
-    """How many jobs of one user may wait, how much the store may keep for those that have not ended, and how fast what
-    it keeps of those that ended may grow.
-
-    Each takes memory of the server, and makes every list of all jobs longer; its recipe takes disk. Submissions are
-    judged in the order in which they are written, in the thread that writes them. Jobs that were accepted and that the
-    replica has not read yet count, too, so that many submissions at one moment get no further. What other servers have
-    accepted counts when the replica has read it, within a second or so.
-    """
-
-    def __init__(self) -> None:
-        self._unread: deque[tuple[int, str, int]] = deque()
-        """Submissions that are newer than the replica: the last id of each, its user and how many jobs it is."""
-        self._recipes: deque[tuple[int, str, str, int]] = deque()
-        """Recipes that are newer than the replica: the id that brings each, its user, its hash and its size."""
-        self._users: dict[str, _Unread] = {}
-
-    def has_room(self, person: Person, new: Crowd, state: State) -> bool:
-        """Whether a submission would be accepted now. It is not counted."""
-        try:
-            self.check(person, new, state, count=False)
-        except Impossible:
-            return False
-        return True
-
-    def check(self, person: Person, new: Crowd, state: State, *, count: bool = True) -> None:
-        """Refuse a submission with which too many jobs of a user would wait, or too much be kept; else count it."""
-        settings, counts = state.settings, state.counts
-        most, most_bytes = settings.waiting_per_user, settings.recipes_mib_per_user << 20
-        if not (most or most_bytes) or person.may(Action.MANAGE_CONFIG, ""):
-            return
-        name, jobs = person.name, new.jobs
-        # In this order: the replica may read on meanwhile, and a job is then missed for a moment, not counted twice.
-        waiting, kept = counts.of_user(name), counts.recipe_bytes(name)
-        self._forget(state.last_job_id)
-        unread = self._users.get(name) or _Unread()
-        waiting += unread.jobs - self._half_read(name, state.last_job_id)
-        kept += unread.recipe_bytes
-        if most and waiting + jobs > most:
-            more = f", and these would be {jobs:,} more" if jobs > 1 else ""
-            raise Impossible(
-                f"{waiting:,} jobs of {name} wait already{more}; a user may have {most:,}",
-                "Submit the rest when some of them have started, or cancel some. "
-                "An administrator sets the limit: `waiting_per_user` in yard.yaml.",
-            )
-        brings = new.recipe not in unread.recipes and not counts.has_recipe(name, new.recipe)
-        if brings and most_bytes:
-            _check_recipe(name, new, kept, counts.ended_bytes(name, new.now_ms), most_bytes)
-        if not count:
-            return
-        if brings:
-            self._recipes.append((new.first_id, name, new.recipe, new.recipe_bytes))
-            unread.recipes.add(new.recipe)
-            unread.recipe_bytes += new.recipe_bytes
-        self._unread.append((new.last_id, name, jobs))
-        unread.jobs += jobs
-        self._users[name] = unread
-
-    def _forget(self, read_id: int) -> None:
-        """The replica has read up to this id, and counts itself what is older."""
-        users = self._users
-        while self._recipes and self._recipes[0][0] <= read_id:
-            _first_id, user, recipe, size = self._recipes.popleft()
-            users[user].recipes.discard(recipe)
-            users[user].recipe_bytes -= size
-        while self._unread and self._unread[0][0] <= read_id:
-            _last_id, user, jobs = self._unread.popleft()
-            users[user].jobs -= jobs
-            if not users[user].jobs:
-                del users[user]
-
-    def _half_read(self, name: str, read_id: int) -> int:
-        """How many tasks of the oldest array that is not read whole are read, if it is this user's."""
-        if not self._unread or self._unread[0][1] != name:
-            return 0
-        last_id, _user, jobs = self._unread[0]
-        return max(0, jobs - (last_id - read_id))
-
-
-def _check_recipe(name: str, new: Crowd, kept: int, ended: int, most: int) -> None:
-    """Refuse one recipe more than the store keeps of a user, for live jobs or of ended ones."""
-    limit = "An administrator sets the limit: `recipes_per_user` in yard.yaml."
-    size = new.recipe_bytes
-    if kept + size > most:
-        raise Impossible(
-            f"scripts and environments of {name}'s jobs that have not ended take {kept:,} bytes of the store, and this "
-            f"one takes {size:,} more; a user may have {most:,}",
-            "Submit the rest when some of them have ended, or cancel some. An array is kept once, and so are jobs that "
-            f"differ in nothing; what a script reads from files is not kept. {limit}",
-        )
-    if ended + size > most:
-        raise Impossible(
-            f"scripts and environments of {name}'s jobs that ended take {ended:,} bytes of the store, counted less "
-            f"with time, and this one takes {size:,} more; a user may have {most:,} a day",
-            f"Submit it again in {span((ended + size - most) * DAY_MS // most)}. {limit}",
-        )
-
-
-class _Unread:
-    """What the replica has not read of one user's submissions."""
-
-    __slots__ = ("jobs", "recipe_bytes", "recipes")
-
-    def __init__(self) -> None:
-        self.jobs = self.recipe_bytes = 0
-        self.recipes: set[str] = set()

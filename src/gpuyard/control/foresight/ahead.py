@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
@@ -216,12 +216,12 @@ class Foresights:
         )
         found = self._think.elsewhere(foresee, question, seq=seq, exact=True)
         assert found is not None
-        tasks = 1 if new.array is None else len(new.array)
+        tasks = new.wanted.tasks_of_array
         said = self._said(found, 0, now_ms, SEED)
         return said | {
             "would_run": True,
             "id": first.job.array_id or first.job.id,
-            "name": new.name,
+            "name": new.wanted.name,
             "tenant": first.job.spec.tenant,
             "tasks": tasks,
             "gpus": found.gpu_milli / 1000,

@@ -7,8 +7,7 @@ store reaches every request with a part in that transaction; nothing of it was w
 Clients that were answered together come back together, but not at the same instant: before the disk is kept busy for
 the first of them alone, the thread waits a moment, no longer than a write takes, for as many as there were last time.
 
-Submissions are written without the replica's lock (the loop may hold it while it decides); only judging a kind of job
-that was not seen before takes it.
+Submissions are written without the replica's lock (the loop may hold it while it decides).
 """
 
 import logging
@@ -17,12 +16,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.core import State
 from gpuyard.errors import words_of
 from gpuyard.garbage import bare
 from gpuyard.store import Accepted, Submission
@@ -37,16 +34,8 @@ GATHER_S_MAX = 0.005
 """The longest wait for other requests of a batch; it is never longer than the last write took."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A submission on its way: judged, then written."""
-
-    kind: tuple[Any, ...]
-    """What the judgement depends on: equal kinds get equal answers until the settings or the fleet change."""
-    judge: Callable[[State], Refusal | None]
-    """Why it cannot be accepted. Called with the replica locked."""
-    make: Callable[[int], Submission]
-    """The submission, given the time."""
+Arrival = Callable[[int], Submission]
+"""A submission on its way: makes it, given the time, or raises why it is not taken."""
 
 
 class Committer:
@@ -59,8 +48,6 @@ class Committer:
         self._arrivals: deque[tuple[Arrival, Future[Accepted]]] = deque()
         self._errands: deque[tuple[Callable[[Draft], Any], Future[Any]]] = deque()
         self._closed = False
-        self._judged: dict[tuple[Any, ...], Refusal | None] = {}
-        self._judged_under: tuple[Any, ...] = ()
         self._sizes = (0, 0)
         """How many were served by each of the last two writes."""
         self._write_s = 0.0
@@ -149,13 +136,8 @@ class Committer:
         now_ms = self._now_ms()
         good, batch = [], []
         for arrival, future in tickets:
-            refusal = self._judgement(arrival)
-            if refusal is not None:
-                # A new one for each request: an exception that is raised again and again grows.
-                future.set_exception(type(refusal)(refusal.message, refusal.hint))
-                continue
             try:
-                batch.append(arrival.make(now_ms))
+                batch.append(arrival(now_ms))
             except Refusal as error:
                 # Without the calls that raised it, which hold every submission of this round.
                 future.set_exception(bare(error))
@@ -175,18 +157,6 @@ class Committer:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-
-    def _judgement(self, arrival: Arrival) -> Refusal | None:
-        """Why it cannot be accepted. Remembered, because a client sends the same kind again and again."""
-        state = self._replica.state
-        under = (state, state.settings, state.shapes.version)
-        if under != self._judged_under or len(self._judged) > WAITING_MAX:
-            self._judged_under = under
-            self._judged = {}
-        if arrival.kind not in self._judged:
-            with self._replica.lock:
-                self._judged[arrival.kind] = arrival.judge(self._replica.state)
-        return self._judged[arrival.kind]
 
     def _commit(self, tickets: list[tuple[Callable[[Draft], Any], Future[Any]]]) -> None:
         results: list[tuple[Future[Any], Any]] = []

@@ -14,7 +14,7 @@ from gpuyard.core.state.state import State
 from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy, Whole
 from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MIG_MODELS
-from gpuyard.model.units import HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.money import digits, usd
 
 _CANNOT = {
@@ -22,10 +22,14 @@ _CANNOT = {
     Capability.SHARES: "cluster {} gives whole GPUs only, no shares of them",
     Capability.SLICES: "cluster {} gives whole GPUs only, and cuts none into slices",
 }
+_NO_IMAGES = "asks for an image, and {} runs {}"
 _NO_FENCE = (
     "jobs on shares of one GPU are not kept apart, and cluster {} says `fence: strict`, so it gives whole GPUs and "
     "slices only"
 )
+
+
+_INSTEAD = {Capability.GANG: Cure.ONE_TASK, Capability.IMAGES: Cure.RUN_IMAGES}
 
 
 def gpus_text(milli: int) -> str:
@@ -118,7 +122,7 @@ def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
     if not (tenants.budgeted and state.settings.policy.quotas):
         return None
     shape, klass = state.shape_of(spec.ask), state.klass_of(spec.klass).name
-    micro = state.micro_least(shape, state.now_ms)
+    micro = state.micro_least(shape, state.today * DAY_MS)
     named = [
         tenants.budget_row[rule.name]
         for rule in state.settings.budgets
@@ -180,7 +184,7 @@ def _instead(state: State, shape: Shape) -> Remedy:
         slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
         if slices:
             return Remedy(Cure.SLICE_MODEL, (slices[0],))
-        return Remedy(Cure.ONE_TASK if lacking[1] is Capability.GANG else Cure.WHOLE_GPUS)
+        return Remedy(_INSTEAD.get(lacking[1], Cure.WHOLE_GPUS))
 
     def fits(**fields: Any) -> bool:
         return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
@@ -231,6 +235,11 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return f"asks for {wants}; the yard has no GPUs"
     if lacking := _lacking(state, shape):
         cluster, what = lacking
+        if what is Capability.IMAGES:
+            names = _clusters(state, shape)
+            one = len(names) == 1
+            named = f"cluster {names[0]}" if one else f"none of the clusters {', '.join(names)}"
+            return _NO_IMAGES.format(named, "no images" if one else "images")
         # A cluster that cuts GPUs and shares none could, and does not want to.
         strict = what is Capability.SHARES and Capability.SLICES not in state.nodes.lacks[cluster]
         return f"asks for {wants}; {(_NO_FENCE if strict else _CANNOT[what]).format(cluster)}"
@@ -272,18 +281,23 @@ def never_able(ask: Ask, state: State) -> bool:
 def _lacking(state: State, shape: Shape) -> tuple[str, Capability] | None:
     """If no cluster can serve a job: a cluster, and what its engine cannot do."""
     lacks = state.nodes.lacks
+    clusters = _clusters(state, shape)
+    missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
+    if not clusters or not all(missing):
+        return None
+    return clusters[0], min(missing[0], key=lambda each: each.value)
+
+
+def _clusters(state: State, shape: Shape) -> list[str]:
+    """The clusters that a job may go to, as far as they have GPUs for one that wants some."""
     chosen = shape.ask.clusters
-    clusters = sorted(
+    return sorted(
         {
             k.cluster
             for k in state.nodes.kinds
             if k.members and (k.gpus or not shape.gpus) and (not chosen or k.cluster in chosen)
         }
     )
-    missing = [shape.needs & lacks.get(cluster, frozenset()) for cluster in clusters]
-    if not clusters or not all(missing):
-        return None
-    return clusters[0], min(missing[0], key=lambda each: each.value)
 
 
 def _too_many_slices(state: State, shape: Shape, wants: str) -> str:

@@ -139,6 +139,8 @@ def _needs(ask: Ask) -> frozenset[Capability]:
     found = {Capability.GANG} if ask.tasks > 1 else set()
     if isinstance(ask.gpus, Milli | Mig):
         found.add(Capability.SHARES if isinstance(ask.gpus, Milli) else Capability.SLICES)
+    if ask.images:
+        found.add(Capability.IMAGES)
     return frozenset(found)
 
 

@@ -109,6 +109,8 @@ class State:
         self.moved: list[int] | None = None
         """The jobs that started, ended or are expected to end at another time, one after the other, for caches that
         keep something about running jobs; None: there are none, or they start over. Derived: never dumped."""
+        self.configured = 0
+        """Grows whenever settings are put in force. Derived: never dumped."""
         self.caches: dict[str, object] = {}
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)
@@ -119,6 +121,7 @@ class State:
         """Put settings in force: tenants are rebuilt and keep their usage."""
         old = self.tenants
         self.settings = settings
+        self.configured += 1
         self._price_book = PriceBook.in_force(settings)
         self._prices_known: dict[tuple[str, int, int], int] = {}
         """Cache: what an hour of a GPU costs on a day, by node, and by way the dearest."""
@@ -261,6 +264,11 @@ class State:
             # Quotas have a column per model. Models appear while the fleet is set up, before tenants count much.
             self.configure(self.settings)
         return number
+
+    @property
+    def today(self) -> int:
+        """The day of the last event, in days since 1970."""
+        return self.now_ms // DAY_MS
 
     # -- queue -------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Jobs that say what they need instead of what they want: made concrete on the fleet as it is.
+"""A request that says what it needs instead of what it wants becomes a definite ask on the fleet as it is.
 
 `exclusive` means all that a node has, whatever was named. An amount of GPU memory means the cheapest part of a GPU that
 has enough: a share, a MIG slice or a whole one, as isolated from others as asked.
@@ -6,73 +6,74 @@ has enough: a share, a MIG slice or a whole one, as isolated from others as aske
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
-from gpuyard.control.commands.newjobs import NewJob
+from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never_able
 from gpuyard.core.fleet.mig_geometry import gpu_milli
+from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.phrases import memory_text
 from gpuyard.errors import quoted
-from gpuyard.model import CATALOGUE, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
+from gpuyard.model import CATALOGUE, Ask, Capability, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
 from gpuyard.model.gpu_names import models_meant
 from gpuyard.model.mig import MIG_MODELS, Profile
-from gpuyard.model.units import DAY_MS, MILLI
+from gpuyard.model.units import MILLI
 
 
-def concrete(new: NewJob, state: State) -> NewJob | Unacceptable:
-    """The job with a definite ask, or why there is none."""
-    new = _with_our_models(new, state)
-    if new.mig and (refusal := _no_such_slice(new, state)):
+def resolve_request(wanted: Wanted, state: State) -> Ask | Unacceptable:
+    """What a request comes to here, or why it comes to nothing."""
+    wanted = _with_our_models(wanted, state)
+    if wanted.mig and (refusal := _no_such_slice(wanted, state)):
         return refusal
-    if new.gpu_memory_mib:
-        return _by_memory(new, state)
-    return _on_small_nodes(on_whole_nodes(new, state), state)
+    if wanted.gpu_memory_mib:
+        return _by_memory(wanted, state)
+    found = _on_small_nodes(_on_whole_nodes(wanted, state), state)
+    return found.ask_for(found.gpu_request)
 
 
-def _with_our_models(new: NewJob, state: State) -> NewJob:
-    """The job with models by the names that they have here: `A100` means both sizes, `a100-80gb` one of them."""
-    if not new.gpu_models:
-        return new
+def _with_our_models(wanted: Wanted, state: State) -> Wanted:
+    """The request with models by the names that they have here: `A100` means both sizes, `a100-80gb` one of them."""
+    if not wanted.gpu_models:
+        return wanted
     there = [*state.models, *[model.name for model in state.settings.gpu_models]]
-    meant = [model for name in new.gpu_models for model in models_meant(name, there)]
-    return replace(new, gpu_models=tuple(dict.fromkeys(meant)))
+    meant = [model for name in wanted.gpu_models for model in models_meant(name, there)]
+    return wanted.but(gpu_models=tuple(dict.fromkeys(meant)))
 
 
-def _on_small_nodes(new: NewJob, state: State) -> NewJob:
+def _on_small_nodes(wanted: Wanted, state: State) -> Wanted:
     """Where no node has a whole core, a job that names none counts all that a node has of one."""
-    if new.cpu_milli is None:
+    if wanted.cpu_milli is None:
         most = max([kind.cpu_milli for kind in state.nodes.kinds if kind.members], default=MILLI)
-        if most < new.counted_milli:
-            return replace(new, cpu_milli=most)
-    return new
+        if most < wanted.counted_milli:
+            return wanted.but(cpu_milli=most)
+    return wanted
 
 
-def _models_here(new: NewJob, state: State) -> list[GpuModel]:
+def _models_here(wanted: Wanted, state: State) -> list[GpuModel]:
     """The GPU models of the fleet that will do, as far as something is known of them."""
     known = {**CATALOGUE, **{model.name: model for model in state.settings.gpu_models}}
-    there = {
-        node.gpu_model for node in state.nodes.node if node.gpus and _will_do(replace(new, gpus=0), node)
-    }
+    any_size, nodes = wanted.but(gpus=0), state.nodes
+    there = {node.gpu_model for node in nodes.node if node.gpus and _will_do(any_size, node, nodes)}
     return [known[name] for name in sorted(there) if name in known]
 
 
-def _prices_here(new: NewJob, state: State) -> dict[str, int]:
+def _prices_here(wanted: Wanted, state: State) -> dict[str, int]:
     """What an hour of a GPU costs today by model: on the cheapest node that will do."""
-    day, found = state.now_ms // DAY_MS, dict[str, int]()
-    for number, node in enumerate(state.nodes.node):
-        if node.gpus and _will_do(replace(new, gpus=0), node):
+    day, found = state.today, dict[str, int]()
+    any_size, nodes = wanted.but(gpus=0), state.nodes
+    for number, node in enumerate(nodes.node):
+        if node.gpus and _will_do(any_size, node, nodes):
             price = state.gpu_price(number, day)
             found[node.gpu_model] = min(found.get(node.gpu_model, price), price)
     return found
 
 
-def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
+def _no_such_slice(wanted: Wanted, state: State) -> Unacceptable | None:
     """A profile that no GPU here can be cut to, and which there are."""
-    models = [model.name for model in _models_here(new, state)]
-    if any([name in MIG_MODELS and MIG_MODELS[name].profile(new.mig) for name in models]):
-        return _not_cut(new, state)
+    models = [model.name for model in _models_here(wanted, state)]
+    if any([name in MIG_MODELS and MIG_MODELS[name].profile(wanted.mig) for name in models]):
+        return _not_cut(wanted, state)
     sizes = [
         f"{name} has {', '.join([profile.name for profile in MIG_MODELS[name].profiles])}"
         if name in MIG_MODELS
@@ -80,70 +81,75 @@ def _no_such_slice(new: NewJob, state: State) -> Unacceptable | None:
         for name in models
     ]
     return Unacceptable(
-        f"no GPU here can be cut to {quoted(new.mig)}: {'; '.join(sizes) or 'there are no GPUs'}",
+        f"no GPU here can be cut to {quoted(wanted.mig)}: {'; '.join(sizes) or 'there are no GPUs'}",
         "Name one of these, or an amount of memory with --gpu-memory.",
     )
 
 
-def _not_cut(new: NewJob, state: State) -> Unacceptable | None:
+def _not_cut(wanted: Wanted, state: State) -> Unacceptable | None:
     """Slices that no node has, where the yard may cut no more."""
-    each, most, total, there = max(1, new.gpus), 0, 0, set()
-    for number, node in enumerate(state.nodes.node):
-        if not _will_do(replace(new, gpus=0), node):
+    each, most, total, there = max(1, wanted.gpus), 0, 0, set()
+    any_size, nodes = wanted.but(gpus=0), state.nodes
+    for number, node in enumerate(nodes.node):
+        if not _will_do(any_size, node, nodes):
             continue
-        pins = state.nodes.pins.get(number, {})
+        pins = nodes.pins.get(number, {})
         if not all([gpu in pins and pins[gpu].found for gpu in range(node.gpus)]):
             geometry = MIG_MODELS.get(node.gpu_model)
-            if geometry is not None and geometry.profile(new.mig):
+            if geometry is not None and geometry.profile(wanted.mig):
                 return None
         names = [place.profile for pin in pins.values() if pin.found for place in pin.held]
         there.update(names)
-        most, total = max(most, names.count(new.mig)), total + names.count(new.mig) // each
-    if new.tasks <= total:
+        most, total = max(most, names.count(wanted.mig)), total + names.count(wanted.mig) // each
+    if wanted.tasks <= total:
         return None
     have = (
-        f"{most} x {new.mig}" if most else f"slices of {', '.join(sorted(there))}" if there else "no slices"
+        f"{most} x {wanted.mig}"
+        if most
+        else f"slices of {', '.join(sorted(there))}"
+        if there
+        else "no slices"
     )
     return Unacceptable(
-        f"asks for {each * new.tasks} x {new.mig}, and the GPUs of a node here have {have}: "
+        f"asks for {each * wanted.tasks} x {wanted.mig}, and the GPUs of a node here have {have}: "
         "yard.yaml says `card_settings: leave`, so that the yard cuts none",
         "Ask for what is there, or let the owner of the machine cut a GPU (nvidia-smi mig) or take that line out.",
     )
 
 
-def _by_memory(new: NewJob, state: State) -> NewJob | Unacceptable:
+def _by_memory(wanted: Wanted, state: State) -> Ask | Unacceptable:
     """The cheapest part of a GPU with enough memory. 1. price; 2. the smaller part; 3. the model's name."""
-    choices: list[tuple[int, int, str, GpuRequest]] = []
-    unable: list[GpuRequest] = []
-    models, prices = _models_here(new, state), _prices_here(new, state)
+    choices: list[tuple[int, int, str, Ask]] = []
+    unable: list[Ask] = []
+    models, prices = _models_here(wanted, state), _prices_here(wanted, state)
     for model in models:
-        slices = _slices(replace(new, gpus=1, gpu_models=(model.name,)), state)
-        for milli, request in _parts(model, new.gpu_memory_mib, new.isolation, slices):
-            if never_able(replace(new, request=request, gpu_models=(model.name,)).ask, state):
-                unable.append(request)
+        of_model = wanted.but(gpu_models=(model.name,))
+        slices = _slices(of_model.but(gpus=1), model.name, state)
+        for milli, request in _parts(model, wanted.gpu_memory_mib, wanted.isolation, slices):
+            ask = of_model.ask_for(request)
+            if never_able(ask, state):
+                unable.append(wanted.ask_for(request))
                 continue
-            choices.append((milli * prices[model.name], milli, model.name, request))
+            choices.append((milli * prices[model.name], milli, model.name, ask))
     if not choices and unable:
         # The judge of all jobs says which cluster cannot do it, and what to ask for instead.
-        return replace(new, request=unable[0], gpu_memory_mib=0)
+        return unable[0]
     if not choices:
         most = max([model.memory_mib for model in models], default=0)
-        kind = " kept strictly apart" if new.isolation is Isolation.STRICT else ""
+        kind = " kept strictly apart" if wanted.isolation is Isolation.STRICT else ""
         return Unacceptable(
-            f"no GPU here has {memory_text(new.gpu_memory_mib)} of memory{kind}; the largest has {memory_text(most)}",
+            f"no GPU here has {memory_text(wanted.gpu_memory_mib)} of memory{kind}; "
+            f"the largest has {memory_text(most)}",
             "Ask for less memory.",
         )
-    _price, _milli, name, request = min(choices, key=lambda choice: choice[:3])
-    return replace(new, request=request, gpu_models=(name,), gpu_memory_mib=0)
+    return min(choices, key=lambda choice: choice[:3])[3]
 
 
-def _slices(new: NewJob, state: State) -> list[Profile]:
-    """The profiles of the job's GPU model that it may be given: where none is cut, those that are there."""
-    geometry = MIG_MODELS.get(new.gpu_models[0])
+def _slices(wanted: Wanted, model: str, state: State) -> list[Profile]:
+    """The profiles of a GPU model that the job may be given: where none is cut, those that are there."""
+    geometry = MIG_MODELS.get(model)
     sizes = geometry.profiles if geometry is not None else ()
-    return [
-        size for size in sizes if "+" not in size.name and not _not_cut(replace(new, mig=size.name), state)
-    ]
+    return [size for size in sizes if "+" not in size.name and not _not_cut(wanted.but(mig=size.name), state)]
 
 
 def _parts(
@@ -169,22 +175,23 @@ def _parts(
     return found
 
 
-def on_whole_nodes(new: NewJob, state: State) -> NewJob:
+def _on_whole_nodes(wanted: Wanted, state: State) -> Wanted:
     """The job, if it is exclusive, asking for every GPU, core and byte of as many nodes as it needs."""
-    if not new.exclusive:
-        return new
+    if not wanted.exclusive:
+        return wanted
     alike: dict[_Size, list[Node]] = {}
     idle: Counter[_Size] = Counter()
-    for number, node in enumerate(state.nodes.node):
-        if _will_do(new, node):
+    nodes = state.nodes
+    for number, node in enumerate(nodes.node):
+        if _will_do(wanted, node, nodes):
             size = (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
             alike.setdefault(size, []).append(node)
-            idle[size] += _is_idle(state, number)
-    counts = {size: _nodes_for(new, size) for size in alike}
+            idle[size] += _is_idle(nodes, number)
+    counts = {size: _nodes_for(wanted, size) for size in alike}
     fitting = [size for size in alike if counts[size]]
     if not fitting:
         # A node is too small even for one task; it is said so when the job is judged.
-        return new
+        return wanted
     # The nodes of a job are alike: 1. of a size of which there are enough; 2. of which enough are idle now; 3. that
     # wastes the fewest GPUs; 4. and the fewest cores; 5. of which there are most; 6. the size itself.
     size = min(
@@ -202,22 +209,20 @@ def on_whole_nodes(new: NewJob, state: State) -> NewJob:
     model, gpus, cpu_milli, memory_mib = size
     # Where others would do too, it is held to these: pools are of one size each.
     others = len(alike) > 1
-    return replace(
-        new,
-        pools=tuple(sorted({node.pool for node in alike[size]})) if others else new.pools,
-        gpu_models=(model,) if others and model else new.gpu_models,
+    held = {"pools": tuple(sorted({node.pool for node in alike[size]}))} if others else {}
+    held |= {"gpu_models": (model,)} if others and model else {}
+    return wanted.but(
+        **held,
         gpus=gpus,
         cpu_milli=cpu_milli,
         memory_mib=memory_mib,
         tasks=count,
         nodes_min=count,
         nodes_max=count,
-        ranks=new.ranks or (new.tasks if new.batch else 0),
     )
 
 
-def _is_idle(state: State, number: int) -> bool:
-    nodes = state.nodes
+def _is_idle(nodes: Nodes, number: int) -> bool:
     node = nodes.node[number]
     whole = nodes.free_mask[number].bit_count() == node.gpus and nodes.cpu_free[number] == node.cpu_milli
     return (
@@ -231,23 +236,24 @@ _Size = tuple[str, int, int, int]
 """What tells nodes apart: model and number of GPUs, cores and memory."""
 
 
-def _nodes_for(new: NewJob, size: _Size) -> int:
+def _nodes_for(wanted: Wanted, size: _Size) -> int:
     """How many whole nodes of a size the job takes; 0: one is too small for a task."""
-    fit = new.tasks
-    for want, have in zip((new.gpus, new.counted_milli, new.memory_mib), size[1:], strict=True):
+    fit = wanted.tasks
+    for want, have in zip((wanted.gpus, wanted.counted_milli, wanted.memory_mib), size[1:], strict=True):
         if want:
             fit = min(fit, have // want)
-    return max(new.nodes_min, -(-new.tasks // fit)) if fit else 0
+    return max(wanted.nodes_min, -(-wanted.tasks // fit)) if fit else 0
 
 
-def _will_do(new: NewJob, node: Node) -> bool:
+def _will_do(wanted: Wanted, node: Node, nodes: Nodes) -> bool:
     names = {node.name, f"{node.cluster}:{node.name}"}
     return (
-        (not new.pools or node.pool in new.pools)
-        and (not new.clusters or node.cluster in new.clusters)
-        and (not new.gpu_models or node.gpu_model in new.gpu_models)
-        and (not new.on_nodes or not names.isdisjoint(new.on_nodes))
-        and names.isdisjoint(new.not_nodes)
-        and all([not set(group).isdisjoint(node.features) for group in new.features])
-        and node.gpus >= new.gpus
+        (not wanted.pools or node.pool in wanted.pools)
+        and (not wanted.clusters or node.cluster in wanted.clusters)
+        and (not wanted.gpu_models or node.gpu_model in wanted.gpu_models)
+        and (not wanted.on_nodes or not names.isdisjoint(wanted.on_nodes))
+        and names.isdisjoint(wanted.not_nodes)
+        and all([not set(group).isdisjoint(node.features) for group in wanted.features])
+        and node.gpus >= wanted.gpus
+        and not (wanted.image and Capability.IMAGES in nodes.lacks.get(node.cluster, ()))
     )

@@ -1,0 +1,197 @@
+"""An admitted job on its way into the log and the blobs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from pydantic_core import to_json
+
+from gpuyard.control.access.people import Person, RunAs
+from gpuyard.control.admission.admit import Admitted
+from gpuyard.control.admission.wanted import NewJob, Wanted
+from gpuyard.engines.contract import Recipe
+from gpuyard.model import (
+    After,
+    Ask,
+    Event,
+    Isolation,
+    Job,
+    JobHeld,
+    JobSpec,
+    JobState,
+    JobSubmitted,
+    Milli,
+    Settings,
+    TasksSubmitted,
+)
+from gpuyard.model.serialise import Plain, to_plain
+from gpuyard.model.units import MILLI, SECOND_MS
+
+TASKS_TOGETHER = 500
+"""Tasks of an array in one line of the log: a line is folded at one go."""
+TASKS_WITH_OWN = 100
+"""The same where tasks have dependencies of their own: these are read and folded one by one."""
+
+
+def recipe_blob(new: NewJob, runs_as: RunAs) -> bytes:
+    """How to run it, as the blob that is kept."""
+    wanted, recipe = new.wanted, new.recipe
+    return _encoded(
+        replace(
+            recipe,
+            env=recipe.env | _array_variables(wanted.array),
+            uid=runs_as.uid,
+            gid=runs_as.gid,
+            user=runs_as.user,
+            ranks=recipe.ranks or (wanted.tasks if recipe.batch else 0),
+            asked=_original_request(wanted),
+        )
+    )
+
+
+def _encoded(recipe: Recipe) -> bytes:
+    """As `json.dumps` writes it, so that the same recipe has the same hash in every release.
+
+    Of a long script that is the longest step in which no other request is served. The faster encoder escapes neither
+    DEL nor what is not ASCII; without these it writes the same.
+    """
+    plain = to_plain(recipe)
+    if recipe.script.isascii():
+        with suppress(ValueError):  # Half of a surrogate pair in another text.
+            body: bytes = to_json(plain)
+            if body.isascii() and b"\x7f" not in body:
+                return body
+    return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def _original_request(wanted: Wanted) -> str:
+    """What of a request the fleet will make concrete, so that it can be asked for again as it was; else nothing."""
+    asked: dict[str, Any] = {}
+    if wanted.exclusive or wanted.gpu_memory_mib:
+        asked |= {
+            "gpus": wanted.gpus,
+            "gpu_milli": wanted.gpu_milli,
+            "mig": wanted.mig,
+            "gpu_memory_mib": wanted.gpu_memory_mib,
+            "isolation": "" if wanted.isolation is Isolation.ANY else wanted.isolation.value,
+            "gpu_models": wanted.gpu_models,
+            "tasks": wanted.tasks,
+            "cpus": None if wanted.cpu_milli is None else wanted.cpu_milli / MILLI,
+            "memory_mib": wanted.memory_mib,
+            "pools": wanted.pools,
+            "nodes_max": wanted.nodes_max,
+            "nodes_min": wanted.nodes_min,
+            "exclusive": wanted.exclusive,
+        }
+    return json.dumps(asked, separators=(",", ":")) if asked else ""
+
+
+def _array_variables(indices: tuple[int, ...] | None) -> dict[str, str]:
+    """What Slurm tells each task of an array about all of them. (Of a list at even distances, 1,4,7, Slurm calls the
+    step 1; here it is like the range 1-7:3, whose tasks are the same.)"""
+    if not indices:
+        return {}
+    found = sorted(indices)
+    steps = {after - before for before, after in pairwise(found)}
+    return {
+        "SLURM_ARRAY_TASK_COUNT": str(len(found)),
+        "SLURM_ARRAY_TASK_MIN": str(found[0]),
+        "SLURM_ARRAY_TASK_MAX": str(found[-1]),
+        "SLURM_ARRAY_TASK_STEP": str(steps.pop() if len(steps) == 1 else 1),
+    }
+
+
+def spec_of(
+    wanted: Wanted,
+    admitted: Admitted,
+    person: Person,
+    ask: Ask,
+    recipe: str,
+    recipe_bytes: int,
+    after: tuple[After, ...] = (),
+) -> JobSpec:
+    """What the scheduler needs to know of it."""
+    return JobSpec(
+        tenant=admitted.tenant,
+        ask=ask,
+        klass=admitted.klass,
+        name=wanted.name,
+        checkpoint_ms=wanted.checkpoint_s * SECOND_MS,
+        user=person.name,
+        recipe=recipe,
+        retries=wanted.retries,
+        requeue=wanted.requeue,
+        after=after,
+        after_one=wanted.dependencies_any,
+        partition=admitted.partition,
+        labels=wanted.labels,
+        recipe_bytes=recipe_bytes,
+    )
+
+
+def with_share_owner(ask: Ask, account: RunAs, settings: Settings) -> Ask:
+    """The ask with the owner of its share, where the shares of a GPU belong to one user: the one it runs as."""
+    request = ask.gpus
+    if settings.mps_users != "one" or not isinstance(request, Milli) or not account.user:
+        # A yard of an ordinary user runs everything as that one.
+        return ask
+    return replace(ask, gpus=replace(request, user=account.user))
+
+
+def events_of(
+    wanted: Wanted, spec: JobSpec, first_id: int, now_ms: int, own: Mapping[int, tuple[After, ...]]
+) -> Sequence[Event]:
+    """The lines of the log that accept it. `own` are dependencies of single tasks of an array, by index."""
+    times = (now_ms, wanted.limit_ms, wanted.deadline_ms, wanted.begin_ms)
+    if wanted.array is None:
+        submitted = JobSubmitted(now_ms, Job(first_id, spec, *times))
+        return [submitted, JobHeld(now_ms, first_id)] if wanted.hold else [submitted]
+    events, start = [], 0
+    while start < len(wanted.array):
+        indices = wanted.array[start : start + TASKS_TOGETHER]
+        waits = tuple([own.get(index, ()) for index in indices]) if own else ()
+        beside = _in_step(waits)
+        if beside:
+            waits = ()
+        elif waits:
+            indices, waits = indices[:TASKS_WITH_OWN], waits[:TASKS_WITH_OWN]
+        job = Job(first_id + 1 + start, spec, *times, array_id=first_id, array_index=indices[0])
+        events.append(TasksSubmitted(now_ms, job, indices, waits, beside, wanted.array_limit, wanted.hold))
+        start += len(indices)
+    return events
+
+
+def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
+    """What the first task waits for, where each task waits for the job beside: of `aftercorr`, nearly always."""
+    first = waits[0] if waits else ()
+    for place, each in enumerate(waits):
+        if len(each) != len(first):
+            return ()
+        for one, other in zip(first, each, strict=True):
+            if (
+                other.job_id != one.job_id + place
+                or other.kind is not one.kind
+                or other.delay_ms
+                or other.tasks
+            ):
+                return ()
+    return first
+
+
+def reply_of(wanted: Wanted, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
+    """What is answered, and answered again to a repetition."""
+    reply = {
+        "id": first_id,
+        "label": str(first_id),
+        "name": wanted.name,
+        "tenant": tenant,
+        "user": person.name,
+        "state": JobState.PENDING.value,
+        "submitted_ms": now_ms,
+    }
+    if wanted.array is not None:
+        reply |= {"array": True, "tasks": len(wanted.array), "first_task_id": first_id + 1}
+    return reply
