@@ -158,7 +158,7 @@ def test_a_clock_that_was_set_while_no_server_ran_is_seen_at_the_next_start_of_t
     try:
         here.start()
         until(lambda: bool(here.replica.state.nodes.node))
-        new = NewJob(
+        new = new_job(
             command=("sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done"), gpus=1, name="job", cwd="/"
         )
         began_ms = since_boot_ms()
