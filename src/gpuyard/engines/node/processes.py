@@ -208,7 +208,7 @@ def gain_nothing() -> None:
 def give_up_capabilities() -> None:
     """Be an ordinary process of its user, unless that is root.
 
-    Whoever makes a user namespace, as for a fence, may do everything to the files of its users, up to the next program
+    A process that makes a user namespace, as for a fence, may do all to the files of its user, up to the next program
     that is run: a process that runs none would write where its user may not.
     """
     if os.geteuid() == 0:
