@@ -209,9 +209,9 @@ class Series:
             rows = [(node, at_ms, text, " ".join(attempts)) for at_ms, text, attempts in lines]
             self._db.executemany("INSERT OR IGNORE INTO kernel VALUES (?, ?, ?, ?)", rows)
             self._db.execute(
-                "DELETE FROM kernel WHERE node = ?1 AND at_ms < (SELECT at_ms FROM kernel WHERE node = ?1 "
-                "ORDER BY at_ms DESC LIMIT 1 OFFSET ?2)",
-                (node, LINES_KEPT - 1),
+                "DELETE FROM kernel WHERE node = :node AND at_ms < (SELECT at_ms FROM kernel WHERE node = :node "
+                "ORDER BY at_ms DESC LIMIT 1 OFFSET :kept)",
+                {"node": node, "kept": LINES_KEPT - 1},
             )
             self._db.commit()
 

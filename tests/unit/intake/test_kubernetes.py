@@ -93,7 +93,7 @@ def test_a_container_runs_in_its_image(kubernetes: Any) -> None:
         "workdir": "/data",
     }
     assert () == taken.warnings
-    assert "pytorch:2.5" == JobRequest.model_validate(taken.job).new_job().containers[0].image
+    assert "pytorch:2.5" == JobRequest.model_validate(taken.job).new_job().recipe.containers[0].image
 
 
 AI_JOB = """\
@@ -179,7 +179,7 @@ def test_init_steps_and_containers_of_a_pod_are_one_job(kubernetes: Any) -> None
         ],
     } == taken.job
     assert () == taken.warnings
-    assert 3 == len(JobRequest.model_validate(taken.job).new_job().containers)
+    assert 3 == len(JobRequest.model_validate(taken.job).new_job().recipe.containers)
 
 
 @pytest.mark.parametrize(

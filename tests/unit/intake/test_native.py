@@ -147,7 +147,7 @@ def test_the_wire_takes_the_job() -> None:
     left_out = {*PROPOSED, "gpu_milli", "mig", "gpu_memory_mib", "isolation", "entrypoint"}
     accepted = {name: value for name, value in one(EVERYTHING).items() if name not in left_out}
 
-    assert JobRequest.model_validate(accepted).new_job().retries == 2
+    assert JobRequest.model_validate(accepted).new_job().wanted.retries == 2
 
 
 def test_a_file_may_hold_many() -> None:
