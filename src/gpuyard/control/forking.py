@@ -98,6 +98,7 @@ class ForkingProcess:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     cwd="/",
+                    env=interpreter.environment(),
                 )
             self._line.send(self._first)
         return self._line

@@ -40,7 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def importable() -> Iterator[None]:
     """The questions of this file can be found by another process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([each or os.getcwd() for each in sys.path]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, str(Path(__file__).parents[3])]))
         yield
 
 

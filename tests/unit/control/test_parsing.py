@@ -26,7 +26,7 @@ from harness.patience import until
 def parse() -> Iterator[Parser]:
     with pytest.MonkeyPatch.context() as patch:
         # The functions of this file can be found by another process.
-        patch.setenv("PYTHONPATH", os.pathsep.join([each or os.getcwd() for each in sys.path]))
+        patch.setenv("PYTHONPATH", os.pathsep.join([*sys.path, str(Path(__file__).parents[3])]))
         found = Parser(("gpuyard.config.reading",))
         yield found
         found.close()
