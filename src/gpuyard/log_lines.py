@@ -157,7 +157,7 @@ class RepeatFilter(logging.Filter):
             )
 
     def _source(self, record: logging.LogRecord, now_s: float) -> tuple[str, _Allowance]:
-        """Whose part of the log a record is: of a person, of those who have none of their own, or of the program."""
+        """Whose part of the log a record is: of a person, of all persons without one, or of the program."""
         person = plain(str(getattr(record, "person", "")), _SHOWN_CHARS)
         if not person:
             return "", self._of((record.name,), SOURCE_BURST, SOURCE_PER_S, now_s)

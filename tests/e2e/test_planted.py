@@ -8,7 +8,7 @@ from pathlib import Path
 from e2e.conftest import Box
 from gpuyard import interpreter
 from harness.patience import patient, until
-from rigs.planted_folder import PlantedFolder
+from harness.planted_folder import PlantedFolder
 
 CONFIG = """\
 version: 1

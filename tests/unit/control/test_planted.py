@@ -19,7 +19,7 @@ from gpuyard.control.replica.thought import QuestionContext
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
 from gpuyard.engines import apart
 from harness.patience import until
-from rigs.planted_folder import PlantedFolder
+from harness.planted_folder import PlantedFolder
 from rigs.request_service import rig
 
 

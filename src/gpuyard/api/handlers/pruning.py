@@ -41,8 +41,8 @@ def handlers(yard: Yard) -> Handlers:
     async def rebuild(request: Request, name: str) -> Response:
         """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
         await in_thread(yard.projections.rebuild, name)
-        who = asker(request.scope).name
-        _log.info("%s has projection %s filled again", who, name, extra=by(who))
+        asked = asker(request.scope).name
+        _log.info("%s has projection %s filled again", asked, name, extra=by(asked))
         found = await in_thread(yard.projections.status)
         return answer(next(each for each in found if each["name"] == name), 202)
 

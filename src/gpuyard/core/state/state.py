@@ -42,6 +42,9 @@ Intake = tuple[JobSpec, Shape, JobClass, int, int, bool, Count]
 class State:
     """Fleet, tenants and live jobs."""
 
+    configured = 0
+    """Grows whenever settings are put in force. Derived: never dumped."""
+
     def __init__(self) -> None:
         self.settings = Settings()
         self.classes: dict[str, JobClass] = {}
@@ -109,8 +112,6 @@ class State:
         self.moved: list[int] | None = None
         """The jobs that started, ended or are expected to end at another time, one after the other, for caches that
         keep something about running jobs; None: there are none, or they start over. Derived: never dumped."""
-        self.configured = 0
-        """Grows whenever settings are put in force. Derived: never dumped."""
         self.caches: dict[str, object] = {}
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)

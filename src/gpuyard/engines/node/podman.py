@@ -307,7 +307,7 @@ def _filled(path: str, home: str) -> str:
 
 
 def user() -> str:
-    """Who this process is, by name or, without one, by number."""
+    """The user of this process, by name or, without one, by number."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -62,7 +62,7 @@ def run(words: Sequence[str]) -> int:
             labels = [label for each in ids for label in each.labels()]
         _say(given, labels, "Terminating")
         if number:
-            # Who is to let a signal in later has to be there before the job is told to end.
+            # A process that is to let a signal in later has to be there before the job is told to end.
             _send(yard, given, running, signal.SIGCONT)
         answers = [
             answer
