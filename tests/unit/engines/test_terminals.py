@@ -224,6 +224,8 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
         one = Looker(tmp_path, do="shell", argv=["sh"])
         one.send(terminal.DATA, b"echo fi''rst\n")
         (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
+        # One that is let go on before it has stopped would stop for ever.
+        patience.until(lambda: (stat := stat_of(shell)) and stat.state == "T", WAIT_S)
         try:
             taken = sent_on(tmp_path, one)
         finally:

@@ -5,16 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.connection.places import DataOption
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpuyard.control.places import Instance
+    from gpuyard.wire.replies.jobs import OneOfMany
 
 STOP_S = 30.0
 JOBS_S = 600.0
 """How long jobs may take to end with nothing happening."""
+FAULT_S = 5.0
+"""How long a yard that cannot write a cancel, as on a full disk, is asked again."""
 JOBS_AT_ONCE = 1_000
 """Jobs that one request cancels, or one array: it is told how many are done."""
 
@@ -99,7 +102,7 @@ def _stop_jobs(socket: str) -> int:
     from gpuyard.api.client import Client
     from gpuyard.cli.terminal.progress import Bar
 
-    still_s = time.monotonic()
+    still_s = well_s = time.monotonic()
     asked: set[int] = set()
     before = 0
     with Client(f"unix:{socket}") as client:
@@ -109,15 +112,27 @@ def _stop_jobs(socket: str) -> int:
             if not live:
                 return len(asked)
             new = {job_id: label for job_id, label in live.items() if job_id not in asked}
+            fault: OneOfMany | None = None
             with Bar(len(new)) as bar:
                 tell, done = bar.begin("cancelling"), 0
                 for names, jobs in lots(new.values()):
-                    client.ask_many("cancel", names)
+                    fault = next(
+                        (each for each in client.ask_many("cancel", names) if each["status"] >= 500), None
+                    )
+                    if fault is not None:
+                        break
                     done += jobs
                     if tell is not None:
                         tell(done, len(new))
-            asked.update(new)
-            if new or len(live) != before:
+            if fault is None:
+                asked.update(new)
+                well_s = time.monotonic()
+            elif time.monotonic() > well_s + FAULT_S:
+                raise YardError(
+                    f"{fault['detail']}: {counted(len(live), 'job')} not stopped, and the yard is still up",
+                    fault.get("hint", ""),
+                )
+            if (new and fault is None) or len(live) != before:
                 # Many jobs take a while: it has failed when nothing more happens.
                 still_s, before = time.monotonic(), len(live)
             if time.monotonic() > still_s + JOBS_S:
