@@ -6,6 +6,7 @@ side is held back: gpuyard's node is drained, Slurm's partition is down.
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from figures import Row
+from figures import ROOT, Row
 from load_clients import Burst, Caller, together
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from harness.patience import Patience
 
 GPUS = 64
 CLIENTS = 4
@@ -162,10 +167,10 @@ def by_commands(command: list[str], environment: dict[str, str], count: int) -> 
 
 def until(true: Callable[[], bool]) -> None:
     """Wait for it."""
-    deadline = time.monotonic() + READY_S
+    limit = Patience(READY_S)
     while not true():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"still running after {READY_S:.0f} s")
+        if not limit:
+            raise RuntimeError(f"still running after {READY_S:.0f} s of a machine with nothing else to do")
         time.sleep(0.1)
 
 

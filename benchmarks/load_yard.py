@@ -13,7 +13,7 @@ from typing import Any
 
 from figures import Row
 from load_clients import Burst, Caller, cpu_s_of
-from load_sides import CLIENTS, GPUS, READY_S, Submitter, burst, by_commands, until
+from load_sides import CLIENTS, GPUS, READY_S, Patience, Submitter, burst, by_commands, until
 
 _CONFIG = """\
 version: 1
@@ -64,9 +64,9 @@ class YardProcess:
                 stdout=out,
                 stderr=out,
             )
-        deadline = time.monotonic() + READY_S
+        limit = Patience(READY_S)
         while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None or not limit:
                 said = self._out.read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"yard up did not get ready: {said}")
             time.sleep(0.05)
