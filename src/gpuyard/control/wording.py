@@ -9,7 +9,7 @@ from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.model import Ask, Cure, LimitTime, Remedy, Whole
 from gpuyard.model.stand_in import clusters_line
-from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, ENDLESS_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
 
 _WORDS = {
     Cure.RELEASE: "yard release {names}",
@@ -87,7 +87,7 @@ def _remedy(remedy: Remedy) -> str:
             return f"the engine's word that {jobs} stopped"
         case Cure.JOBS_END_BY:
             left = f"promised within {span(ms)}" if ms > 0 else "overdue"
-            return f"{_jobs(names)} ending ({'no time limit' if ms >= NO_LIMIT_MS // 2 else left})"
+            return f"{_jobs(names)} ending ({'no time limit' if ms >= ENDLESS_MS else left})"
         case Cure.COMES_FREE:
             return f"{''.join(names) or 'room'} coming free when something that runs ends"
         case Cure.HIGHER_BUDGET if names:

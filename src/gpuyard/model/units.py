@@ -6,13 +6,26 @@ are read from to the report they end in.
 
 from gpuyard.durations import DAY_MS, DURATION_MS_MAX, HOUR_MS, MINUTE_MS, SECOND_MS
 
-__all__ = ["DAY_MS", "GIB_MIB", "HOUR_MS", "MICRO_USD", "MILLI", "MINUTE_MS", "NO_LIMIT_MS", "SECOND_MS"]
+__all__ = [
+    "DAY_MS",
+    "ENDLESS_MS",
+    "GIB_MIB",
+    "HOUR_MS",
+    "MICRO_USD",
+    "MILLI",
+    "MINUTE_MS",
+    "NO_LIMIT_MS",
+    "SECOND_MS",
+]
 
 MILLI = 1000
 """Milli-GPU in a whole GPU; milli-CPU in a core."""
 
 NO_LIMIT_MS = DURATION_MS_MAX
 """The assumed run time of a job without a time limit: ten years, finite so that sums need no special case."""
+
+ENDLESS_MS = NO_LIMIT_MS // 2
+"""A job that may run as long has no time limit, whatever work it has saved: it ends by no promised time."""
 
 GIB_MIB = 1024
 

@@ -45,6 +45,21 @@ def test_a_job_passes_if_it_is_over_by_the_promised_time() -> None:
     assert ReasonCode.RESERVATION is here.code(plan, late)
 
 
+@pytest.mark.parametrize("name", ["fifo", "conservative", "default"])
+def test_a_job_without_a_limit_keeps_behind_a_promise_when_another_starts_ahead(name: str) -> None:
+    """The job that starts ahead moves the promise away by as long as every job without a limit is taken to run."""
+    here = CheckedYard(name, nodes(1))
+    here.submit(4)
+    here.step()
+    here.now_ms = 60 * S
+    ahead = here.submit(1)
+    here.submit(8)
+    behind = here.submit(1)
+    plan = here.step()
+    assert [ahead] == here.started(plan)
+    assert ReasonCode.RESERVATION is here.code(plan, behind)
+
+
 def test_a_job_passes_if_it_takes_nothing_that_is_promised() -> None:
     """Two GPUs are left over beside the six that are promised."""
     here = half_full()

@@ -12,7 +12,7 @@ from gpuyard.core.phrases import count_text
 from gpuyard.core.state.dependencies import waited
 from gpuyard.core.state.state import State
 from gpuyard.model import After, AfterKind, AttemptState, JobState
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import ENDLESS_MS
 
 OTHERS_MAX = 200
 """How many jobs that are waited for, directly or through others, are taken into account."""
@@ -96,7 +96,7 @@ def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times
         last = (now_ms, 0, after.kind)
         for other in waited(state, record, after):
             at_ms, why = _met(other, after, booked)
-            if at_ms is None or at_ms - now_ms >= NO_LIMIT_MS // 2:
+            if at_ms is None or at_ms - now_ms >= ENDLESS_MS:
                 unknown = unknown or why
                 break
             last = max(last, (at_ms, other.id, after.kind), key=lambda found: found[:2])
@@ -124,7 +124,7 @@ def _met(other: JobRecord, after: After, booked: dict[int, Times]) -> tuple[int 
         return None, f"{name}, {_unforeseen(other)}"
     if after.kind is AfterKind.STARTED:
         return times.start_ms + after.delay_ms, f"{name}, and when that starts cannot be told"
-    no_limit = other.estimate_ms >= NO_LIMIT_MS // 2
+    no_limit = other.estimate_ms >= ENDLESS_MS
     return (
         times.end_ms,
         f"{name}, {'which has no time limit' if no_limit else 'and when that starts cannot be told'}",

@@ -19,7 +19,7 @@ from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.profile import FleetProfile, Slot, freed_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import JobState, ReasonCode
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import ENDLESS_MS, NO_LIMIT_MS
 
 AHEAD_MAX = 200
 """How many of the jobs ahead are taken into account."""
@@ -132,7 +132,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
         return Estimate(None, how)
     if slot is None:
         return _uncut(state, profile, now_ms, from_ms, record)
-    if slot.at_ms - now_ms >= NO_LIMIT_MS // 2:
+    if slot.at_ms - now_ms >= ENDLESS_MS:
         endless, several = _endless(state, now_ms, slot, bookings)
         if not endless:
             return Estimate(None, "its room is promised to jobs without a time limit")
@@ -150,8 +150,8 @@ def _uncut(state: State, profile: FleetProfile, now_ms: int, from_ms: int, recor
     if found is None or found.at_ms >= NEVER_MS:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     jobs, several = _jobs(state, set(found.job_ids))
-    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
-        endless = {i for i in found.job_ids if state.jobs[i].end_ms - now_ms >= NO_LIMIT_MS // 2}
+    if found.at_ms - now_ms >= ENDLESS_MS:
+        endless = {i for i in found.job_ids if state.jobs[i].end_ms - now_ms >= ENDLESS_MS}
         jobs, several = _jobs(state, endless or set(found.job_ids))
         return Estimate(None, f"it waits for {jobs}, which {'have' if several else 'has'} no time limit")
     end = "end" if several else "ends"
@@ -180,7 +180,7 @@ def _pinned(
     if found is None:
         return Estimate(None, "slices of its size are on pinned GPUs; when they are free cannot be told")
     label = state.jobs[found.job_id].job.label if found.job_id else ""
-    if found.at_ms - now_ms >= NO_LIMIT_MS // 2:
+    if found.at_ms - now_ms >= ENDLESS_MS:
         return Estimate(None, f"it waits for a slice that job {label} has, which has no time limit")
     if found.job_id and found.at_ms >= from_ms:
         return Estimate(found.at_ms, f"when job {label} hands on its slice of a pinned GPU as promised")
@@ -257,7 +257,7 @@ def _endless(
     state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]
 ) -> tuple[str, bool]:
     """The jobs without a time limit that it waits for, running or booked on its nodes; and whether several."""
-    far_ms = now_ms + NO_LIMIT_MS // 2
+    far_ms = now_ms + ENDLESS_MS
     where = {grant.node for grant in slot.grants}
     found = {
         job_id
@@ -267,7 +267,7 @@ def _endless(
     }
     for other, booked in bookings:
         ends_ms = booked.at_ms + other.estimate_ms
-        if other.estimate_ms >= NO_LIMIT_MS // 2 and ends_ms <= slot.at_ms:
+        if other.estimate_ms >= ENDLESS_MS and ends_ms <= slot.at_ms:
             found |= {other.id} if any(g.node in where for g in booked.grants) else set()
     # Otherwise it waits for quota, not for room.
     return _jobs(state, found or {r.id for r in state.running.values() if far_ms <= r.end_ms <= slot.at_ms})

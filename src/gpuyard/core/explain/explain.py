@@ -28,7 +28,7 @@ from gpuyard.core.schedule.policy import Backfill, Policy
 from gpuyard.core.schedule.probe import probe_turn
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Plan, Reason, ReasonCode
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import ENDLESS_MS
 
 BY_WEIGHT = (
     ReasonCode.UNSUPPORTED,
@@ -119,7 +119,7 @@ def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int |
     graces = [state.jobs[stop.job_id].klass.grace_ms for stop in plan.stops if stop.for_job == record.id]
     if graces:
         return now_ms + max(graces)
-    at = [r.at_ms for r in plan.reservations if r.job_id == record.id and r.at_ms - now_ms < NO_LIMIT_MS // 2]
+    at = [r.at_ms for r in plan.reservations if r.job_id == record.id and r.at_ms - now_ms < ENDLESS_MS]
     return at[0] if at else None
 
 
@@ -187,6 +187,6 @@ def _running(state: State, record: JobRecord, now_ms: int) -> str:
     if record.phase is AttemptState.STARTING:
         text = f"it has been starting for {span(now_ms - record.started_ms)} on {where}"
     left_ms = record.end_ms - now_ms
-    if left_ms >= NO_LIMIT_MS // 2:
+    if left_ms >= ENDLESS_MS:
         return f"{text}, without a time limit"
     return f"{text}, promised to end within {span(max(0, left_ms))}"

@@ -26,7 +26,7 @@ from gpuyard.model import (
     Remedy,
     WithoutAfter,
 )
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import ENDLESS_MS
 
 _AFTER = {
     AfterKind.STARTED: "start",
@@ -148,15 +148,18 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
 def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     """There is room, but it is promised."""
     state, now_ms = current.state, current.now_ms
+    endless = record.estimate_ms >= ENDLESS_MS
     inside = [
-        r for r in current.reservations if r.at_ms < now_ms + record.estimate_ms and r.job_id != record.id
+        r
+        for r in current.reservations
+        if r.job_id != record.id and (endless or r.at_ms < now_ms + record.estimate_ms)
     ]
     if not inside:
         return [fallback(ReasonCode.RESERVATION)]
     first = min(inside, key=lambda r: (r.at_ms, r.job_id))
     other = state.jobs[first.job_id]
     label, asks = other.job.label, ask_text(other.shape)
-    runs = "has no time limit" if record.estimate_ms >= NO_LIMIT_MS else f"may run {span(record.estimate_ms)}"
+    runs = "has no time limit" if endless else f"may run {span(record.estimate_ms)}"
     due = span(max(0, first.at_ms - now_ms))
     if len(inside) == 1:
         text = f"there is room now, but job {label} is promised {asks} in {due}, and this job {runs}"

@@ -42,7 +42,7 @@ from gpuyard.model import (
     Remedy,
 )
 from gpuyard.model.settings import TOTAL
-from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import ENDLESS_MS, MILLI, NO_LIMIT_MS, SECOND_MS
 
 _HELD_BY = ": held back by "
 
@@ -297,7 +297,7 @@ def _kept_quota(current: Pass, record: JobRecord) -> list[Reason]:
             continue
         name, first = tenant_name(state, number), state.jobs[kept.for_job].job.label
         text = f"job {first}, ahead of it, waits for the quota of {name}"
-        if kept.at_ms - now_ms < NO_LIMIT_MS // 2:
+        if kept.at_ms - now_ms < ENDLESS_MS:
             text += f", which is free in {span(max(0, kept.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span(record.estimate_ms)}"

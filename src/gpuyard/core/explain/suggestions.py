@@ -14,9 +14,11 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill
 from gpuyard.model import Ask, AskFor, Grant, LimitTime, ReasonCode, Whole
-from gpuyard.model.units import DAY_MS, NO_LIMIT_MS, SECOND_MS
+from gpuyard.model.units import DAY_MS, ENDLESS_MS, SECOND_MS
 
 _LIMITS_TRIED_MAX = 8
+_LONGEST_MS = ENDLESS_MS - SECOND_MS
+"""The longest limit that is one."""
 
 _PLACE = placer(whole_best_fit, share_best_fit)
 """Whether something fits does not depend on the placement's preference, and this placement remembers nothing."""
@@ -43,7 +45,7 @@ def helps(
     if found in (ReasonCode.RESERVATION, ReasonCode.QUOTA_AHEAD):
         limit_ms = _shorter(current, backfill, record)
         if limit_ms:
-            any_limit = limit_ms >= NO_LIMIT_MS // 2
+            any_limit = limit_ms >= _LONGEST_MS
             told.append(Help(LimitTime(record.id, DAY_MS if any_limit else limit_ms), ask, any_limit))
     if found in _ABOUT_SIZE:
         # First the same elsewhere, then less of it.
@@ -110,7 +112,7 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
         :_LIMITS_TRIED_MAX
     ]:
         # To the second, as users set limits.
-        shorter_ms = within_ms // SECOND_MS * SECOND_MS
+        shorter_ms = min(within_ms, _LONGEST_MS) // SECOND_MS * SECOND_MS
         try:
             record.limit_ms = record.estimate_ms = shorter_ms
             if type(backfill.place(record)) is tuple:

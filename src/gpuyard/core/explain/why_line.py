@@ -9,7 +9,7 @@ from gpuyard.core.jobs.queue import in_order
 from gpuyard.core.phrases import count_text, names_text, span
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy
-from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.units import ENDLESS_MS, NO_LIMIT_MS
 
 _FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _NARROW_ROUNDS = 3
@@ -118,7 +118,7 @@ def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: i
     at_ms, first = min(due)
     other = state.jobs[first]
     what = ask_text(other.shape)
-    if at_ms - now_ms < NO_LIMIT_MS // 2:
+    if at_ms - now_ms < ENDLESS_MS:
         what += f" in {span(max(0, at_ms - now_ms))}"
     return f"{jobs} ({what})" if len(job_ids) == 1 else f"{jobs} (first job {other.job.label}: {what})"
 

@@ -24,13 +24,18 @@ from gpuyard.core.schedule.reserve import NODE_BITS, NODE_MASK, closed_to, soone
 from gpuyard.core.schedule.steps import Need, NodeSteps
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant
-from gpuyard.model.units import MILLI
+from gpuyard.model.units import ENDLESS_MS, MILLI
 
 Able = dict[int, list[int]]
 """Nodes by the number of tasks they have room for."""
 
 
 _NO_LOW = (0, 0)
+
+
+def lasts_ms(record: JobRecord) -> int:
+    """How long the job needs its room: without a time limit for ever, so that it fits into no gap before a booking."""
+    return record.estimate_ms if record.estimate_ms < ENDLESS_MS else NEVER_MS
 
 
 class Slot(NamedTuple):
@@ -83,7 +88,7 @@ class FleetProfile:
         self._catch_up()
         guarded = self.quotas is not None and self.quotas.concerns(record)
         floors = self._floors.setdefault((record.shape.index, record.party if guarded else -1), [])
-        run_ms = record.estimate_ms
+        run_ms = lasts_ms(record)
         # A job with the same ask that runs at least as long cannot start before the earlier one.
         low_ms = max([from_ms, *[at_ms for shorter_ms, at_ms in floors if shorter_ms <= run_ms]])
         best: tuple[int, Way, Able] | None = None
@@ -190,7 +195,7 @@ class FleetProfile:
     ) -> tuple[int, list[int]]:
         """When the `count`-th node could have room for `tasks` tasks, and the nodes that have it from that time."""
         followed, kept, now_ms = self._followed, self._kept, self._now_ms
-        run_ms, shape, known = record.estimate_ms, record.shape, self._steps
+        run_ms, shape, known = lasts_ms(record), record.shape, self._steps
         lows = self._lows.setdefault((way.index, tasks), {})
         first: list[int] = []
         found: list[tuple[int, int]] = []
@@ -238,7 +243,7 @@ class FleetProfile:
         if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
         need = self._need(shape, tasks, number)
-        return self._of(number).earliest(need, from_ms, record.estimate_ms)
+        return self._of(number).earliest(need, from_ms, lasts_ms(record))
 
     def _need(self, shape: Shape, tasks: int, number: int) -> Need:
         """What `tasks` tasks need of a node."""
@@ -311,7 +316,7 @@ class FleetProfile:
         self, record: JobRecord, number: int, tasks: int, at_ms: int, left: list[int] | None = None
     ) -> Grant:
         shape, nodes = record.shape, self._state.nodes
-        kind, end_ms = nodes.kind_of[number], at_ms + record.estimate_ms
+        kind, end_ms = nodes.kind_of[number], at_ms + lasts_ms(record)
         free = self._of(number).window(shape.milli, shape.user, at_ms, end_ms)
         free &= ~closed_to(nodes, shape, number)
         if shape.milli == MILLI:

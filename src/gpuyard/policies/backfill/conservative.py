@@ -11,7 +11,7 @@ jobs that start past others are: there are no promises behind it.
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.profile import FleetProfile, Slot
+from gpuyard.core.schedule.profile import FleetProfile, Slot, lasts_ms
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import NO_LIMIT_MS
 
@@ -112,7 +112,7 @@ class ConservativePass:
         if not profile.booked_on(found) and profile.has_quota(record, nodes.kind_of[found[0].node].model):
             return found
         place, rank = current.policy.place, current.policy.rank
-        holds = profile.holds(record.estimate_ms)
+        holds = profile.holds(lasts_ms(record))
         nodes.shift(holds, -1)
         try:
             for way in shape.ways if rank is None else rank(nodes, shape):

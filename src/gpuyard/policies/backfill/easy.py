@@ -1,7 +1,8 @@
 """`easy`: the first job that finds no room gets a promise, and others may start only if they do not break it.
 
-A job that ends by the promised time may use anything that is free; a job that runs longer may use only what the
-promise leaves over, of the nodes and of its tenants' quota.
+A job that ends by the promised time may use anything that is free; a job that runs longer, or has no time limit, may
+use only what the promise leaves over, of the nodes and of its tenants' quota. A promise that itself waits for jobs
+without a limit is years away, and holds all the same.
 """
 
 from gpuyard.core.jobs.records import JobRecord
@@ -9,6 +10,7 @@ from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.quota_promise import QuotaPromise
 from gpuyard.core.schedule.reserve import Promise, promise, untold
 from gpuyard.model import Grant, ReasonCode, Reservation
+from gpuyard.model.units import ENDLESS_MS
 
 _RESERVATION = ReasonCode.RESERVATION
 _WAITS_FOR_QUOTA = frozenset(
@@ -121,7 +123,7 @@ class EasyPass:
         if found is None:
             self._head = None
         else:
-            self.window_ms = found.at_ms - self._pass.now_ms
+            self.window_ms = min(found.at_ms - self._pass.now_ms, ENDLESS_MS - 1)
             self._pass.reservations.append(Reservation(self._head.id, found.at_ms))
             self._keep_quota(self._head, found)
             self._pass.set_aside(self._head)
