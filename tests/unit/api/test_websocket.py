@@ -6,8 +6,10 @@ from gpuyard.api.connecting.websocket import (
     BINARY,
     CLOSE,
     MESSAGE_BYTES_MAX,
+    PARTS_MAX,
     PING,
     TEXT,
+    TOO_LONG,
     BadFrame,
     Unframer,
     accepted,
@@ -67,3 +69,15 @@ def test_a_message_that_never_ends_is_refused() -> None:
     list(unframer.take(part))
     with pytest.raises(BadFrame):
         list(unframer.take(part))
+
+
+def test_a_message_of_empty_frames_without_end_is_refused() -> None:
+    empty = bytes((0, 0))
+    unframer = Unframer(masked=False)
+    # Of each message so many, and not of all messages together.
+    for _ in range(2):
+        whole = bytes((TEXT, 0)) + empty * (PARTS_MAX - 2) + bytes((0x80, 0))
+        assert [(TEXT, b"")] == list(unframer.take(whole))
+    with pytest.raises(BadFrame) as refused:
+        list(unframer.take(bytes((TEXT, 0)) + empty * PARTS_MAX))
+    assert TOO_LONG == refused.value.code

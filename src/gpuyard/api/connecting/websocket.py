@@ -13,6 +13,8 @@ from typing import Any
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 _CONTINUED, _FINAL, _MASKED = 0, 0x80, 0x80
 MESSAGE_BYTES_MAX = 1 << 20
+PARTS_MAX = 1024
+"""Frames of one message: empty ones would have no end."""
 NORMAL, BROKEN, NOT_TEXT, TOO_LONG = 1000, 1002, 1007, 1009
 """Why a connection is closed."""
 _REASON_BYTES_MAX = 123
@@ -71,6 +73,7 @@ class Unframer:
         self._kind = 0
         self._parts = bytearray()
         """Of a message that has begun."""
+        self._count = 0
 
     def take(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """What is whole now: kind and content."""
@@ -86,11 +89,14 @@ class Unframer:
                 raise BadFrame("a message begins before the one before it has ended, or without a beginning")
             self._kind = self._kind or kind
             self._parts += content
+            self._count += 1
+            if self._count > PARTS_MAX:
+                raise BadFrame(f"the message is in more than {PARTS_MAX} frames", TOO_LONG)
             if len(self._parts) > MESSAGE_BYTES_MAX:
                 raise BadFrame(f"the message is longer than {MESSAGE_BYTES_MAX} bytes", TOO_LONG)
             if final:
                 kind, whole = self._kind, bytes(self._parts)
-                self._kind, self._parts = 0, bytearray()
+                self._kind, self._parts, self._count = 0, bytearray(), 0
                 yield kind, whole
 
     def _frame(self) -> tuple[bool, int, bytes] | None:

@@ -35,6 +35,8 @@ OTHERS_S = 2.0
 """How long after a request its user counts as asking."""
 STRANGER_S = 0.0005
 """The cost of a connection before its request is read, about."""
+STRETCH_S = 0.002
+"""How long one connection's messages are seen to at a stretch, before the event loop does something else."""
 JOB_S = 0.00006
 """The cost of writing a job to the log and folding it, about."""
 ARRAY_IDS = 500
@@ -157,6 +159,26 @@ async def rest() -> None:
     account = _mine.get()
     if account is not None:
         await account.rest(BURST_S / 2)
+
+
+async def metered(work: Callable[[], Awaitable[None]]) -> None:
+    """Work in a task of its own, charged to the asker as the request is."""
+    account = _mine.get()
+    await (work() if account is None else _Meter(account, work()))
+
+
+class Pace:
+    """Gives way to others amid work that need not wait for anything: messages that have come already."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    async def keep(self) -> None:
+        """Let others go first, if this has gone on for a while."""
+        if time.monotonic() - self._began_s > STRETCH_S:
+            await rest()
+            await asyncio.sleep(0)
+            self._began_s = time.monotonic()
 
 
 async def in_thread(

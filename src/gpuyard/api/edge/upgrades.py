@@ -25,6 +25,7 @@ from gpuyard.api.connecting.websocket import (
     closing,
     framed,
 )
+from gpuyard.api.edge.throttle import Pace, metered
 from gpuyard.api.messages.frames import Refusal
 from gpuyard.api.messages.problems import Problem
 
@@ -80,7 +81,7 @@ class Link:
         self.fault: Refusal | None = None
         """What it must not have sent."""
         self._close = closing(NORMAL)
-        self._reads = asyncio.get_running_loop().create_task(self._read())
+        self._reads = asyncio.get_running_loop().create_task(metered(self._read))
 
     async def _read(self) -> None:
         try:
@@ -100,15 +101,18 @@ class Link:
 
     async def _take_in(self) -> None:
         """All that the client sends, until it hangs up."""
-        unframer = Unframer(masked=True)
+        unframer, pace = Unframer(masked=True), Pace()
         while data := await self._reader.read(_READ_BYTES):
             for kind, content in unframer.take(data):
                 if kind == CLOSE:
                     return
                 if kind == PING:
                     self._writer.write(framed(PONG, content))
+                    # A client that takes no answers is not read either.
+                    await self._writer.drain()
                 elif kind in (BINARY, TEXT):
                     await self._inbox.put(self._take(content if kind == BINARY else content.decode()))
+                await pace.keep()
 
     async def receive(self) -> Any:
         """The next message, as it was taken; None: no more come."""

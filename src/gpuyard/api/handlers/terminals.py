@@ -21,7 +21,7 @@ from gpuyard.api.connecting.websocket import NORMAL
 from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.throttle import charge, in_thread
+from gpuyard.api.edge.throttle import Pace, charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
@@ -281,8 +281,10 @@ class _Visit:
         return down.done() and not down.cancelled() and down.exception() is None and down.result()
 
     async def _down(self, reader: asyncio.StreamReader) -> bool:
+        pace = Pace()
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
+                await pace.keep()
                 kind, size = terminal.HEAD.unpack(await reader.readexactly(terminal.HEAD.size))
                 content = await reader.readexactly(size)
                 charge(TURN_S)

@@ -1,0 +1,143 @@
+"""The server's end of a WebSocket takes little memory and time, whatever a client sends and does not read."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from gpuyard.api.connecting.websocket import BINARY, PING, PONG, Unframer, framed
+from gpuyard.api.edge import throttle
+from gpuyard.api.edge.throttle import Throttle
+from gpuyard.api.edge.upgrades import Link
+from gpuyard.api.handlers.terminals import _Visit
+from gpuyard.api.messages.frames import Asked
+from gpuyard.control.replica.labels import Label
+from gpuyard.engines.node import terminal
+
+MASK = b"\1\2\3\4"
+MUCH = 16 << 20
+LITTLE = 1 << 20
+"""What a server may hold for a client: buffers of the stream, and a piece on its way."""
+STILL = 1000
+"""Turns of the event loop in which nothing has moved: then nothing does any more."""
+
+
+def masked(kind: int, content: bytes) -> bytes:
+    return framed(kind, content, mask=MASK)
+
+
+@asynccontextmanager
+async def linked() -> AsyncIterator[tuple[Link, socket.socket, asyncio.StreamWriter]]:
+    """A link, the client's end of its connection, and the server's."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    link = Link(reader, writer, lambda message: message)
+    try:
+        with ours:
+            yield link, ours, writer
+    finally:
+        await link.close()
+
+
+async def pushed(ours: socket.socket, data: bytes, most: int) -> int:
+    """Send this over and over, until nobody takes more or so much is taken; how much was."""
+    sent = turns = 0
+    while sent < most and turns < STILL:
+        try:
+            took = ours.send(data[sent % len(data) :])
+        except BlockingIOError:
+            took = 0
+        sent, turns = sent + took, 0 if took else turns + 1
+        await asyncio.sleep(0)
+    return sent
+
+
+def test_a_client_that_pings_and_reads_nothing_fills_no_memory() -> None:
+    async def main() -> None:
+        async with linked() as (_link, ours, writer):
+            sent = await pushed(ours, masked(PING, bytes(125)), MUCH)
+
+            assert MUCH > sent
+            assert LITTLE > writer.transport.get_write_buffer_size()
+
+            # Nothing is lost: once it reads, each of them is answered.
+            unframer, pongs, whole = Unframer(masked=False), 0, sent // len(masked(PING, bytes(125)))
+            while pongs < whole:
+                found = list(unframer.take(await asyncio.get_running_loop().sock_recv(ours, 1 << 16)))
+                assert {(PONG, bytes(125))} >= set(found)
+                pongs += len(found)
+
+    asyncio.run(main())
+
+
+def test_many_small_frames_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = 5000
+
+    async def main() -> int:
+        async with linked() as (link, ours, _writer):
+            data = masked(PONG, b"") * frames + masked(BINARY, b"last")
+            assert len(data) == ours.send(data)
+            received, turns = asyncio.ensure_future(link.receive()), 0
+            while not received.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert b"last" == received.result()
+            return turns
+
+    monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
+    assert frames < asyncio.run(main())
+
+
+def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user's own process in a job sends is the user's."""
+    frames = 5000
+
+    async def main() -> int:
+        async with linked() as (link, _ours, _writer):
+            reader = asyncio.StreamReader()
+            reader.feed_data(terminal.frame(terminal.DATA, b".") * frames)
+            reader.feed_eof()
+            nobody: Any = None
+            forward = Asked(do="forward", port=1)
+            visit = _Visit(nobody, link, nobody, nobody, Label(1, by_number=True), forward, nobody)
+            monkeypatch.setattr(link, "send", sent)
+            down, turns = asyncio.ensure_future(visit._down(reader)), 0
+            while not down.done():
+                await asyncio.sleep(0)
+                turns += 1
+            return turns
+
+    async def sent(_content: bytes | str) -> None:
+        pass
+
+    monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
+    assert frames < asyncio.run(main())
+
+
+def test_what_a_client_sends_is_charged_to_its_user() -> None:
+    async def main() -> None:
+        charging = Throttle(lambda: 0.0)  # On a clock that stands still nothing is paid off.
+
+        async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+            async with linked() as (link, ours, _writer):
+                began_s = time.thread_time()
+                reading = asyncio.ensure_future(link.receive())
+                sending = asyncio.ensure_future(
+                    asyncio.get_running_loop().sock_sendall(
+                        ours, masked(PONG, b"") * 100_000 + masked(BINARY, b"")
+                    )
+                )
+                await asyncio.wait({reading, sending})
+                took.append(time.thread_time() - began_s)
+
+        took: list[float] = []
+        await charging.user("ann", app, {"method": "GET"}, None, None)
+        # The rest is what the client's end took.
+        assert took[0] / 4 < charging._accounts["ann"].debt_s
+
+    asyncio.run(main())
