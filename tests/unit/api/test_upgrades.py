@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.connecting.websocket import BINARY, PING, PONG, Unframer, framed
-from gpuyard.api.edge import throttle
+from gpuyard.api.connecting import websocket
+from gpuyard.api.connecting.websocket import BINARY, CLOSE, NORMAL, PING, PONG, Unframer, framed
+from gpuyard.api.edge import throttle, upgrades
 from gpuyard.api.edge.throttle import Throttle
 from gpuyard.api.edge.upgrades import Link
 from gpuyard.api.handlers.terminals import _Visit
@@ -41,7 +42,8 @@ async def linked() -> AsyncIterator[tuple[Link, socket.socket, asyncio.StreamWri
         with ours:
             yield link, ours, writer
     finally:
-        await link.close()
+        if not writer.is_closing():
+            await link.close()
 
 
 async def pushed(ours: socket.socket, data: bytes, most: int) -> int:
@@ -55,6 +57,14 @@ async def pushed(ours: socket.socket, data: bytes, most: int) -> int:
         sent, turns = sent + took, 0 if took else turns + 1
         await asyncio.sleep(0)
     return sent
+
+
+async def all_of(ours: socket.socket) -> bytes:
+    """What comes, to the end of the connection."""
+    come = []
+    while data := await asyncio.get_running_loop().sock_recv(ours, 1 << 16):
+        come.append(data)
+    return b"".join(come)
 
 
 def test_a_client_that_pings_and_reads_nothing_fills_no_memory() -> None:
@@ -71,6 +81,38 @@ def test_a_client_that_pings_and_reads_nothing_fills_no_memory() -> None:
                 found = list(unframer.take(await asyncio.get_running_loop().sock_recv(ours, 1 << 16)))
                 assert {(PONG, bytes(125))} >= set(found)
                 pongs += len(found)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_client_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
+    monkeypatch.setattr(upgrades, "_STALLED_S", 0.01)
+    monkeypatch.setattr(upgrades, "_LAST_S", 0.01)
+
+    async def main() -> None:
+        async with linked() as (link, ours, writer):
+            sending = asyncio.ensure_future(link.send(bytes(MUCH)))
+            while not writer.transport.get_write_buffer_size():
+                await asyncio.sleep(0)
+            if told:
+                await link.tell("{}", 1008, "the token was revoked")
+            await link.close()
+            assert MUCH > len(await all_of(ours))
+            await asyncio.wait({sending})
+
+    asyncio.run(main())
+
+
+def test_a_client_that_takes_all_at_last_is_sent_all_of_it() -> None:
+    async def main() -> None:
+        async with linked() as (link, ours, _writer):
+            sending = asyncio.ensure_future(link.send(bytes(MUCH)))
+            await asyncio.sleep(0)
+            closing = asyncio.ensure_future(link.close())
+            come = await all_of(ours)
+            await asyncio.wait({sending, closing})
+            assert come == framed(BINARY, bytes(MUCH)) + framed(CLOSE, websocket.closing(NORMAL))
 
     asyncio.run(main())
 
