@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from gpuyard.api.client import StreamClosed
 from gpuyard.api.connecting.websocket import WebSocket
+from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.cli.connection.visits import framed
 from gpuyard.control.access.rights import Right, Role
@@ -238,6 +240,27 @@ def test_rights_that_an_apply_takes_away_end_every_open_stream(places: Places, w
     all_closed(places, streams, since_s, lambda detail: any([each in detail for each in says]))
     put(yard, OPEN)
     yard.until(lambda: str(yard.yard.people.directory.limit("eddy")) == "admin of the whole yard")
+
+
+def test_rights_that_go_between_the_gate_and_the_stream_open_none(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate has let the request in, and streams that are open are judged before this one is among them."""
+    yard, token = places.yard, made(places.yard)
+    other = Stream(yard, "/api/v1/changes", token)
+    assert other.began.wait(patient(60))
+    real = OpenStreams.open
+
+    async def later(*args: Any) -> OpenStream:
+        await to_thread.run_sync(put, yard, LESS)
+        await to_thread.run_sync(yard.until, lambda: other.reason is not None, 60.0)
+        return await real(*args)
+
+    monkeypatch.setattr(OpenStreams, "open", later)
+    answer = yard.call("GET", "/api/v1/events", token, most_s=0)
+    put(yard, OPEN)
+    yard.until(lambda: str(yard.yard.people.directory.limit("eddy")) == "admin of the whole yard")
+    assert 403 == answer.status
 
 
 @pytest.mark.parametrize("where", ["here", "another server"])

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.edge.peers import AGAIN, asker
+from gpuyard.api.edge.peers import AGAIN
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
@@ -61,8 +61,11 @@ class OpenStream:
         self._waits: asyncio.Task[Any] | None = None
         """The task that waits for the next piece."""
 
-    async def pass_on(self, person: Person) -> None:
-        """Ask whether a person may have it. Raises why not."""
+    async def ask(self) -> None:
+        """Ask the gate and the check whether its asker may have it. Raises why not."""
+        person = await self._again()
+        if isinstance(person, Problem):
+            raise person
         if not may_ever(person.rights, self._action):
             has = ", ".join(map(str, person.rights)) or "nobody here"
             raise Forbidden(f"{person.name} may not {DOES[self._action]}: {has}", "Ask an admin of the yard.")
@@ -70,12 +73,9 @@ class OpenStream:
         self.person = person
 
     async def judge(self) -> bool:
-        """Ask the gate and the check again; whether there was an answer."""
+        """Ask again; whether there was an answer."""
         try:
-            found = await self._again()
-            if isinstance(found, Problem):
-                raise found
-            await self.pass_on(found)
+            await self.ask()
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
@@ -137,11 +137,11 @@ class OpenStreams:
         self._task = self._loop.create_task(self._run())
 
     async def open(self, request: Request, action: Action, check: Check) -> OpenStream:
-        """A stream for the asker, if the check lets them have it."""
+        """A stream for the asker, if the gate and the check let them have it."""
         stream = OpenStream(request.scope[AGAIN], action, check)
-        # Known before it is checked: no change comes in between.
+        # Known before it is judged: no change comes in between, as one may since the gate judged the request.
         self._streams.add(stream)
-        await stream.pass_on(asker(request.scope))
+        await stream.ask()
         self._opened.set()
         return stream
 
