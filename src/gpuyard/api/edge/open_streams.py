@@ -38,12 +38,12 @@ RETRY_S = 1.0
 QUIET_S = 60.0
 _AT_ONCE = 16
 
-Check = Callable[[Person], None]
+Check = Callable[[Person], object]
 """Raises why a person may not have the stream. Called in a thread."""
 
 
-def void(_value: object) -> None:
-    """The check of a stream for which the action alone is asked."""
+def asks_no_more(_person: Person) -> None:
+    """The check of a stream for which the right to the action is enough."""
 
 
 class OpenStream:

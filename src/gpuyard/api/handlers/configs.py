@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.open_streams import OpenStreams, void
+from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, encoded, encoded_list, limit_of, number_of
 from gpuyard.api.edge.throttle import Turns, in_thread
@@ -121,7 +121,7 @@ class _Configs:
         first = await anext(lines)
         if "text/event-stream" in request.headers.get("accept", ""):
             streams: OpenStreams = request.app.state.streams
-            open_ = await streams.open(request, Action.MANAGE_CONFIG, void)
+            open_ = await streams.open(request, Action.MANAGE_CONFIG, asks_no_more)
             return open_.events(_events(first, lines))
         found: Any = first.get("preview")
         async for line in lines:

@@ -11,7 +11,7 @@ from typing import Any
 from anyio import CapacityLimiter
 from fastapi import Request, Response
 
-from gpuyard.api.edge.open_streams import OpenStreams, void
+from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encoded, number_of
@@ -73,9 +73,7 @@ class _Streams:
             streams: OpenStreams = request.app.state.streams
             stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
             place = (stream, max(attempt, 1), offset)
-            open_ = await streams.open(
-                request, Action.READ_JOB, lambda person: void(self._readable(label, person))
-            )
+            open_ = await streams.open(request, Action.READ_JOB, lambda person: self._readable(label, person))
             return open_.events(self._follow(pulse, label, owner, place, stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         gate = self._gate(owner)
@@ -180,8 +178,8 @@ class _Streams:
         text = request.headers.get("last-event-id") or request.query_params.get("after")
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
         streams: OpenStreams = request.app.state.streams
-        # For the action alone: the log belongs to no tenant.
-        open_ = await streams.open(request, Action.SEE_ALL, void)
+        # The log belongs to no tenant.
+        open_ = await streams.open(request, Action.SEE_ALL, asks_no_more)
         return open_.events(self._watch(request.app.state.pulse, after))
 
     async def _watch(self, pulse: AsyncNotifier, after: int) -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from gpuyard.control.access.people import Person, person_named
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.rights import EVERYTHING, ROLES, Right, Role
-from gpuyard.control.access.tokens import CODE_NOTE, Unknown, hash_of, holds, lives, new_id, token_id_of
+from gpuyard.control.access.tokens import CODE_NOTE, Unknown, hash_of, lives, new_id, token_id_of
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
@@ -173,10 +173,6 @@ class BrowserService:
         if found is None:
             raise Unknown(f"{row.user} is no longer a user of this machine")
         return self._people.directory.placed(replace(found, token=row.id, expires_ms=row.expires_ms))
-
-    def holds(self, person: Person) -> bool:
-        """Whether what a person came with is still valid: a long stream asks again and again."""
-        return holds(self._replica.store, person, self._people.valid_ms())
 
     def sign_out(self, person: Person) -> "Future[None]":
         """End the session with which this person came; with another kind of token there is nothing to end."""

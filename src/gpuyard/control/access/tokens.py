@@ -435,14 +435,6 @@ def lives(store: Store, token_id: str, draft: Draft) -> bool:
     return row is not None and not row.revoked_ms and not gone
 
 
-def holds(store: Store, person: Person, now_ms: int) -> bool:
-    """Whether a person's token is still valid."""
-    if not person.token:
-        return True
-    row = store.token(person.token)
-    return row is not None and not row.revoked_ms and row.expires_ms > now_ms
-
-
 def hash_of(text: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
