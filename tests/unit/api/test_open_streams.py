@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -279,6 +280,32 @@ def test_a_revoked_token_ends_every_open_stream(places: Places, where: str) -> N
     else:
         revoked_elsewhere(yard, token)
     all_closed(places, streams, lambda detail: detail == "the token was revoked")
+
+
+@pytest.mark.parametrize(
+    ("do", "script"),
+    [
+        ("run", "echo 42 $$; exec sleep 600"),
+        ("shell", "echo 42 $$; exec sleep 600"),
+        ("shell", "trap '' HUP; echo 42 $$; exec sleep 600"),
+    ],
+    ids=["command", "shell", "shell that ignores it"],
+)
+def test_what_reads_nothing_of_its_input_ends_with_the_right_to_it(
+    places: Places, do: str, script: str
+) -> None:
+    yard, token = places.yard, made(places.yard)
+    asked = {"do": do, "argv": ["sh", "-c", script]}
+    stream = Stream(yard, f"/api/v1/jobs/{places.job}/terminal", token, asked)
+    yard.until(lambda: re.search(rb"42 \d+\r?\n", stream.shown), 60)
+    assert stream.socket is not None
+    for _ in range(24):
+        stream.socket.send(b"d" + b"x\n" * (32 << 10))
+    revoked_elsewhere(yard, token)
+
+    assert "the token was revoked" == stream.ended()["detail"]
+    pid = pid_in(stream.shown)
+    yard.until(lambda: (stat := stat_of(pid)) is None or stat.state == "Z")
 
 
 def test_what_is_open_ends_within_a_second_of_the_right_to_it() -> None:

@@ -237,6 +237,37 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
     assert not taken, "the keeper took what was sent"
 
 
+def test_a_shell_that_is_to_go_goes_and_is_forgotten_also_if_it_ignores_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_HEEDED_S", 0.1)
+    with kept(tmp_path, "cat") as keeper:
+        one = Looker(tmp_path, do="shell", argv=["sh", "-c", "trap '' HUP; echo up; exec sleep 600"])
+        name = json.loads(one.next()[1])["session"]
+        one.until(b"up\r\n")
+        assert below(keeper.pid)
+        one.send(terminal.END, b"")
+        assert {"code": 128 + signal.SIGKILL} == json.loads(one.end())
+        assert "no such terminal" in Looker(tmp_path, session=name).end()
+        assert not below(keeper.pid)
+
+
+def test_a_shell_whose_client_has_left_before_it_is_in_the_container_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
+    with kept(tmp_path, "cat", container="here", fork=stopped) as keeper:
+        one = Looker(tmp_path, do="shell", argv=["sleep", "600"])
+        (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
+        try:
+            one.link.close()
+            # A client that comes later is answered after the keeper has seen that this one is gone.
+            assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
+        finally:
+            os.kill(shell, signal.SIGCONT)
+        patience.until(lambda: not below(keeper.pid), WAIT_S)
+
+
 def sent_on(folder: Path, client: Looker) -> bool:
     """Fill a connection of a client again and again; whether the keeper has taken something of it."""
     sizes = terminal.frame(terminal.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())

@@ -22,7 +22,7 @@ from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import Pace, charge, in_thread
-from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
+from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, let_go, protocol_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
@@ -203,7 +203,7 @@ class _Visit:
                     waited_s = 0.0
                     assert self._stream.person is not None, "a stream is open for somebody"
                     await self._note(self._stream.person, view["id"], self._attempt, self._asked["do"])
-                    if await self._relay(keeper) and not self._own:
+                    if await self._relay(keeper, view) and not self._own:
                         return
                     if self._begun and self._asked["do"] in _ONCE:
                         raise _Refused(f"this was cut off: job {self._label} has ended, or is about to")
@@ -261,7 +261,7 @@ class _Visit:
         keys = ("id", "label", "state", "exit_code", "reason", "attempts")
         await self._link.send(_news("end", {key: view[key] for key in keys}))
 
-    async def _relay(self, keeper: socket.socket) -> bool:
+    async def _relay(self, keeper: socket.socket, view: dict[str, Any]) -> bool:
         """Pass on both ways; whether the session has ended, and not only its keeper."""
         keeper.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=keeper, limit=terminal.FRAME_BYTES_MAX)
@@ -274,11 +274,31 @@ class _Visit:
         finally:
             for each in (down, *others):
                 each.cancel()
-            if self._stream.why is not None and not self._own and self._asked["do"] == "attach":
-                # What runs in the shell of a person without a right to it goes with it.
-                writer.write(terminal.frame(terminal.END))
-            writer.close()
+            await self._leave(writer, view)
         return down.done() and not down.cancelled() and down.exception() is None and down.result()
+
+    async def _leave(self, writer: asyncio.StreamWriter, view: dict[str, Any]) -> None:
+        """Let go of the keeper. What runs in the job for a person without a right to it goes with them."""
+        if self._stream.why is None:
+            await let_go(writer)
+        elif self._asked["do"] == "shell":
+            # The name by which it would be found has not come yet.
+            writer.write(terminal.frame(terminal.END))
+            await let_go(writer)
+        else:
+            # What they have sent and nobody has read is for nobody.
+            writer.transport.abort()
+            if self._asked["do"] == "attach" and not self._own:
+                await in_thread(self._hang_up, view)
+
+    def _hang_up(self, view: dict[str, Any]) -> None:
+        """End a shell. By a connection of its own: in another one it would come behind what the shell does not read."""
+        keeper = self._reach(view)
+        if keeper is not None:
+            asked = {"do": "attach", "session": self._asked["session"], "seen": self._seen}
+            with keeper, suppress(OSError):
+                keeper.settimeout(KEEPER_S)
+                keeper.sendall(terminal.said(terminal.HELLO, asked) + terminal.frame(terminal.END))
 
     async def _down(self, reader: asyncio.StreamReader) -> bool:
         pace = Pace()

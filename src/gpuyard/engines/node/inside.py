@@ -12,9 +12,9 @@ import signal
 import socket
 import struct
 import warnings  # noqa: F401 (Python loads it to run a program, and inside a container there may be another one)
-from typing import Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
-from .terminal import Fork, open_pty, say, set_size, take
+from .terminal import Client, Fork, open_pty, say, set_size, take
 
 _NAMESPACES = (
     ("user", 0x10000000), ("ipc", 0x08000000), ("uts", 0x04000000), ("net", 0x40000000), ("cgroup", 0x02000000),
@@ -35,6 +35,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class NotThere(Exception):
     """Why there is no container to go into, in words."""
+
+
+class Coming:
+    """A shell on its way into a container, and the client that wants it."""
+
+    def __init__(
+        self, ours: socket.socket, client: Client, asked: Dict[str, Any], name: str, pid: int
+    ) -> None:
+        self.ours, self.client, self.asked, self.name, self.pid = ours, client, asked, name, pid
 
 
 def enter(pidfile: str) -> Dict[str, str]:

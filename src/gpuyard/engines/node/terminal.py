@@ -44,6 +44,8 @@ _STALLED_S = 10.0
 _INPUT_BYTES_MAX = 64 * 1024
 _LEFT_S = 300.0
 """A shell that no client has been at for so long is hung up."""
+_HEEDED_S = 3.0
+"""A shell that is to go and has not by then, for it ignores that, is killed."""
 _REDRAW_S = 0.05
 _LAST_S = 5.0
 """At the end, how long clients may take to fetch the rest."""
@@ -160,7 +162,7 @@ class Session:
         self.code: Optional[int] = None
         """Its exit code, once it has ended."""
         self.left_at = time.monotonic()
-        self.redraw_at = float("inf")
+        self.redraw_at = self.kill_at = float("inf")
 
     def resize(self, size: Optional[Tuple[int, int]]) -> None:
         """Give it the size of the client that asked last."""
@@ -311,7 +313,7 @@ class TerminalKeeper:
         self.owner = owner
         self.sessions: Dict[str, Session] = {OWN: own} if own is not None else {}
         self.clients: Dict[int, Client] = {}
-        self.coming: Dict[int, Coming] = {}
+        self.coming: Dict[int, inside.Coming] = {}
         """Shells on their way into a container, by the socket through which their terminals come."""
         self.shells = 0
         self.ending_at = float("inf")
@@ -383,15 +385,14 @@ class TerminalKeeper:
 
     def _left_s(self) -> Optional[float]:
         """How long until something is due; None: nothing is."""
-        now = time.monotonic()
         due = [self.ending_at]
-        due += [each.redraw_at for each in self.sessions.values()]
+        due += [min(each.redraw_at, each.kill_at) for each in self.sessions.values()]
         due += [
             each.left_at + _LEFT_S for each in self.sessions.values() if each.pid and not self._watched(each)
         ]
         due += [each.took_at + _STALLED_S for each in self.clients.values() if each.unsent]
         first = min(due)
-        return None if first == float("inf") else first - now
+        return None if first == float("inf") else first - time.monotonic()
 
     def _watched(self, session: Session) -> bool:
         return any([client.session is session for client in self.clients.values()])
@@ -405,6 +406,9 @@ class TerminalKeeper:
             if session.pid and not self._watched(session) and now >= session.left_at + _LEFT_S:
                 session.left_at = now
                 signal_all([session.pid], signal.SIGHUP, group=True)
+            if session.pid and now >= session.kill_at:
+                session.kill_at = float("inf")
+                signal_all([session.pid], signal.SIGKILL, group=True)
         for client in list(self.clients.values()):
             if client.unsent and now >= client.took_at + _STALLED_S:
                 self._drop(client)
@@ -454,14 +458,19 @@ class TerminalKeeper:
                 client.send(said(EXIT, {"code": session.code}))
                 self._flush(client)
 
+    def _hang_up(self, session: Session) -> None:
+        """A shell is to go, heed it or not."""
+        if session.pid:
+            session.kill_at = time.monotonic() + _HEEDED_S
+            signal_all([session.pid], signal.SIGHUP, group=True)
+
     def _hear(self) -> None:
         """Shells are to go; or the attempt is about to end; or its supervisor is gone, and with it the attempt."""
         piece = os.read(self.control, 4096)
         self.told += piece.replace(_HANG_UP, b"")
         if piece and b"\n" not in piece:
-            for session in self.sessions.values():
-                if session.pid:
-                    signal_all([session.pid], signal.SIGHUP, group=True)
+            shells = [each.pid for each in self.sessions.values() if each.pid]
+            signal_all(shells, signal.SIGHUP, group=True)
             return
         self.ending_at = time.monotonic() + _LAST_S
         own = self.sessions.get(OWN)
@@ -516,8 +525,8 @@ class TerminalKeeper:
         elif kind == DATA:
             session.unread += content
             session.type()
-        elif kind == END and session.pid:
-            signal_all([session.pid], signal.SIGHUP, group=True)
+        elif kind == END:
+            self._hang_up(session)
         elif kind == SIZE:
             session.resize(_size_of(json.loads(content.decode())))
         elif kind == SIGNAL:
@@ -595,7 +604,7 @@ class TerminalKeeper:
         told = {str(name): str(value) for name, value in dict(asked.get("env") or {}).items()}
         if self.container:
             ours, pid = self.inside.start(self.fork, self.container, words, told, _size_of(asked))
-            self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
+            self.coming[ours.fileno()] = self.inside.Coming(ours, client, asked, name, pid)
             return
         argv = words or [self.env.get("SHELL") or "/bin/sh"]
         pty = open_pty(self.owner)
@@ -620,27 +629,19 @@ class TerminalKeeper:
         self.sessions[name] = Session(name, pty, pid)
         self._attach(client, asked, name)
 
-    def _come(self, coming: "Coming") -> None:
-        """A shell has entered the container, or could not."""
+    def _come(self, coming: Any) -> None:
+        """A shell has entered the container, or could not. Nobody else knows its name, by which it would be found."""
         client, name = coming.client, coming.name
         pty, why = self.inside.received(coming.ours)
+        left = client.connection.fileno() < 0
         if pty is not None:
             self.sessions[name] = Session(name, pty, coming.pid)
-        if client.connection.fileno() < 0:
-            return
-        if pty is not None:
+        if pty is not None and not left:
             self._attach(client, coming.asked, name)
-        else:
+        elif pty is not None:
+            self._hang_up(self.sessions[name])
+        elif not left:
             self._refuse(client, why)
-
-
-class Coming:
-    """A shell on its way into a container, and the client that wants it."""
-
-    def __init__(
-        self, ours: socket.socket, client: Client, asked: Dict[str, Any], name: str, pid: int
-    ) -> None:
-        self.ours, self.client, self.asked, self.name, self.pid = ours, client, asked, name, pid
 
 
 class KeeperHandle:
