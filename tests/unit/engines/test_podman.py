@@ -240,11 +240,22 @@ def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) 
     (tmp_path / "7").mkdir()
     file = tmp_path / "7" / image.FACTS
     assert {} == image.facts_of(str(tmp_path), 7)
-    for text in ("[]", "{", "null", '{"pull_ms": true, "image": 3}'):
+    for text in (
+        "[]",
+        "{",
+        "null",
+        '{"pull_ms": true, "image": 3}',
+        "[" * 60_000,
+        f'{{"pull_ms": {10**30}}}',
+    ):
         file.write_text(text)
         assert {} == image.facts_of(str(tmp_path), 7)
     file.write_text(json.dumps({"image": "a", "pull_ms": 3, "other": 1}))
     assert {"image": "a", "pull_ms": 3} == image.facts_of(str(tmp_path), 7)
+    file.write_text(json.dumps({"why": "w" * 10_000}))
+    assert {"why": "w" * 500} == image.facts_of(str(tmp_path), 7), (
+        "the end of an attempt has a place of 4 KiB"
+    )
 
 
 def test_a_store_that_is_not_there_or_broken_has_no_images(tmp_path: Path) -> None:

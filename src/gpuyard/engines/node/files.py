@@ -3,6 +3,7 @@
 Both sides use this file, so it keeps to what Python 3.6 and its standard library have.
 """
 
+import errno
 import json
 import os
 import stat
@@ -59,6 +60,27 @@ def write(path: str, value: Dict[str, Any], once: bool = False) -> bool:
     finally:
         os.unlink(draft)
     return True
+
+
+def open_of_job(folder: str, inner: str) -> int:
+    """Open a file that is a job's, below a folder of ours, to be read; OSError where there is none.
+
+    No link on the way is followed, and nothing but a regular file is waited for or read.
+    """
+    above = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        *between, name = inner.split("/")
+        for each in between:
+            below = os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            os.close(above)
+            above = below
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+    finally:
+        os.close(above)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), inner)
 
 
 def touch(path: str) -> bool:

@@ -17,6 +17,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from . import podman, runtimes
+from .files import open_of_job
 from .processes import descendants, signal_all, signal_below, words_of
 from .runtimes import Failed
 
@@ -45,6 +46,9 @@ FACTS = "facts.json"
 _TRIES, _PAUSE_S = 3, 2.0
 _POLL_S, _POLL_S_MAX, _IDLE_S = 0.01, 1.0, 3600.0
 _ERROR_BYTES_MAX = 64 << 10
+_TEXTS, _TIMES = ("image", "digest", "why"), ("pull_ms", "start_ms", "line_ms")
+_TEXT_CHARS_MAX, _TIME_MS_MAX = 500, 1 << 53
+"""What is more than that is none of ours: names of images are shorter."""
 _PASSED_ON = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM,
     signal.SIGCONT, signal.SIGWINCH,
@@ -502,10 +506,9 @@ def first_process(folder: str, pid: int) -> str:
 def facts_of(folder: str, pid: int) -> Dict[str, Any]:
     """What a task has noted. The file is the job's own: it may hold anything, so only what makes sense is taken."""
     try:
-        fd = os.open("{}/{}/{}".format(folder, pid, FACTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
+        with os.fdopen(open_of_job(folder, "{}/{}".format(pid, FACTS)), "rb") as file:
             found = json.loads(file.read(_ERROR_BYTES_MAX).decode())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return sane(found)
 
@@ -514,5 +517,6 @@ def sane(found: Any) -> Dict[str, Any]:
     """Of what a task or its node has noted, what makes sense."""
     if not isinstance(found, dict):
         return {}
-    kinds = {"image": str, "digest": str, "why": str, "pull_ms": int, "start_ms": int, "line_ms": int}
-    return {name: found[name] for name, kind in kinds.items() if type(found.get(name)) is kind}
+    texts = {name: found[name][:_TEXT_CHARS_MAX] for name in _TEXTS if type(found.get(name)) is str}
+    times = {name: found[name] for name in _TIMES if type(found.get(name)) is int}
+    return dict(texts, **{name: ms for name, ms in times.items() if 0 <= ms < _TIME_MS_MAX})

@@ -8,13 +8,13 @@ standard library, and little of it.
 
 import json
 import os
-import stat
 import subprocess
 from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import fence, podman
+from gpuyard.engines.node.files import open_of_job
 
 ROOM = "room.json"
 """The nodes of the attempt in the order of its ranks, each with its GPUs, cores and memory; 0: not counted."""
@@ -115,19 +115,12 @@ def starters(plan: dict[str, Any]) -> set[int]:
     The ledger belongs to the job: it may hold anything, so check it against what is known.
     """
     try:
-        fd = os.open(f"{plan['room']['steps']}/{LEDGER}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (OSError, KeyError):
-        return set()
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return set()
-        content = os.read(fd, _LEDGER_BYTES_MAX)
-        live = json.loads(content)["live"]
+        above, _, name = plan["room"]["steps"].rpartition("/")
+        with os.fdopen(open_of_job(above, f"{name}/{LEDGER}"), "rb") as file:
+            live = json.loads(file.read(_LEDGER_BYTES_MAX))["live"]
         return {each["pid"] for each in live if type(each["pid"]) is int and each["pid"] > 1}
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return set()
-    finally:
-        os.close(fd)
 
 
 def clear(folder: str, aside: str) -> None:

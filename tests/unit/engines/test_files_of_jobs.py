@@ -1,0 +1,64 @@
+"""Files of a job that root reads: no link of the job's leads to another file, and nothing there is waited for."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuyard.engines.local.attempt import room
+from gpuyard.engines.node import image
+
+Read = Callable[[Path], object]
+"""What is read of a job whose folder this is."""
+
+
+def _facts(folder: Path) -> object:
+    return image.facts_of(str(folder), 7)
+
+
+def _starters(folder: Path) -> object:
+    return room.starters({"room": {"steps": f"{folder}/7"}})
+
+
+KINDS = pytest.mark.parametrize(
+    ("read", "name", "content", "found"),
+    [
+        (_facts, image.FACTS, {"image": "anothers"}, {"image": "anothers"}),
+        (_starters, room.LEDGER, {"live": [{"pid": 77}]}, {77}),
+    ],
+)
+
+
+@KINDS
+def test_no_link_on_the_way_is_followed(
+    tmp_path: Path, read: Read, name: str, content: object, found: object
+) -> None:
+    theirs, own = tmp_path / "theirs", tmp_path / "own"
+    for folder in (theirs / "7", own):
+        folder.mkdir(parents=True)
+    (theirs / "7" / name).write_text(json.dumps(content))
+    assert found == read(theirs)
+
+    (own / "7").symlink_to(theirs / "7")
+    assert not read(own)
+    (own / "7").unlink()
+    (own / "7").mkdir()
+    (own / "7" / name).symlink_to(theirs / "7" / name)
+    assert not read(own)
+
+
+@KINDS
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, read: Read, name: str, content: object, found: object
+) -> None:
+    del content, found
+    (tmp_path / "7").mkdir()
+    pipe = tmp_path / "7" / name
+    os.mkfifo(pipe)
+    assert not read(tmp_path)
+    # Of one that somebody writes to, there may be nothing to read for ever.
+    writer = os.open(pipe, os.O_RDWR)
+    assert not read(tmp_path)
+    os.close(writer)
