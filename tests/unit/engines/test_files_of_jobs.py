@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.engines.local import images
 from gpuyard.engines.local.attempt import room
 from gpuyard.engines.node import image
 
@@ -62,3 +63,15 @@ def test_a_pipe_is_not_waited_for(
     writer = os.open(pipe, os.O_RDWR)
     assert not read(tmp_path)
     os.close(writer)
+
+
+def test_a_store_of_images_that_does_not_answer_keeps_no_other_from_being_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_PRUNE_S", 1.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = tmp_path / "store"
+    (store / "overlay-images").mkdir(parents=True)
+    os.mkfifo(store / "overlay-images" / "images.json")
+    assert {} == images._pruned(str(store), os.geteuid(), 0, dry_run=True)
+    assert [store] == list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_inquiry import FILE, MARGIN_MS, Inquiry
 from gpuyard.engines.local.gpus.mps_log import DaemonLog
 from gpuyard.engines.machine.launches import UnixAccount
+from harness.patience import until
 
 T = 1_700_000_000_000
 ME = UnixAccount(os.geteuid(), os.getegid(), "", "", "")
@@ -100,6 +101,18 @@ def test_a_link_in_place_of_a_folder_gives_its_user_nothing_else(tmp_path: Path,
         ]
     finally:
         mps.stop_unused(set())
+
+
+def test_folders_in_folders_of_a_daemons_user_are_removed_however_deep(tmp_path: Path) -> None:
+    mps = NoMps(str(tmp_path))
+    above = os.open(mps.ensure("GPU-a", ME).pipe, os.O_RDONLY)
+    for _ in range(1_200):
+        os.mkdir("d", dir_fd=above)
+        below = os.open("d", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    until(lambda: mps.stop_unused(set()) or not os.path.exists(mps.root))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can clear it away")

@@ -17,12 +17,14 @@ from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import LocalContext
 from gpuyard.engines.machine.files import IMAGE
 from gpuyard.engines.machine.launches import UnixAccount, containers_of
+from gpuyard.engines.machine.leftovers import discard
 from gpuyard.engines.node import image, podman
 
 STORES = "images"
 """In the engine's folder: a store of images for each user."""
 _PRUNE_S = 300.0
 """How long one user's store may take."""
+_CLEAR_S_MAX = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +125,8 @@ class Images:
 
 def _pruned(store: str, uid: int, before_ms: int, *, dry_run: bool) -> dict[str, int]:
     """What went of one store: podman works in a process of the user's, as files there belong to ids of theirs."""
-    with tempfile.TemporaryDirectory(prefix="yard-prune-", ignore_cleanup_errors=True) as folder:
+    folder = tempfile.mkdtemp(prefix="yard-prune-")
+    try:
         os.chmod(folder, 0o711)
         own = os.path.join(folder, "own")
         os.mkdir(own, 0o700)
@@ -137,6 +140,12 @@ def _pruned(store: str, uid: int, before_ms: int, *, dry_run: bool) -> dict[str,
             [sys.executable, "-I", "-S", "-c", code],
             stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", timeout=_PRUNE_S,
         )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        _log.warning("%s could not be pruned in %.0f s", store, _PRUNE_S)
+        return {}
+    finally:
+        # The user's processes may still be at it: no link of theirs leads out of it.
+        discard(folder, _CLEAR_S_MAX)
     if done.returncode:
         _log.warning("%s could not be pruned: %s", store, done.stderr.decode(errors="replace")[-300:])
         return {}

@@ -93,6 +93,13 @@ class Leftovers:
                 _log.warning("%s does not answer, and is left alone", path)
 
 
+def discard(path: str, within_s: float) -> bool:
+    """Remove a folder that a user may write to, as far as that goes in this time; whether it is gone."""
+    with suppress(subprocess.TimeoutExpired):
+        _remove([path], within_s)
+    return not os.path.lexists(path)
+
+
 def _remove(paths: Sequence[str], within_s: float) -> None:
     _output(["rm", "-rf", "--one-file-system", "--", *paths], within_s)
 

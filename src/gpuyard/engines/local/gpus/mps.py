@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine.launches import UnixAccount
+from gpuyard.engines.machine.leftovers import discard
 from gpuyard.engines.node import processes
 from gpuyard.errors import words_of
 
@@ -26,6 +27,7 @@ THROUGH = "YARD_SHARED_THROUGH"
 """The variable that says how a job with a share shares: `mps`, or `time-slicing`."""
 _ASK_S_MAX = 10.0
 _READY_S_MAX = 10.0
+_CLEAR_S_MAX = 1.0
 _PAUSE_S = 0.05
 _TRIES = 20
 _FOLDER = re.compile(r"[0-9a-f]{8}-([0-9]{1,10})")
@@ -202,8 +204,9 @@ class Mps:
 
     def _clear(self, daemon: Daemon) -> None:
         """Remove what an ended daemon left; one that is about to end still has its socket, and is cleared later."""
-        if not os.path.lexists(os.path.join(daemon.pipe, "control")):
-            shutil.rmtree(daemon.folder, ignore_errors=True)
+        there = os.path.lexists(os.path.join(daemon.pipe, "control"))
+        # Its user may have put there what takes long to remove: the next look goes on with it.
+        if not there and discard(daemon.folder, _CLEAR_S_MAX):
             with suppress(OSError):
                 os.rmdir(self.root)
 
