@@ -1,6 +1,7 @@
 """What users of one machine learn of one another through the local engine's folder: nothing."""
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,30 @@ def test_a_checkpoint_path_tells_nothing_of_other_peoples_files(rig: LocalRig) -
         assert (0, known) == (seen, ended(rig, key).checkpoint_ms > 0)
     rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
     ended(rig, "y-1-1")
+
+
+def test_what_cannot_be_removed_keeps_no_attempt_from_being_forgotten(rig: LocalRig) -> None:
+    """A file system that is mounted in an attempt's folder, or a file that even root cannot remove."""
+    keys = ["y-1-1", "y-2-1", "y-3-1"]
+    for number, key in enumerate(keys, 1):
+        start(rig, key, number, OTHER, "true")
+        ended(rig, key)
+    mounted, immutable = rig.data / "attempts" / keys[0] / "tmp", rig.data / "attempts" / keys[1] / "script"
+    mounted.mkdir()
+    immutable.touch()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(mounted)], check=True)
+    fixed = subprocess.run(["chattr", "+i", str(immutable)], check=False)
+    try:
+        rig.engine.forget(EPOCH, keys)
+        left = {report.key for report in rig.engine.listing()}
+        assert ({keys[1]} if fixed.returncode == 0 else set()) == left
+        assert os.path.ismount(rig.data / "logs" / keys[0] / "tmp")
+    finally:
+        for place in ("attempts", "logs"):
+            subprocess.run(["umount", "-l", str(rig.data / place / keys[0] / "tmp")], check=False)
+        subprocess.run(["chattr", "-i", str(immutable)], check=False)
+    rig.engine.forget(EPOCH, keys)
+    assert [] == rig.engine.listing()
 
 
 def test_a_yard_in_shared_memory_runs_jobs_of_others(monkeypatch: pytest.MonkeyPatch, request: Any) -> None:

@@ -1,11 +1,14 @@
 """The one runner of attempts: deadlines, stops and ends, over hands that only note what they are told to do."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuyard.engines.local.attempt import room
 from gpuyard.engines.local.attempt.supervisor import Supervisor
+from gpuyard.engines.machine import files
 from gpuyard.engines.node import runner
 from gpuyard.engines.node.head import Head
 from gpuyard.engines.node.runner import Runner
@@ -176,3 +179,41 @@ def test_an_attempt_is_as_long_as_it_ran_whatever_becomes_of_the_clock(
     wall_s, steady_s = wall_s + 7 + set_by_s, steady_s + 7
     end = made.end()
     assert (1_000_000_000, 1_000_007_000) == (end["started_ms"], end["ended_ms"])
+
+
+class Ending(Supervisor):
+    """A supervisor at its end, in whose current folder it is."""
+
+    def __init__(self) -> None:
+        Runner.__init__(self, PLAN | {"key": "y-1-1"}, EndingHands())
+        self.group, self.v1, self.slot = None, {}, files.EndSlot(".")
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class EndingHands(Hands):
+    def facts(self, index: int) -> dict[str, Any]:
+        raise RecursionError(f"facts of {index}")
+
+    def part(self, exit_code: int) -> None: ...
+    def await_keeper(self) -> None: ...
+
+
+def test_the_end_is_told_whatever_fails_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def fail(_plan: dict[str, Any]) -> None:
+        raise OSError(12, "no memory for rm")
+
+    monkeypatch.setattr(room, "sweep", fail)
+    ending = Ending()
+    # It has no view of the yard's folder, either.
+    ending.finish({"outcome": "COMPLETED", "exit_code": 0, "why": ""})
+    end = files.read(files.END)
+    assert end is not None
+    assert ("COMPLETED", 0) == (end["outcome"], end["checkpoint_ms"])
+    assert 3 == len(ending.notes)
+    for what, note in zip(("inside", "facts of 0", "no memory for rm"), ending.notes, strict=True):
+        assert what in note

@@ -30,8 +30,8 @@ from gpuyard.engines.contract import (
     Usage,
     Whereabouts,
 )
-from gpuyard.engines.local import cores, outputs, topology, translate
-from gpuyard.engines.local.attempt import cgroups, room, v1
+from gpuyard.engines.local import cores, forgetting, outputs, topology, translate
+from gpuyard.engines.local.attempt import cgroups, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
 from gpuyard.engines.local.gpus import persistence, signals, stand_in
@@ -60,21 +60,6 @@ from gpuyard.model.mig import Slice
 
 _log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
-_USELESS = frozenset(
-    {
-        files.WORK,
-        files.SCRIPT,
-        files.RUNNING,
-        files.HALT,
-        files.HALT_SPARE,
-        files.FREEZE,
-        room.ROOM,
-        room.NAMES,
-        terminal.SOCKET,
-        node_files.WISH,
-    }
-)
-"""Files that are not needed once an attempt has ended."""
 _FELL = "a file in the engine's folder `down` has its name"
 _SYNCS_AT_ONCE = 8
 """Files that are made durable at the same time."""
@@ -585,18 +570,15 @@ class LocalEngine:
                 if flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
                     continue
                 folder = self._data.attempt(key)
-                names = os.listdir(folder)
-                if files.WORK not in names:
-                    outputs.strip(folder)
-                for name in names:
-                    if name in _USELESS:
-                        os.unlink(os.path.join(folder, name))
-                    elif name in room.FOLDERS:
-                        room.clear(folder, self._leftovers.out)
-                outputs.seal(folder)
-                self._trimmer.trim(folder)
-                # In one step: at any time the key is in one of the two places and so cannot start again.
-                os.rename(folder, self._data.kept(key))
+                try:
+                    forgetting.keep_output(folder, self._leftovers.out)
+                    self._trimmer.trim(folder)
+                    # In one step: at any time the key is in one of the two places and so cannot start again.
+                    os.rename(folder, self._data.kept(key))
+                except OSError as error:
+                    # Its end is known, and others go on; the next recount finds it again.
+                    _log.warning("attempt %s cannot be forgotten: %s", key, words_of(error))
+                    continue
                 with self._mutex:
                     self._monitor.drop(key)
 

@@ -128,6 +128,8 @@ def clear(folder: str, aside: str) -> None:
     for name in FOLDERS:
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):
-            os.makedirs(aside, mode=0o700, exist_ok=True)
-            os.rename(path, os.path.join(aside, f"{name}-{os.path.basename(folder)}"))
+            # What something is mounted on stays, and goes with the attempt's log.
+            with suppress(OSError):
+                os.makedirs(aside, mode=0o700, exist_ok=True)
+                os.rename(path, os.path.join(aside, f"{name}-{os.path.basename(folder)}"))
     _remove(podman.short_folder(folder))

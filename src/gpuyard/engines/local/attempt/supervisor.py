@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -282,19 +283,32 @@ class Supervisor(Runner):
 
     def finish(self, end: dict[str, Any]) -> int:
         """Write the end when nothing of the attempt is left."""
-        end |= {"checkpoint_ms": self._checkpoint_ms(), "usage": self._usage()}
-        if facts := self.hands.facts(0):
+        end["checkpoint_ms"] = self._tried(self._checkpoint_ms, 0)
+        end["usage"] = self._tried(self._usage, {})
+        if facts := self._tried(lambda: self.hands.facts(0), {}):
             end["image"] = facts
         self.hands.part(end["exit_code"])
+        self._tried(self._clear, None)
+        if insist(lambda: self.slot.write(end), lambda _error: not os.stat(".").st_nlink):
+            files.knock(f"../../{files.WAKE}")
+        self.hands.await_keeper()
+        return 0
+
+    def _tried(self, work: Callable[[], Any], otherwise: Any) -> Any:
+        """What comes of some work at the end. Whatever fails there, the end itself is told."""
+        try:
+            return work()
+        except Exception as error:
+            self.note(f"{self.plan['key']}: at its end: {words_of(error)}")
+            return otherwise
+
+    def _clear(self) -> None:
+        """Remove what is not needed afterwards."""
         if self.group is not None:
             self.group.remove()
         if self.v1:
             v1.remove(self.v1)
         room.sweep(self.plan)
-        if insist(lambda: self.slot.write(end), lambda _error: not os.stat(".").st_nlink):
-            files.knock(f"../../{files.WAKE}")
-        self.hands.await_keeper()
-        return 0
 
     def _usage(self) -> dict[str, int]:
         """What its processes took; without a cgroup, the memory of the largest one only."""
