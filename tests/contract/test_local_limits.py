@@ -1,15 +1,17 @@
 """What a job may take of memory and cores, and what is known of it afterwards, on the cgroups that this machine has."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from contract.rigs import EPOCH, LocalRig, ended, launch
-from gpuyard.engines.contract import AttemptReport, Recipe
+from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
+from gpuyard.engines.contract import AttemptReport, Phase, Recipe, StopRequest
 from gpuyard.model import Outcome
+from harness import patience
 
 
 @pytest.fixture
@@ -71,3 +73,53 @@ def test_cores_are_limited(rig: LocalRig) -> None:
     ended(rig, "y-1-1")
 
     assert float(rig.engine.log("y-1-1", "stdout", 0, 100)) < 0.4
+
+
+def groups_of(rig: LocalRig, key: str) -> list[Path]:
+    """The groups of an attempt, in all trees, and those below them."""
+    bases = filter(None, [rig.engine._groups.base, *rig.engine._groups.v1.values()])
+    return [path for base in bases for path in Path(base).glob(f"{key}*")]
+
+
+def test_a_group_with_others_below_it_goes_with_its_attempt(rig: LocalRig) -> None:
+    """A job of root can make some there: its groups stayed for as long as the yard ran."""
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(argv=("sleep", "60")))])
+    until(rig, "y-1-1", Phase.RUNNING)
+    made = groups_of(rig, "y-1-1")
+    assert made
+    for path in made:
+        (path / "a" / "b").mkdir(parents=True)
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    ended(rig, "y-1-1")
+    assert [] == groups_of(rig, "y-1-1")
+
+
+def test_a_group_that_was_left_is_none_of_the_next_attempts_and_goes_later(rig: LocalRig) -> None:
+    """What it refused and counted would be the job's: it could not even open /dev/null."""
+    bases = [Path(base) for base in filter(None, [rig.engine._groups.base, *rig.engine._groups.v1.values()])]
+    busy = subprocess.Popen(["sleep", "600"])
+    for base in bases:
+        (base / "y-1-1").mkdir()
+        for name in ("cpus", "mems") if (base / "cpuset.cpus").exists() else ():
+            (base / "y-1-1" / f"cpuset.{name}").write_text((base / f"cpuset.{name}").read_text())
+        if (base / "devices.deny").exists():
+            (base / "y-1-1" / "devices.deny").write_text("a")
+        (base / "y-1-1" / "cgroup.procs").write_text(str(busy.pid))
+    try:
+        rig.keys.add("y-1-1")
+        # A job with a card on emulated GPUs asks for no rule of v1 here: the group is named all the same.
+        plan = {"key": "y-1-1", "cpu_milli": 1000, "cpus": "0", "fence": {"devices": "v1"}}
+        rig.engine._groups.add_to(plan)
+        assert {str(base / "y-1-1~2") for base in bases[bool(rig.engine._groups.base) :]} == set(
+            plan["v1"].values()
+        )
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(argv=("true",)))])
+        assert Outcome.COMPLETED is ended(rig, "y-1-1").outcome
+        rig.engine.nodes()
+        assert [base / "y-1-1" for base in bases] == groups_of(rig, "y-1-1"), "one in use stays"
+    finally:
+        busy.kill()
+        busy.wait()
+    assert Phase.ENDED is look(rig, "y-1-1").phase
+    patience.until(lambda: rig.engine.nodes() and [] == groups_of(rig, "y-1-1"))

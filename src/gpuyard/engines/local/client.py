@@ -191,6 +191,11 @@ class Data(OneLeader):
         self.mend()
         return sorted(os.listdir(os.path.join(self.root, files.ATTEMPTS)))
 
+    def lives(self, key: str) -> bool:
+        """Whether an attempt is known and has not ended."""
+        folder = self.attempt(key)
+        return os.path.isdir(folder) and not os.path.exists(os.path.join(folder, files.END))
+
     def kept(self, key: str) -> str:
         """The folder of an attempt that is forgotten."""
         return os.path.join(self.root, files.KEPT, key)

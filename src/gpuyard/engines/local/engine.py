@@ -173,6 +173,7 @@ class LocalEngine:
             _log.warning("%s", trouble)
         for key in self._data.attempts():
             self._trimmer.trim(self._data.attempt(key))
+        self._groups.tidy(self._data.lives)
         down = self._fallen() & found.keys()
         return tuple(
             [
@@ -323,9 +324,8 @@ class LocalEngine:
     def _live_plans(self) -> Iterator[dict[str, Any]]:
         """The plans of attempts that have not ended."""
         for key in self._data.attempts():
-            folder = self._data.attempt(key)
-            if not os.path.exists(os.path.join(folder, files.END)):
-                yield files.read(os.path.join(folder, files.LAUNCH)) or {}
+            if self._data.lives(key):
+                yield files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
 
     # ---- acting
 

@@ -10,7 +10,7 @@ Limits are set in cgroups: the kernel has each controller in v2 or in v1.
 import hashlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -59,14 +59,20 @@ class Groups:
 
     def of(self, key: str) -> str:
         """The group of v2 of an attempt; empty: none."""
-        return os.path.join(self.base, key) if self.base else ""
+        return cgroups.unused(os.path.join(self.base, key)) if self.base else ""
 
     def add_to(self, plan: dict[str, Any]) -> None:
         """Name the groups of v1 that a plan makes use of."""
         wanted = {"memory": True, "cpu": plan["cpu_milli"] > 0, "cpuset": bool(plan.get("cpus"))}
         wanted["devices"] = (plan.get("fence") or {}).get("devices") == "v1"
         plan["bound"] = bool(plan.get("cpus")) and "cpuset" in self.v2
-        plan["v1"] = {name: os.path.join(base, plan["key"]) for name, base in self.v1.items() if wanted[name]}
+        bases = {name: base for name, base in self.v1.items() if wanted[name]}
+        plan["v1"] = {name: cgroups.unused(os.path.join(base, plan["key"])) for name, base in bases.items()}
+
+    def tidy(self, lives: Callable[[str], bool]) -> None:
+        """Remove what attempts have left that do not live any more."""
+        for base in filter(None, [self.base, *self.v1.values()]):
+            cgroups.tidy(base, lives)
 
     def hold(self) -> None:
         """Make the yard's group again if another engine over the same data has closed and removed it."""

@@ -258,7 +258,9 @@ class AttemptMonitor:
 
     def clear(self, key: str) -> bool:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
-        group = Cgroup(os.path.join(self._base, key)) if self._base else None
+        plan = files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}
+        path = plan.get("cgroup") or (os.path.join(self._base, key) if self._base else "")
+        group = Cgroup(path) if path else None
         until = time.monotonic() + _CLEAR_S_MAX
         seen_none = 0
         while True:
@@ -273,9 +275,7 @@ class AttemptMonitor:
             if (seen_none and group.empty()) if group is not None else seen_none > 1:
                 if group is not None:
                     group.remove()
-                v1.remove(
-                    (files.read(os.path.join(self._data.attempt(key), files.LAUNCH)) or {}).get("v1") or {}
-                )
+                v1.remove(plan.get("v1") or {})
                 return True
             if time.monotonic() > until:
                 return False

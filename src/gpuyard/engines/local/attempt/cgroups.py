@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from gpuyard.engines.node.processes import put, signal_seen
@@ -270,17 +271,53 @@ class Cgroup:
             found["memory_mib"] = int(read(f"{self.path}/memory.peak")) >> 20
         return found
 
-    def remove(self, wait_s: float = 0.2) -> None:
-        """Remove the group; if it is still in use, the engine's next look removes it."""
-        until = time.monotonic() + wait_s
-        while True:
-            try:
-                os.rmdir(self.path)
-            except FileNotFoundError:
-                return
-            except OSError:
-                if time.monotonic() > until:
-                    return
-                time.sleep(_PAUSE_S)
-            else:
-                return
+    def remove(self, wait_s: float = _SOON_S) -> bool:
+        """Remove the group; whether it is gone."""
+        return remove(self.path, wait_s)
+
+
+# -- groups of attempts that have ended --------------------------------------------------------------------------------
+# A group with a process that the kernel cannot end yet, or with groups that a job has made below it, stays behind. It
+# is no sign that the attempt runs, and it goes at a later look. What it has counted and refused is none of another
+# attempt's, so that one gets a group of another name.
+
+_AGAIN = "~"
+"""Between a key and a number, in the name of the group of an attempt whose own name was taken. No key holds it."""
+
+
+def remove(path: str, wait_s: float = 0.0) -> bool:
+    """Remove a group, of either version, and those below it; whether it is gone."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            for folder, _folders, _files in os.walk(path, topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+        if not os.path.isdir(path):
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_PAUSE_S)
+
+
+def unused(path: str) -> str:
+    """The path of a group to be made: one that is left of an earlier attempt is removed, or goes on beside it."""
+    found, number = path, 1
+    while os.path.isdir(found) and not remove(found):
+        number += 1
+        found = f"{path}{_AGAIN}{number}"
+    return found
+
+
+def tidy(base: str, lives: Callable[[str], bool]) -> None:
+    """Remove the groups of attempts that have ended, as far as that can be done now."""
+    with suppress(FileNotFoundError), os.scandir(base) as entries:
+        # No key holds a dot.
+        found = [each.name for each in entries if "." not in each.name and each.is_dir(follow_symlinks=False)]
+        for name in sorted(found):
+            if not lives(name.partition(_AGAIN)[0]):
+                remove(os.path.join(base, name))

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from gpuyard.engines.local.attempt import cgroups
 from gpuyard.engines.local.attempt.cgroups import OF_A_YARD, PERIOD_US, read
 from gpuyard.engines.node.processes import put
 
 CONTROLLERS = ("memory", "cpu", "cpuset", "devices")
-_PAUSE_S = 0.002
 _GONE_S = 0.2
 _TRIES = 20
 
@@ -138,17 +138,7 @@ def usage(groups: Mapping[str, str]) -> dict[str, int]:
 
 
 def remove(groups: Mapping[str, str]) -> None:
-    """Remove the attempt's groups; what is still in use is removed with the yard's own groups, later."""
+    """Remove the attempt's groups; what is still in use is removed later (`cgroups.tidy`)."""
     until = time.monotonic() + _GONE_S
     for path in groups.values():
-        while True:
-            try:
-                os.rmdir(path)
-            except FileNotFoundError:
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    break
-                time.sleep(_PAUSE_S)
-            else:
-                break
+        cgroups.remove(path, max(0.0, until - time.monotonic()))
