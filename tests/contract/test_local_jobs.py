@@ -26,6 +26,7 @@ from gpuyard.engines.contract import (
     StopRequest,
 )
 from gpuyard.model import Outcome
+from gpuyard.model.units import HOUR_MS
 from harness.patience import patient
 
 NASTY = {
@@ -553,3 +554,21 @@ def test_a_job_in_an_image_is_refused_with_the_exit_code_of_images_where_no_runt
 
     assert (Answer.REFUSED, 125) == (reply.answer, reply.exit_code)
     assert "runs in an image, and runc is not installed on this machine" == reply.why
+
+
+@pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
+def test_work_that_is_saved_after_the_clock_was_set_counts(rig: LocalRig, by_ms: int) -> None:
+    """Time in the log goes by no clock that is set; a file that seemed to be from before the start was left out."""
+    rig.keys.add("y-1-1")
+    rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(argv=("sleep", "600")))])
+    started_ms = until(rig, "y-1-1", Phase.RUNNING).started_ms
+    file = rig.data / "jobs" / "1" / "checkpoint"
+    file.touch()
+    at_s = file.stat().st_mtime + by_ms / 1000
+    os.utime(file, (at_s, at_s))
+    another = rig.reopen(now_ms=lambda: time.time_ns() // 1_000_000 + by_ms)
+    (report,) = another.status(["y-1-1"])
+    rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    ended(rig, "y-1-1")
+    (last,) = another.status(["y-1-1"])
+    assert started_ms - 10 <= report.checkpoint_ms <= last.ended_ms + 1_000

@@ -214,7 +214,7 @@ class AttemptReport:
     started_ms: int = 0
     ended_ms: int = 0
     checkpoint_ms: int = 0
-    """When it last saved its work, if it says so."""
+    """When it last saved its work, if it says so; as all these times, by the clock of its start."""
     why: str = ""
     """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before the end,
     what delays it.

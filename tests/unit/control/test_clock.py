@@ -21,7 +21,7 @@ from gpuyard.control.loop.observe import attempt_events
 from gpuyard.control.serve import Options, Yard, clock_ms
 from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.engines.machine.processes import boot_id
-from gpuyard.model import AttemptEnded, ClockSet, Outcome, Settings
+from gpuyard.model import AttemptEnded, CheckpointSeen, ClockSet, Outcome, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.testing import Life, LiveYard, SimEngine, nodes
 from gpuyard.testing import Yard as SchedulerYard
@@ -250,3 +250,21 @@ def test_an_end_by_the_clock_of_the_start_is_told_by_the_one_in_force() -> None:
     (seen,) = attempt_events(record, later, here.now_ms + 1000)
     assert isinstance(seen, AttemptEnded)
     assert 0 == seen.ended_ms
+
+
+def test_work_saved_by_the_clock_of_the_start_counts_by_the_one_in_force() -> None:
+    here = SchedulerYard("fifo", nodes(1))
+    job_id = here.submit(1)
+    here.step()
+    record = here.state.jobs[job_id]
+    here.wait(2 * MINUTE_MS)
+    at_ms = record.started_ms + MINUTE_MS
+    here.now_ms += HOUR_MS
+    here.apply(ClockSet(here.now_ms, HOUR_MS))
+    report = AttemptReport("y-1-1", Phase.RUNNING, started_ms=at_ms - MINUTE_MS, checkpoint_ms=at_ms)
+    seen = [each for each in attempt_events(record, report, here.now_ms) if isinstance(each, CheckpointSeen)]
+    assert [MINUTE_MS] == [each.saved_at_ms - record.started_ms for each in seen]
+    end = replace(report, phase=Phase.ENDED, outcome=Outcome.PREEMPTED, ended_ms=at_ms + MINUTE_MS)
+    ended = attempt_events(record, end, here.now_ms)[-1]
+    assert isinstance(ended, AttemptEnded)
+    assert MINUTE_MS == ended.saved_ms

@@ -190,7 +190,7 @@ def test_a_checkpoint_from_after_the_end_is_one_from_the_end() -> None:
         "checkpoint_ms": 99,
         "why": "",
     }
-    report = report_of_end("k", end, now_ms=50)
+    report = report_of_end("k", end)
 
     assert (Phase.ENDED, Outcome.COMPLETED, 2) == (report.phase, report.outcome, report.checkpoint_ms)
 

@@ -55,15 +55,16 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
     """What a report about a job's current attempt adds to what is known."""
     job_id, attempt, phase = record.id, record.attempt, record.phase
     events: list[Event] = []
-    if report.checkpoint_ms >= max(record.checkpoint_ms, record.started_ms) + (
+    # The engine has its times by the clock of its start.
+    checkpoint_ms = min(report.checkpoint_ms + record.delayed_ms, now_ms) if report.checkpoint_ms else 0
+    if checkpoint_ms >= max(record.checkpoint_ms, record.started_ms) + (
         CHECKPOINT_EVERY_MS if record.checkpoint_ms else 0
     ):
-        events.append(CheckpointSeen(now_ms, job_id, attempt, report.checkpoint_ms))
+        events.append(CheckpointSeen(now_ms, job_id, attempt, checkpoint_ms))
     if report.phase is Phase.ENDED:
-        # The engine has its end by the clock of its start.
         ended_ms = report.ended_ms + record.delayed_ms
         ended_ms = ended_ms if record.started_ms <= ended_ms < now_ms else 0
-        saved_ms = _saved_ms(record, report.checkpoint_ms, ended_ms or now_ms)
+        saved_ms = _saved_ms(record, checkpoint_ms, ended_ms or now_ms)
         outcome = _outcome(record, report)
         asked = record.wanted is Verb.REQUEUE or record.cause is StopCause.REQUEUE
         if asked and outcome not in (Outcome.NODE_FAIL, Outcome.CANCELLED):

@@ -279,7 +279,7 @@ def _emulated(part: Part, seat: Seat) -> dict[str, str]:
     return {EMULATED_GPUS: ",".join(cards)}
 
 
-def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:
+def report_of_end(key: str, end: dict[str, Any]) -> AttemptReport:
     """An end file as a report."""
     return AttemptReport(
         key=key,
@@ -288,7 +288,7 @@ def report_of_end(key: str, end: dict[str, Any], now_ms: int) -> AttemptReport:
         exit_code=end["exit_code"],
         started_ms=end["started_ms"],
         ended_ms=end["ended_ms"],
-        checkpoint_ms=min(end["checkpoint_ms"], max(end["ended_ms"], end["started_ms"]), now_ms),
+        checkpoint_ms=min(end["checkpoint_ms"], max(end["ended_ms"], end["started_ms"])),
         why=end["why"],
         # An end of an earlier release says nothing of it.
         for_good=end.get("for_good") is True,

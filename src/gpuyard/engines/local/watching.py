@@ -163,7 +163,7 @@ class AttemptMonitor:
                 files.replace(path, judged, durable=True)
             end = judged
         self._seen.pop(key, None)
-        report = self._ended[key] = translate.report_of_end(key, end, self._now_ms())
+        report = self._ended[key] = translate.report_of_end(key, end)
         if end["outcome"] != Outcome.NODE_FAIL.value:
             self._ran(folder, report)
         return report
@@ -254,7 +254,7 @@ class AttemptMonitor:
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
         # Read back, since another process may have written it first; on a full disk it is written another time.
-        return self._read_end(key, folder) or translate.report_of_end(key, end, self._now_ms())
+        return self._read_end(key, folder) or translate.report_of_end(key, end)
 
     def clear(self, key: str) -> bool:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
@@ -288,8 +288,14 @@ class AttemptMonitor:
             phase = Phase.STOPPING
         saved_ms = self._data.inside.time_ms(seen.checkpoint, seen.job_id)
         # Outside the folder a process of the supervisor looks: a path of a job may hang the process that touches it.
-        checkpoint_ms = min(peeking.saved_ms(folder) if saved_ms is None else saved_ms, self._now_ms())
-        started_ms = news["started_ms"] if news else 0
+        checkpoint_ms = peeking.saved_ms(folder) if saved_ms is None else saved_ms
+        started_ms, now_ms = news["started_ms"] if news else 0, self._now_ms()
+        if news and "began_ms" in news:
+            start, before_ms = (started_ms, news["began_ms"]), news["before_ms"]
+            checkpoint_ms = peeking.by_start(checkpoint_ms, start, before_ms, (now_ms, steady_ms()))
+        else:
+            # It has not started, or began under an earlier release.
+            checkpoint_ms = min(checkpoint_ms, now_ms)
         why = news.get("why", "") if news else ""
         return AttemptReport(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)
 

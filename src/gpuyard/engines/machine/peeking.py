@@ -22,6 +22,8 @@ SAVED = "saved"
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_XDEV, _RESOLVE_NO_SYMLINKS = 0x01, 0x04
 _DIGITS = 20
+_SET_MS = 1000
+"""A clock that is off by less was not set; it goes a little faster or slower than the other."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -83,6 +85,24 @@ class Inside:
         if self._top >= 0:
             os.close(self._top)
             self._top = -1
+
+
+def by_start(saved_ms: int, start: tuple[int, int], before_ms: int, now: tuple[int, int]) -> int:
+    """When an attempt saved its work, by the clock of people as that went at its start; 0: it has not.
+
+    The time of a file is by the clock as it was then, which may have been set since. `start`, `now`: the time of that
+    clock, and of the one that cannot be set; `before_ms`: the time of the file before the attempt.
+    """
+    started_ms, began_ms = start
+    last_ms = started_ms + max(0, now[1] - began_ms)
+    ahead_ms = now[0] - last_ms
+    if saved_ms == before_ms:
+        return 0
+    if abs(ahead_ms) >= _SET_MS:
+        for at_ms in (saved_ms - ahead_ms, saved_ms):
+            if started_ms <= at_ms <= last_ms:
+                return at_ms
+    return min(saved_ms, last_ms)
 
 
 def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> int:

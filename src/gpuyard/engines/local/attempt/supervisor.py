@@ -26,7 +26,7 @@ from gpuyard.engines.node.crew import Crew
 from gpuyard.engines.node.fence import UNFENCED
 from gpuyard.engines.node.files import WISH
 from gpuyard.engines.node.processes import adopt_orphans
-from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms
+from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms, steady_ms
 from gpuyard.engines.node.tasks import Failure
 from gpuyard.errors import words_of
 
@@ -103,6 +103,8 @@ class Supervisor(Runner):
         self.v1: dict[str, str] = plan.get("v1") or {}
         """Its groups of cgroup v1, by controller."""
         self.look_at = self.memory_at = NEVER
+        self.before_ms = 0
+        """When an earlier attempt saved its work, if the file lies where this process may look."""
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""
@@ -125,6 +127,7 @@ class Supervisor(Runner):
         """Start the tasks; why they do not run, if so."""
         plan = self.plan
         self.begin()
+        self.before_ms = self._inside_ms() or 0
         self.obey()
         if self.verdict:
             self.started_ms, self.why = 0, self.why or "stopped before it ran"
@@ -199,10 +202,14 @@ class Supervisor(Runner):
                 )
 
     def _checkpoint_ms(self) -> int:
-        """When it last saved its work, at its end."""
+        """When it last saved its work, at its end, by the clock of its start."""
         found = self._inside_ms()
-        if found is not None:
-            return found
+        saved_ms = self._outside_ms() if found is None else found
+        start, now = (self.started_ms, self.began_ms), (now_ms(), steady_ms())
+        return peeking.by_start(saved_ms, start, self.before_ms, now) if self.started_ms else 0
+
+    def _outside_ms(self) -> int:
+        """The same of a file that another process looks at."""
         self._look()
         until = time.monotonic() + _LAST_LOOK_S_MAX
         while self.hands.looker and time.monotonic() < until:
@@ -217,6 +224,8 @@ class Supervisor(Runner):
         news = {
             "phase": phase,
             "started_ms": self.started_ms,
+            "began_ms": self.began_ms,
+            "before_ms": self.before_ms,
             "lost_ms": int(self.lost_s * 1000),
             "pids": [task.pid for task in self.hands.tasks],
             "why": self.hands.resists or why,
