@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until, until_alive
-from gpuyard.engines.contract import Answer, AttemptReport, Phase, Recipe, StopRequest
-from gpuyard.engines.local.attempt.supervisor import UNLIMITED
+from gpuyard.engines.contract import Answer, AttemptReport, Phase, Recipe, Reply, StopRequest, Transient
+from gpuyard.engines.local.attempt.supervisor import NO_ROOM, UNLIMITED
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import processes, terminal
@@ -531,6 +531,73 @@ def test_a_full_disk_loses_no_end_and_refuses_no_more_than_it_must(tmp_path: Pat
     finally:
         rig.close()
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_start_without_room_costs_the_job_nothing_wherever_the_room_ends(tmp_path: Path) -> None:
+    """Inodes run out at the first write of a start, at the second, and so on, until it goes through."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=200", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    rig = LocalRig(tmp_path)
+    rig.data = small / "data"
+    told = []
+    try:
+        rig.engine = rig.reopen()
+        recipe = Recipe(script="#!/bin/sh\necho ran\n")
+        rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
+        ended(rig, "y-1-1")
+        for room in range(30):
+            key = f"y-{room + 2}-1"
+            rig.keys.add(key)
+            found = os.statvfs(small)
+            left = f"remount,nr_inodes={found.f_files - found.f_ffree + room}"
+            subprocess.run(["mount", "-o", left, str(small)], check=True)
+            try:
+                (reply,) = rig.engine.start(EPOCH, [launch(rig, key, recipe=recipe, job_id=room + 2)])
+            except Transient as error:
+                reply = Reply(Answer.UNSURE, str(error))
+            if reply.answer is Answer.DONE:
+                report = ended(rig, key)
+                told.append((report.outcome, report.why.partition(":")[0]))
+            else:
+                assert Answer.UNSURE is reply.answer
+                assert [] == list((rig.data / "attempts").glob(f"{key}/end.json.*")), "no place is kept twice"
+            if told and told[-1][0] is Outcome.COMPLETED:
+                break
+        assert (Outcome.COMPLETED, "") == told[-1]
+        assert {NO_ROOM, UNFENCED} >= {why for _outcome, why in told[:-1]}
+        assert {Outcome.NODE_FAIL} >= {outcome for outcome, _why in told[:-1]}
+        assert told[:-1]
+    finally:
+        rig.close()
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_stop_without_room_for_the_end_is_a_stop(local: LocalRig) -> None:
+    """The stop had claimed the attempt, which was then taken for one whose supervisor was killed."""
+    local.engine._write(launch(local, "y-1-1"))
+    local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+    end = local.data / "attempts" / "y-1-1" / files.END
+    end.unlink()
+    (report,) = local.reopen().status(["y-1-1"])
+    assert (Outcome.CANCELLED, "stopped before it ran") == (report.outcome, report.why)
+    assert end.exists()
+
+
+def test_what_a_restart_of_the_machine_ended_is_not_started(local: LocalRig) -> None:
+    """It had not run before: nobody had claimed it, so that asking for it again ran it though its end was told."""
+    one = launch(local, "y-1-1", Program())
+    local.engine._write(one)
+    rebooted = local.reopen(boot_id=lambda: "another boot")
+    assert Phase.ENDED is rebooted.status(["y-1-1"])[0].phase
+    (local.data / "attempts" / "y-1-1" / files.END).unlink()
+    rebooted = local.reopen(boot_id=lambda: "another boot")
+    assert [Answer.DONE] == [reply.answer for reply in rebooted.start(EPOCH, [one])]
+    assert Outcome.NODE_FAIL is rebooted.status(["y-1-1"])[0].outcome
+    assert 0 == local.starts("y-1-1")
+    assert not local.claim("y-1-1").exists()
 
 
 HEADLESS = """

@@ -389,7 +389,10 @@ class LocalEngine:
             self._monitor.clear(launch.key)
             self._bar(launch.key)
             return Reply(Answer.REFUSED, "its folder was removed while it ran")
-        if os.path.exists(os.path.join(folder, files.CLAIM)):
+        with self._mutex:
+            # Before a restart of the machine it was not run; what it came to is known, though it may not be on disk.
+            over = self._monitor.look(launch.key).phase is Phase.ENDED
+        if over or os.path.exists(os.path.join(folder, files.CLAIM)):
             return _DONE
         try:
             ready = [self._sharing.prepare(part, hosts[part.node].readings, account) for part in launch.parts]
@@ -483,7 +486,8 @@ class LocalEngine:
             claim = os.path.join(folder, files.CLAIM)
             claimed = {"pid": 0, "ticks": 0, "boot": self._boot, "claimed_ms": self._now_ms()}
             if not os.path.exists(claim) and files.create(claim, claimed, durable=True):
-                self._end_unborn(folder, halt.outcome)
+                end = translate.unborn_end(halt.outcome.value, self._now_ms())
+                files.create(os.path.join(folder, files.END), end, durable=True)
                 return _DONE
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
@@ -498,17 +502,6 @@ class LocalEngine:
         except OSError as error:
             return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
         return Reply(Answer.BARRED)
-
-    def _end_unborn(self, folder: str, outcome: Outcome) -> None:
-        end = {
-            "outcome": outcome.value,
-            "exit_code": 0,
-            "why": "stopped before it ran",
-            "started_ms": 0,
-            "ended_ms": self._now_ms(),
-            "checkpoint_ms": 0,
-        }
-        files.create(os.path.join(folder, files.END), end, durable=True)
 
     def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
         """Freeze attempts. The time limit waits with them."""

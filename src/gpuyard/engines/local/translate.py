@@ -316,6 +316,18 @@ def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: 
     }
 
 
+def unborn_end(outcome: str, now_ms: int) -> dict[str, Any]:
+    """The end of an attempt that was stopped before it ran."""
+    return {
+        "outcome": outcome,
+        "exit_code": 0,
+        "why": "stopped before it ran",
+        "started_ms": 0,
+        "ended_ms": now_ms,
+        "checkpoint_ms": 0,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class MachineReading:
     """The rest of the machine."""

@@ -17,7 +17,7 @@ from gpuyard.engines.contract import AttemptReport, Phase, Whereabouts
 from gpuyard.engines.local import translate
 from gpuyard.engines.local.attempt import v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
-from gpuyard.engines.local.attempt.supervisor import UNLIMITED
+from gpuyard.engines.local.attempt.supervisor import NO_ROOM, UNLIMITED
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
@@ -34,7 +34,7 @@ _LOST_MAX = 3
 """After this many attempts that lost their supervisors, or did not run because of these, a job has failed."""
 _NOT_RUN = (BROKE, f"{UNFENCED}: {UNSHOWN}")
 """How the reasons begin of attempts that their own jobs may have kept from running."""
-_OF_THE_MACHINE = (UNLIMITED, UNFENCED)
+_OF_THE_MACHINE = (UNLIMITED, UNFENCED, NO_ROOM)
 """How the reasons begin that lie with the machine, but for those above: another job would fare no better."""
 _LOST_BOOT = "the machine was restarted"
 _CLEAR_S_MAX = 0.5
@@ -197,6 +197,8 @@ class AttemptMonitor:
         """The supervisor is gone. If it did not write the end, kill what it left, and write it."""
         if report := self._read_end(key, folder):
             return report
+        if not seen.identity.pid:
+            return self._unborn(key, folder)
         news = files.read(os.path.join(folder, files.RUNNING))
         if seen.identity.boot != self._boot:
             by_ms = self._latest_end_ms(folder, news, seen.claimed_ms)
@@ -210,6 +212,14 @@ class AttemptMonitor:
         return self._settle(
             key, folder, news, seen.claimed_ms, _LOST_SUPERVISOR, by_ms=seen.claimed_ms + max(0, age_ms)
         )
+
+    def _unborn(self, key: str, folder: str) -> AttemptReport:
+        """A stop has claimed it, so that it never runs, and there was no room on disk for the end that goes with it."""
+        halt = files.read_small(os.path.join(folder, files.HALT)) or {}
+        end = translate.unborn_end(halt.get("outcome", Outcome.NODE_FAIL.value), self._now_ms())
+        with suppress(OSError):
+            files.create(os.path.join(folder, files.END), end, durable=True)
+        return self._read_end(key, folder) or translate.report_of_end(key, end)
 
     def _latest_end_ms(self, folder: str, news: dict[str, Any] | None, claimed_ms: int) -> int:
         """By when an attempt was over that ended with an earlier boot: it ran no longer than that and its time limit.

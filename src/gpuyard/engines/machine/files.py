@@ -47,7 +47,8 @@ END_BYTES_MAX = 4096
 
 _PRIVATE = 0o600
 _SECTOR_BYTES = 512
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where there is no room on disk."""
 
 
 def sync(path: str) -> None:
@@ -96,7 +97,7 @@ def publish_once(draft: str, path: str) -> bool:
         return False
     except OSError as error:
         # On tmpfs a second name takes an inode, and on a full disk there may be none.
-        if error.errno not in _FULL or os.path.lexists(path):
+        if error.errno not in FULL or os.path.lexists(path):
             raise
         os.rename(draft, path)
     finally:
@@ -124,14 +125,14 @@ def replace_small(path: str, value: dict[str, Any], *, durable: bool = False) ->
     try:
         replace(path, value, durable=durable)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         draft = f"{path}.{os.getpid()}"
         try:
             os.symlink(json.dumps(value, separators=(",", ":")), draft)
             os.rename(draft, path)
         except OSError as again:
-            if again.errno not in _FULL or os.path.islink(path):
+            if again.errno not in FULL or os.path.islink(path):
                 raise
             _write_over(path, json.dumps(value).encode().ljust(_SECTOR_BYTES), durable=durable)
 
@@ -164,7 +165,7 @@ def put_halt(folder: str, wish: dict[str, Any]) -> None:
     try:
         replace(path, wish)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         try:
             _write_over(spare, json.dumps(wish).encode().ljust(_SECTOR_BYTES), durable=False)

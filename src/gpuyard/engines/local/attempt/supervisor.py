@@ -38,6 +38,8 @@ CLAIMED, TAKEN = "claimed", "taken"
 
 UNLIMITED = "cannot set limits"
 """How the reason begins of an attempt that was not run for want of them."""
+NO_ROOM = "has no room to start"
+"""The same where the disk is full, or a quota: it is none of the job's failures."""
 _WAIT_S_MAX = 3600.0
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
@@ -70,8 +72,13 @@ def supervise(folder: str, starter: socket.socket) -> None:
         slot = files.EndSlot(".")
         me = processes.myself(plan["boot"])
         claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": now_ms()}
-        if not files.create(files.CLAIM, claim, durable=False):
-            slot.drop()
+        mine = False
+        try:
+            mine = files.create(files.CLAIM, claim, durable=False)
+        finally:
+            if not mine:
+                slot.drop()
+        if not mine:
             answer(TAKEN)
             return
     except (OSError, ValueError, KeyError) as error:
@@ -125,6 +132,15 @@ class Supervisor(Runner):
 
     def start(self) -> Failure | None:
         """Start the tasks; why they do not run, if so."""
+        try:
+            return self._start()
+        except OSError as error:
+            if error.errno not in files.FULL:
+                raise
+            self.verdict, self.why = "NODE_FAIL", f"{NO_ROOM}: {words_of(error)}"
+            return None
+
+    def _start(self) -> Failure | None:
         plan = self.plan
         self.begin()
         self.before_ms = self._inside_ms() or 0
