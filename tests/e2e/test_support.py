@@ -146,10 +146,27 @@ def test_a_yard_that_is_down_has_its_log_and_its_last_configuration_in_it(
     assert {} == {name: planted.found_in(text) for name, text in files.items() if planted.found_in(text)}
 
 
-def test_a_configuration_that_cannot_be_read_is_not_in_it(tmp_path: Path) -> None:
-    (tmp_path / "yard.yaml").write_text("version: 1\nclient_secret: [Geheim\nlogs: {")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("version: 1\nclient_secret: [Geheim\nlogs: {", ", line 2"),
+        ("version: 1\nGeheim: &again [*again]", ", line 2"),
+        ("version: 1\nGeheim: 2026-13-01", ""),
+        ("Geheim: !Geheim 1", ""),
+        ("Geheim, and nothing else", ", line 1"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_not_in_it(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "yard.yaml").write_text(text)
     (part,) = [each for each in SupportBundle(tmp_path).parts() if each.name == "config.yaml"]
-    assert ("", "it is no YAML, line 3") == (part.text, part.missing)
+    assert ("", f"it is no YAML that a yard reads{line}") == (part.text, part.missing)
+
+
+def test_a_secret_in_the_name_of_a_file_is_in_no_name_of_the_bundle(tmp_path: Path) -> None:
+    (tmp_path / "yard.log.password=Geheim").touch()
+    parts = [*SupportBundle(tmp_path).parts()]
+    assert "log/yard.log.password=(removed)" in [part.name for part in parts]
+    assert not [part for part in parts if "Geheim" in f"{part.name} {part.text} {part.missing}"]
 
 
 def test_a_server_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from gpuyard.cli.commands.yard.redaction import Redactor
+from gpuyard.cli.commands.yard.redaction import Redactor, is_secret_name
 from gpuyard.cli.connection.places import DataOption
 from gpuyard.cli.line.options import Argument
 from gpuyard.errors import BadInput, YardError, listed
@@ -95,7 +95,7 @@ class SupportBundle:
         """All of it, without secrets."""
         clean = self._redactor.text
         for part in self._collected():
-            yield part._replace(text=clean(part.text), missing=clean(part.missing))
+            yield part._replace(name=clean(part.name), text=clean(part.text), missing=clean(part.missing))
         if self._client is not None:
             self._client.close()
 
@@ -147,8 +147,8 @@ class SupportBundle:
             with suppress(YardError):
                 if (found := self._folder.remembered()) is not None:
                     return found[0], "of the last start; the server is not asked"
-            with suppress(OSError, UnicodeDecodeError):
-                return self._folder.config.read_text(encoding="utf-8"), "in the data folder"
+            with suppress(OSError):
+                return self._folder.config.read_text(encoding="utf-8", errors="replace"), "in the data folder"
         return "", why
 
     def _config_part(self) -> Part:
@@ -156,14 +156,18 @@ class SupportBundle:
             return Part("config.yaml", "the configuration", missing=self._config_from or "there is none")
         import yaml
 
-        holds = f"the configuration {self._config_from}, without comments"
+        from gpuyard.config.document import parse
+        from gpuyard.config.problems import ConfigError
+
+        holds, where = f"the configuration {self._config_from}, without comments", ""
         try:
+            parse(self._config, "yard.yaml")
             found = yaml.safe_load(self._config)
-        except yaml.YAMLError as error:
-            place = getattr(error, "problem_mark", None)
-            where = f", line {place.line + 1}" if place is not None else ""
+        except (ConfigError, yaml.YAMLError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                where = f", line {error.problems[0].place.line}"
             # Its text is not written: in what cannot be read, no secret can be told from the rest.
-            return Part("config.yaml", holds, missing=f"it is no YAML{where}")
+            return Part("config.yaml", holds, missing=f"it is no YAML that a yard reads{where}")
         return Part(
             "config.yaml", holds, yaml.safe_dump(self._redactor.document(found), sort_keys=False, width=110)
         )
@@ -215,19 +219,20 @@ class SupportBundle:
         from gpuyard.api.connecting.finding import read_login
         from gpuyard.control.places import named_store
 
-        files = re.findall(r"(?m)\b\w+_file:\s*[\"']?([^\s\"',}#]+)", self._config)
+        # Not of the authorities: their lines say how keys begin, and keys are told by that.
+        files = re.findall(r"(?m)\b(?!ca_)\w+_file[\"']?:\s*[\"']?([^\s\"',}#]+)", self._config)
         if self._folder is not None:
             files.append(str(self._folder.token_file))
         for name in files:
             with suppress(OSError, UnicodeDecodeError):
-                yield from Path(name).read_text(encoding="utf-8").split()
+                yield from Path(name).read_text(encoding="utf-8").splitlines()
         with suppress(YardError):
             login = read_login()
             yield login.token if login is not None else ""
         with suppress(YardError, ValueError):
             yield from _of_url(named_store(""))
         for name, value in os.environ.items():
-            if re.search(r"(?i)token|secret|passw|credential|_key$", name):
+            if is_secret_name(name) or name.lower().endswith("_key"):
                 yield value
 
 
