@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import patient, until
+
 from .conftest import Yard, command, environment
 
 
@@ -61,7 +63,35 @@ def test_what_cannot_be_replaced_is_refused(yard: Yard, tmp_path: Path) -> None:
     done = yard("checkpoint", "--write", tmp_path, "7")
     assert (2, True) == (done.code, f"--write {tmp_path}: this is no plain file" in done.err)
     done = yard("checkpoint", "--write", "no/such", "7")
-    assert (1, True) == (done.code, "--write no/such: No such file or directory" in done.err)
+    assert (1, True) == (done.code, "--write no/such: the folder is not there\nmkdir -p no\n" in done.err)
+
+
+def test_words_without_a_letter_are_nothing_to_go_back_to(yard: Yard, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.write_text("7\n")
+    done = yard("checkpoint", "--write", saved, "")
+    assert (2, True) == (done.code, "nothing came to be written" in done.err)
+    assert "7\n" == saved.read_text()
+
+
+def test_closed_standard_input_is_called_so(tmp_path: Path) -> None:
+    words = ["sh", "-c", 'exec "$@" <&-', "sh", *command("checkpoint", "--write", "saved")]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (2, True) == (done.returncode, "standard input is closed" in done.stderr)
+
+
+def test_a_stop_in_the_middle_leaves_what_was_saved_and_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "saved").write_text("7\n")
+    with subprocess.Popen(
+        command("checkpoint", "--write", "saved"),
+        stdin=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(),
+    ) as run:
+        until(lambda: len([*tmp_path.iterdir()]) == 2)
+        run.terminate()
+        assert 143 == run.wait(patient(30))
+    assert ["7\n"] == [path.read_text() for path in tmp_path.iterdir()]
 
 
 def test_a_job_that_saves_elsewhere_is_told_that_the_yard_was_not(

@@ -5,6 +5,7 @@ With `--write` what is saved goes to a file beside, to the disk, and under its n
 """
 
 import os
+import signal as signals
 import stat
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from typing import Annotated
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, hint_for
 
 _PIECE_BYTES = 1 << 20
 _READABLE = 0o666
@@ -46,7 +47,14 @@ def checkpoint(
     """
     given = list(words or ())
     if write is not None:
-        replace_file(write, [f"{' '.join(given)}\n".encode()] if given else _standard_input())
+        # A job that is stopped sends this to all of its processes: the draft goes, and the old content stays.
+        before = signals.signal(signals.SIGTERM, _interrupt)
+        # Words that are all empty are a variable without a value, which is nothing to go back to.
+        text = "".join([" ".join(given), "\n"]) if any(given) else ""
+        try:
+            replace_file(write, [os.fsencode(text)] if given else _standard_input())
+        finally:
+            signals.signal(signals.SIGTERM, before)
         _tell_of(write)
         return
     if len(given) > 1:
@@ -107,13 +115,22 @@ def _sync_names(folder: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> YardError:
-    return YardError(f"--write {path}: {error.strerror}", "The file stays as it was.")
+    if isinstance(error, FileNotFoundError):
+        return YardError(f"--write {path}: the folder is not there", f"mkdir -p {path.parent}")
+    return YardError(
+        f"--write {path}: {error.strerror}", f"The file stays as it was. {hint_for(error)}".strip()
+    )
+
+
+def _interrupt(*_: object) -> None:
+    raise SystemExit(128 + signals.SIGTERM)
 
 
 def _standard_input() -> Iterator[bytes]:
     if sys.stdin is None or sys.stdin.isatty():
+        state = "closed" if sys.stdin is None else "a terminal"
         raise BadInput(
-            "nothing to write was given, and standard input is a terminal",
+            f"nothing to write was given, and standard input is {state}",
             'For example: yard checkpoint --write "$YARD_CHECKPOINT_FILE" "$step"',
         )
     while piece := sys.stdin.buffer.read(_PIECE_BYTES):
