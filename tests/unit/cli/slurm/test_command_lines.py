@@ -110,3 +110,15 @@ def test_what_a_command_prints_is_written_at_once_also_where_python_does_not_buf
             words, stdout=writer, check=True, timeout=patient(60), env=os.environ | {"PYTHONUNBUFFERED": "1"}
         )
         assert reader.recv(1000) == b"n1\nn2\nn3\n"
+
+
+def test_a_signal_without_a_name_cancels_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == run(["slurm", "scancel", "-s", "", "17"])
+    assert "Unknown job signal: " == capsys.readouterr().err.splitlines()[0]
+
+
+@pytest.mark.parametrize("option", ["state", "nodelist", "user", "name", "account", "partition", "qos"])
+def test_a_bound_without_a_value_is_not_every_job(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == run(["slurm", "scancel", f"--{option}="])
+    said = f"scancel: error: --{option} is empty: give it a value, or leave it out\n"
+    assert said == capsys.readouterr().err

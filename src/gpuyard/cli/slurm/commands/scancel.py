@@ -46,6 +46,10 @@ def run(words: Sequence[str]) -> int:
     for name, why in _NOT_SERVED.items():
         if given.has(name):
             raise error("scancel", f"--{name} is not served: {why}")
+    for name in _FILTERS:
+        # Left out it would be no bound: an unset variable of a script is not to mean every job.
+        if name != "me" and given.has(name) and not given.listed(name):
+            raise error("scancel", f"--{name} is empty: give it a value, or leave it out")
     number = _signal(given)
     ids = _ids(given.rest)
     chosen = any(given.has(name) for name in _FILTERS)
@@ -95,7 +99,7 @@ def _pending(ids: Sequence[WantedJobs], there: Sequence[SlurmJob]) -> list[objec
 def _signal(given: Read) -> int:
     """The signal to send; 0: jobs are to be cancelled."""
     text = given.last("signal").upper().removeprefix("SIG")
-    if not text:
+    if not given.has("signal"):
         if given.has("batch") or given.has("full"):
             raise error("scancel", "--batch and --full say whom a signal is for: name it with --signal")
         return 0
