@@ -24,7 +24,12 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """A closed stream swallows what is written; one that is not UTF-8 shows `?` for characters that it lacks."""
+    """A closed stream swallows what is written; one that is not UTF-8 shows `?` for characters that it lacks.
+
+    Nothing else gets the number of a closed one: what is opened first would be read as standard input.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the end)
     if sys.stderr is None:

@@ -27,6 +27,26 @@ def test_a_command_typed_alone_says_what_is_missing(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["history", "--since", ""], "yard history: --since is empty: write --since TIME, or leave it out"),
+        (["cost", "statement", "--month="], "yard cost statement: --month is empty: write --month MONTH, or leave it out"),
+        (["why", ""], "yard why: which job?"),
+        (["show", ""], "yard show: which job?"),
+        (["run", ""], "yard: the command is empty"),
+        (["submit", "", "x"], "yard: the command is empty"),
+        (["export", ""], "yard export: there is no command ''"),
+        (["export", "-x", ""], "yard export: there is no option -x"),
+    ],
+)  # fmt: skip
+def test_an_empty_word_says_nothing_and_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == run(words)
+    assert said == capsys.readouterr().err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
     ("words", "who", "hint"),
     [
         ("run -i -g 1 -- bash", "`yard run -i`", "Leave -i out to see the output alone"),

@@ -30,6 +30,8 @@ def run(yard: Client, job: str | int, argv: list[str], *, reads: bool = True) ->
         try:
             return piped.run(reads)
         except ConnectionError as error:
+            if piped.unread:
+                raise
             raise YardError(
                 f"the connection was lost: {words_of(error)}", f"The command in job {job} is hung up."
             ) from error
@@ -46,6 +48,8 @@ class _Piped:
         self._lock = threading.Lock()
         """One message after the other."""
         self._interrupted = False
+        self.unread = False
+        """Whether who reads our output has gone, as `head` does."""
 
     def run(self, reads: bool) -> int:
         for kind, content in self._visit.messages():
@@ -53,12 +57,19 @@ class _Piped:
                 # A thread of its own: neither way waits for the other.
                 threading.Thread(target=self._send, args=(reads,), daemon=True).start()
             elif kind in _OUT:
-                rest = memoryview(content)
-                while rest:
-                    rest = rest[os.write(_OUT[kind], rest) :]
+                self._show(_OUT[kind], content)
             elif kind == b"x":
                 return int(json.loads(content)["code"])
         raise AssertionError("messages end with an exception")
+
+    def _show(self, stream: int, content: bytes) -> None:
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(stream, rest) :]
+        except BrokenPipeError:
+            self.unread = True
+            raise
 
     def _send(self, reads: bool) -> None:
         with suppress(OSError, YardError):

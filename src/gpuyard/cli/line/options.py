@@ -59,6 +59,7 @@ class Option:
         max: int | float | None = None,
         bare: str = "",
         section: str = "",
+        unset: bool = False,
     ) -> None:
         self.names = names
         """`--export/--no-export` is a flag with its opposite."""
@@ -70,6 +71,8 @@ class Option:
         """The value when no number follows; empty: one has to follow."""
         self.section = section
         """The heading under which the help has it; empty: with the others."""
+        self.unset = unset
+        """Whether an empty value is one that was not given, as of a variable of a script."""
 
 
 class Argument:
@@ -206,6 +209,11 @@ class Parameter:
     def choices(self) -> tuple[str, ...]:
         """The only values that it may have."""
         return tuple([each.value for each in self.kind]) if issubclass(self.kind, StrEnum) else ()
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Words of a command may be, and options that say so."""
+        return self.says.unset if isinstance(self.says, Option) else self.many
 
     @property
     def usage(self) -> str:
@@ -389,7 +397,11 @@ class _Line:
         """The text as a value of the parameter's type, within its bounds."""
         kind = parameter.kind
         if kind is str:
-            return text
+            if text or parameter.may_be_empty:
+                return text
+            if isinstance(parameter.says, Argument):
+                raise self.missing(parameter)
+            raise self.misuse(f"{name} is empty: write {name} {parameter.metavar}, or leave it out")
         if kind is Path:
             if not text:
                 # As a path it would be the folder that the person happens to be in.
@@ -469,7 +481,7 @@ def _number(kind: type, text: str) -> Any:
 def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
     """A word that looks like an option and is none of the command's."""
     meant = or_meant(name, [*known, *HELP]) if name.startswith("--") else ""
-    return Misuse(path, f"there is no option {name}{meant}")
+    return Misuse(path, f"there is no option {name or quoted(name)}{meant}")
 
 
 # -- calling ---------------------------------------------------------------------------------------------------------
@@ -480,7 +492,7 @@ def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
     first = words[0] if words else ""
     if first in entry.below:
         return called(f"{path} {first}", first, entry.below[first], words[1:])
-    if entry.below and first and not first.startswith("-"):
+    if entry.below and words and not first.startswith("-"):
         raise unknown_command(path, first, entry.below)
     command = None if entry.about else entry.function(name)
     if not words and entry.needs[0]:

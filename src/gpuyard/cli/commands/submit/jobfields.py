@@ -24,7 +24,7 @@ def job_options(*, run: bool) -> Iterator[Parameter]:
         if run and not option.run:
             continue
         field, kind = JOB_FIELDS[option.field], option.kind
-        says = Option(*option.names, metavar=option.metavar, help=option.help)
+        says = Option(*option.names, metavar=option.metavar, help=option.help, unset=True)
         if kind in _NUMBERS:
             says.min, says.max = field.least, field.most
             yield Parameter(option.name, _NUMBERS[kind], False, says, field.default, False)

@@ -102,8 +102,10 @@ def _refuse_slips(verb: str, words: Sequence[str], options: Sequence[str]) -> No
     if "/" not in word and _is_program(word):
         # The PATH comes before a file or a folder of the same name.
         return
-    if path.is_dir():
+    if not word or path.is_dir():
         line = _line(verb, options, ["COMMAND"])
+        if not word:
+            raise BadInput("the command is empty", f"Name what is to run: {line}")
         raise BadInput(f"{word}: is a folder, and nothing that runs", f"Name what is to run: {line}")
     if path.exists():
         _refuse_file(verb, path, words, options)
