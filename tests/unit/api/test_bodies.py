@@ -52,6 +52,14 @@ def test_what_a_request_has_use_for_is_read() -> None:
     assert ids == checked(ManyRequest, object_of(json.dumps({"ids": ids}).encode())).ids
 
 
+@pytest.mark.parametrize("field", [{"name": "\udcff"}, {"command": ["\udcff"]}])
+def test_a_byte_that_is_no_text_is_refused_in_our_words(field: dict[str, object]) -> None:
+    with pytest.raises(Problem) as refused:
+        checked(JobRequest, field)
+    (error,) = refused.value.errors or []
+    assert "it holds a byte that is no text in UTF-8" == error["detail"]
+
+
 def test_a_refusal_takes_a_fraction_of_the_time_that_parsing_takes() -> None:
     """A body is looked at in the event loop: nobody else is served meanwhile."""
 

@@ -7,11 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starlette.datastructures import QueryParams
 
 from gpuyard.api.client import Client, NoServer, Refused
+from gpuyard.api.connecting.calling import OlderServer, telling_older_servers
 from gpuyard.api.connecting.finding import address as address_of
+from gpuyard.api.handlers.reports import values_of
 from gpuyard.api.messages.fields import indices
-from gpuyard.errors import BadInput
+from gpuyard.api.messages.problems import Problem
+from gpuyard.cli import run
+from gpuyard.cli.listings.tables import write_document
+from gpuyard.errors import BadInput, YardError
+from gpuyard.reports.money.statement import STATEMENT
+from gpuyard.wire.endpoints import DESCRIPTION, ME, WHY
 
 
 def serve(path: Path, answers: list[bytes | None]) -> threading.Thread:
@@ -76,6 +84,34 @@ def test_a_refusal_carries_what_is_wrong_and_what_to_do(yard: Callable[[list[byt
         with pytest.raises(Refused, match="Busy") as ours:
             client.nodes()
         assert 1 == ours.value.exit_code
+
+
+def test_a_reply_or_a_path_of_an_older_server_is_told_as_such(
+    yard: Callable[[list[bytes | None]], Client],
+) -> None:
+    none = {"detail": "there is nothing at /api/v1/me", "hint": f"{DESCRIPTION} lists what there is."}
+    with yard(
+        [http(200, {"jobs": [{"id": 7}]}), http(404, none), http(404, none), http(404, none)]
+    ) as client:
+        with telling_older_servers():
+            found = client.ask_for(ME)
+        with pytest.raises(OlderServer, match="older release than this command: its reply has no 'tenant'"):
+            _ = found["jobs"][0]["tenant"]
+        assert (None, False) == (found.get("tenant"), "tenant" in found)
+        with pytest.raises(Refused, match="older release than this command: there is nothing at") as refused:
+            client.ask_for(ME)
+        assert "Upgrade the yard" in refused.value.hint
+        for odd in ("", "1/2"):
+            with pytest.raises(Refused, match="an id or a name is empty or has a / in it"):
+                client.ask_for(WHY, id=odd)
+
+
+def test_an_answer_that_is_no_yards_is_told_as_such(yard: Callable[[list[bytes | None]], Client]) -> None:
+    with (
+        yard([b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"]) as client,
+        pytest.raises(YardError, match="is not that of a yard"),
+    ):
+        client.ask_for(ME)
 
 
 def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
@@ -152,3 +188,30 @@ def test_whoever_follows_a_job_is_told_that_it_goes_on(tmp_path: Path) -> None:
     ):
         list(client.follow(7))
     assert "yard logs -f 7" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "words", [["why", "7"], ["show", "7", "-o", "json"], ["whoami"], ["slurm", "squeue"]]
+)
+def test_a_command_at_an_older_server_says_so(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(tmp_path / "s", [http(200, {})] * 4)
+    monkeypatch.setenv("YARD_URL", f"unix:{tmp_path / 's'}")
+    assert 1 == run(words)
+    assert "the server is of an older release than this command: its reply has no " in capsys.readouterr().err
+
+
+def test_yaml_is_written_of_what_a_server_said(
+    yard: Callable[[list[bytes | None]], Client], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with yard([http(200, {"a": {"b": 1}})]) as client, telling_older_servers():
+        write_document(client.ask_for(ME), "yaml")
+    assert "a:\n  b: 1\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("month", ["november", "2026-11-01"])
+def test_a_text_that_is_too_long_comes_back_with_what_to_write(month: str) -> None:
+    with pytest.raises(Problem, match="7 at most") as refused:
+        values_of(STATEMENT, QueryParams({"month": month}))
+    assert "The month: 2026-11." in refused.value.hint

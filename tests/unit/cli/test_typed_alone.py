@@ -30,7 +30,7 @@ def test_a_command_typed_alone_says_what_is_missing(capsys: pytest.CaptureFixtur
     ("words", "said"),
     [
         (["history", "--since", ""], "yard history: --since is empty: write --since TIME, or leave it out"),
-        (["cost", "statement", "--month="], "yard cost statement: --month is empty: write --month MONTH, or leave it out"),
+        (["waits", "--by="], "yard waits: --by is empty: write --by BY, or leave it out"),
         (["why", ""], "yard why: which job?"),
         (["show", ""], "yard show: which job?"),
         (["run", ""], "yard: the command is empty"),

@@ -11,14 +11,14 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gpuyard.api.connecting.finding import find, sockets_of
 from gpuyard.errors import BadInput, YardError
-from gpuyard.wire.endpoints import Endpoint
+from gpuyard.wire.endpoints import DESCRIPTION, Endpoint
 
 if TYPE_CHECKING:
     import ssl
@@ -204,6 +204,41 @@ class Refused(YardError):
         self.exit_code = 2 if 400 <= status < 500 else 1
 
 
+_replies_are: list[type[dict[str, Any]]] = [dict]
+"""What the objects of replies become: those of programs are plain, as any library takes them."""
+_ODD = {
+    "detail": "an id or a name is empty or has a / in it, as none has",
+    "hint": "Ids are positive numbers such as 17, or 12_3 for a task.",
+}
+_OLDER = "the server is of an older release than this command"
+_UPGRADE = "Upgrade the yard, and start it again with that release: `yard down`, then `yard up -d`."
+
+
+class OlderServer(YardError, KeyError):
+    """A reply lacks a field, as that of a release from before there was one."""
+
+    def __str__(self) -> str:
+        # Not as KeyError has it, in quotes.
+        return self.message
+
+
+class _Reply(dict[str, Any]):
+    """An object of a reply, for commands."""
+
+    def __missing__(self, key: str) -> Any:
+        raise OlderServer(f"{_OLDER}: its reply has no {key!r}", _UPGRADE)
+
+
+@contextmanager
+def telling_older_servers() -> Iterator[None]:
+    """While a command runs, a field that a reply lacks is told as that of an older server."""
+    _replies_are.append(_Reply)
+    try:
+        yield
+    finally:
+        _replies_are.pop()
+
+
 class Caller:
     """A connection to a yard. Not to be shared between threads."""
 
@@ -287,16 +322,17 @@ class Caller:
     ) -> Any:
         """The answer of an endpoint; `values` go into its path and its query."""
         sent = None if body is None else json.dumps(body).encode()
-        head, content = self._exchange(endpoint.method, endpoint.address(**values), sent, headers or {})
+        path = endpoint.address(**values)
+        head, content = self._exchange(endpoint.method, path, sent, headers or {})
         if head.status >= 400:
-            raise _refused(head, content)
-        return json.loads(content)
+            raise _refused(path, head, content)
+        return _read(content)
 
     def _content(self, path: str) -> tuple[Head, bytes]:
         """An answer that is not JSON."""
         head, content = self._exchange("GET", path, None, {})
         if head.status >= 400:
-            raise _refused(head, content)
+            raise _refused(path, head, content)
         return head, content
 
     def _piece_of_log(self, path: str) -> tuple[bytes, int]:
@@ -357,7 +393,7 @@ class Caller:
             }
             head = connection.send("GET", path, headers, None)
             if head.status != 101:
-                raise _refused(head, connection.body(head))
+                raise _refused(path, head, connection.body(head))
             if head.headers.get("sec-websocket-accept") != accepted(key):
                 raise BadAnswer("the server does not speak WebSocket")
             return connection.given_away()
@@ -376,7 +412,7 @@ class Caller:
             headers = {**self._headers, "Accept": "text/event-stream", "Content-Type": "application/json"}
             head = connection.send("GET" if body is None else "POST", path, headers, body)
             if head.status != 200:
-                raise _refused(head, connection.body(head))
+                raise _refused(path, head, connection.body(head))
             buffer = b""
             for piece in connection.pieces(head):
                 buffer += piece
@@ -386,7 +422,7 @@ class Caller:
                     found = {name: value for name, _, value in fields if name}
                     if b"data" not in found:
                         continue
-                    name, data = found.get(b"event", b"message").decode(), json.loads(found[b"data"])
+                    name, data = found.get(b"event", b"message").decode(), _read(found[b"data"])
                     if name == "closed":
                         raise StreamClosed(data)
                     yield name, data
@@ -394,10 +430,23 @@ class Caller:
             connection.close()
 
 
-def _refused(head: Head, content: bytes) -> Refused:
+def _read(content: bytes) -> Any:
+    try:
+        return json.loads(content, object_pairs_hook=_replies_are[-1])
+    except ValueError:
+        raise YardError(
+            "the answer is not that of a yard", "Is it the address of one? `yard whoami` says which is asked."
+        ) from None
+
+
+def _refused(path: str, head: Head, content: bytes) -> Refused:
     with suppress(ValueError):
         body = json.loads(content)
         if isinstance(body, dict):
+            if str(body.get("hint")).startswith(DESCRIPTION):
+                # No handler had it: the path is of another release, or what was typed made it another one.
+                odd = "%2F" in path or "//" in path
+                body |= _ODD if odd else {"detail": f"{_OLDER}: {body.get('detail')}", "hint": _UPGRADE}
             return Refused(head.status, body)
     return Refused(head.status, {"detail": f"the server answered {head.status}"})
 

@@ -85,12 +85,12 @@ def number_of(name: str, text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def text_of(name: str, text: str, most: int) -> str:
-    """A text of the query."""
+def text_of(name: str, text: str, most: int, about: str = "") -> str:
+    """A text of the query; `about`: what it is, for one that is too long."""
     if "\0" in text:
         raise Problem(422, f"{name!r} holds a NUL character, which no name has")
     if len(text) > most:
-        raise Problem(422, f"{name!r} has {len(text):,} characters, and {most:,} at most can be meant")
+        raise Problem(422, f"{name!r} has {len(text):,} characters, and {most:,} at most can be meant", about)
     return text
 
 

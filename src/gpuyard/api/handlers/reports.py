@@ -72,7 +72,7 @@ def values_of(endpoint: Endpoint, query: QueryParams) -> dict[str, Any]:
         elif schema["type"] == "boolean":
             found[name] = (text or "").lower() in ("1", "true", "yes")
         else:
-            found[name] = text_of(name, text or "", schema.get("maxLength", _TEXT_MAX))
+            found[name] = text_of(name, text or "", schema.get("maxLength", _TEXT_MAX), each["description"])
             if "enum" in schema and found[name] and found[name] not in schema["enum"]:
                 raise Problem(422, f"{name!r} must be one of {', '.join(schema['enum'])}")
     return found

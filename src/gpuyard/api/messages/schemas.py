@@ -436,6 +436,8 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
         # A text that went through a check of ours first.
         most, has = error["ctx"]["max_length"], error["ctx"]["actual_length"]
         detail = f"it should have at most {most} characters and has {has}"
+    elif error["type"] == "string_unicode" or "surrogates not allowed" in detail:
+        detail = "it holds a byte that is no text in UTF-8"
     for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}

@@ -508,7 +508,10 @@ def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
         values = read(command, words, path, carries=entry.words)
     except HelpWanted:
         return _helped(path, entry, command, asked=True)
-    code = command(**values)
+    from gpuyard.api.connecting.calling import telling_older_servers
+
+    with telling_older_servers():
+        code = command(**values)
     return code if isinstance(code, int) else 0
 
 

@@ -88,12 +88,15 @@ def chosen(wanted: str, names: Sequence[str]) -> list[str]:
 
 def write_document(value: Any, output: str) -> None:
     """A value as JSON or YAML."""
-    if output == "json":
-        import json
+    import json
 
+    if output == "json":
         print(json.dumps(value, indent=2, allow_nan=False))
         return
     import yaml
+
+    # PyYAML takes plain objects alone.
+    value = json.loads(json.dumps(value))
 
     # The C emitter is several times as quick; some builds of PyYAML have none.
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

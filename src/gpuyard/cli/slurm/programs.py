@@ -24,7 +24,10 @@ def run_program(name: str, words: Sequence[str]) -> int:
         module = import_module(f"gpuyard.cli.slurm.commands.{name}")
         code = _plain(module, words)
         if code is None:
-            code = int(module.run(list(words)))
+            from gpuyard.api.connecting.calling import telling_older_servers
+
+            with telling_older_servers():
+                code = int(module.run(list(words)))
         sys.stdout.flush()
     except Stop as stop:
         sys.stdout.flush()

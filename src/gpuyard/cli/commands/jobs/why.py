@@ -30,7 +30,7 @@ def why(
 
         at_ms = past_ms("--at", at, now_ms())
     with client() as yard:
-        found: dict[str, Any] = {**yard.why(job, at_ms=at_ms)}
+        found: Any = yard.why(job, at_ms=at_ms)
         # There is no estimate for the past.
         if at_ms is None and found["state"] == "PENDING":
             found |= _estimate(yard, job)
