@@ -1,6 +1,7 @@
 """`yard token`: make tokens for people and programs, list them, take them back."""
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ from typing import Annotated, Any
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, YardError
 
 WHOLE_YARD = "/"
 
@@ -65,9 +66,16 @@ def create(
     from gpuyard.reports.table import clock
 
     place = "" if tenant == WHOLE_YARD else tenant or None
-    with client() as yard, _draft(to) as keep:
+    with _draft(to) as keep, client() as yard:
         made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
-        keep(made["secret"])
+        try:
+            keep(made["secret"])
+        except OSError as error:
+            yard.revoke_token(made["id"])
+            raise YardError(
+                f"{to} cannot be written: {error.strerror}",
+                f"The token {made['id']} is revoked. Name another file with --to.",
+            ) from error
     if output is Output.JSON:
         import json
 
@@ -87,6 +95,12 @@ def _draft(path: str) -> Iterator[Callable[[str], None]]:
     if not path:
         yield lambda _secret: None
         return
+    with suppress(OSError):
+        found = os.lstat(path).st_mode
+        if not stat.S_ISREG(found):
+            # The rename would put a file in the place of a device or a link.
+            what = "a link: name the file that it leads to" if stat.S_ISLNK(found) else "no plain file"
+            raise BadInput(f"{path} is {what}", "No token was made. Name another file with --to.")
     draft = f"{path}.{os.getpid()}.new"
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -96,7 +110,8 @@ def _draft(path: str) -> Iterator[Callable[[str], None]]:
         ) from error
 
     def keep(secret: str) -> None:
-        os.write(fd, f"{secret}\n".encode())
+        with os.fdopen(os.dup(fd), "w") as file:
+            file.write(f"{secret}\n")
         os.fsync(fd)
         os.rename(draft, path)
 
