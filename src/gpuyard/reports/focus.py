@@ -238,8 +238,12 @@ _COLUMNS = [
 
 
 def _notes(reply: Row) -> list[str]:
+    from gpuyard.errors import counted  # noqa: PLC0415
+
     count = len(reply["rows"])
-    return [f"FOCUS {reply['version']}, {reply['from_day']} to {reply['to_day']}, UTC: {count} charges"]
+    return [
+        f"FOCUS {reply['version']}, {reply['from_day']} to {reply['to_day']}, UTC: {counted(count, 'charge')}"
+    ]
 
 
 REPORT: "Report[FocusReply]" = Report(

@@ -1,12 +1,13 @@
 """`yard export`: to standard output or into a folder, and which yard it names."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from unit.cli.conftest import Yard
+from unit.cli.conftest import Yard, command, environment
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +47,13 @@ def test_dashboards_go_into_a_folder_or_one_to_standard_output(yard: Yard, tmp_p
     assert (2, True) == ((none := yard("export", "grafana", "x")).code, "gpus, jobs, racks" in none.err)
     (tmp_path / "file").touch()
     assert 2 == yard("export", "fluent-bit", "--to", tmp_path / "file").code
+
+
+def test_a_list_that_nobody_reads_is_no_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    words = command("export", "grafana", "--to", str(tmp_path / "boards"))
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            words, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (1, "yard: No space left on device") == (done.returncode, done.stderr.splitlines()[0])
+    assert 7 == len([*(tmp_path / "boards").iterdir()])

@@ -36,7 +36,7 @@ from gpuyard.model import (
     Ticked,
 )
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.reports.focus import build, decimal
+from gpuyard.reports.focus import REPORT, build, decimal
 from gpuyard.store import Submission, open_store
 from gpuyard.testing.values import ask, node
 from harness.patience import patient
@@ -231,3 +231,12 @@ def test_a_broken_row_is_found(
     rows = as_csv(everything(readings), tmp_path / "focus.csv")
     rows[0] = {**rows[0], column: text or None}
     assert not Rules(model["ModelRules"], rows).holds(rule)
+
+
+def test_one_charge_is_told_as_one() -> None:
+    reply = {"version": "1.2", "from_day": "2026-11-01", "to_day": "2026-11-30", "rows": [{}]}
+    assert REPORT.notes is not None
+    assert [f"FOCUS 1.2, 2026-11-01 to 2026-11-30, UTC: {count}" for count in ("1 charge", "2 charges")] == [
+        *REPORT.notes(reply),
+        *REPORT.notes(reply | {"rows": [{}, {}]}),
+    ]

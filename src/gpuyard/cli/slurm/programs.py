@@ -7,6 +7,7 @@ from importlib import import_module
 
 from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.cli.terminal.shown import shown, shown_lines
+from gpuyard.cli.terminal.streams import columns, wrapped
 from gpuyard.engines.slurm_commands import INSTEAD, VERSION
 from gpuyard.errors import YardError
 
@@ -71,6 +72,17 @@ def _plain(module: object, words: Sequence[str]) -> int | None:
         print(f"{VERSION} (gpuyard {__version__})")
         return 0
     if first in ("--help", "--usage"):
-        print(module.HELP)  # type: ignore[attr-defined]
+        print(_fitting(module.HELP))  # type: ignore[attr-defined]
         return 0
     return None
+
+
+def _fitting(text: str) -> str:
+    """A help text, on a terminal in lines that fit there."""
+    if not sys.stdout.isatty():
+        return text
+    width, lines = columns(sys.stdout), []
+    for line in text.split("\n"):
+        blanks = line[: len(line) - len(line.lstrip())]
+        lines += wrapped(line, blanks, f"{blanks}  ", width) if len(line) > width else [line]
+    return "\n".join(lines)

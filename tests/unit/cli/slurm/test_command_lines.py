@@ -122,3 +122,19 @@ def test_a_bound_without_a_value_is_not_every_job(option: str, capsys: pytest.Ca
     assert 1 == run(["slurm", "scancel", f"--{option}="])
     said = f"scancel: error: --{option} is empty: give it a value, or leave it out\n"
     assert said == capsys.readouterr().err
+
+
+def test_help_fits_a_terminal_and_is_as_it_was_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines() -> list[str]:
+        assert 0 == run(["slurm", "srun", "--help"])
+        return capsys.readouterr().out.splitlines()
+
+    whole = lines()
+    assert max(map(len, whole)) > 100
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    fitted = lines()
+    assert max(map(len, fitted)) <= 80
+    assert " ".join(whole).split() == " ".join(fitted).split()

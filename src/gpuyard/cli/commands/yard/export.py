@@ -147,9 +147,10 @@ def _put(texts: Mapping[str, str], to: Path | None) -> None:
         to.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (to / name).write_text(text, encoding="utf-8")
-            print(to / name)
     except OSError as error:
         raise BadInput(f"{error.filename or to}: {error.strerror}", "Choose another --to.") from None
+    for name in texts:
+        print(to / name)
 
 
 def _address(text: str) -> tuple[str, int]:
