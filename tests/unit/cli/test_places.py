@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from gpuyard.api.connecting.ports import listening
 from gpuyard.cli.connection.places import whose_yard
 from gpuyard.control.places import SYSTEM_DATA
@@ -15,6 +17,15 @@ def test_the_yard_of_the_machine_is_named_where_the_users_own_is_down(tmp_path: 
     (tmp_path / "yard.db").touch()
     said = whose_yard(of_machine, tmp_path)
     assert said.startswith(f"the yard of {SYSTEM_DATA} answers; yours, in {tmp_path}, is down")
+    assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path)
+
+
+def test_the_yard_of_the_machine_is_the_users_own_where_yard_data_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in every job of it, whose environment has YARD_DATA."""
+    monkeypatch.setattr("gpuyard.control.places.SYSTEM_DATA", tmp_path)
+    (tmp_path / "yard.db").touch()
     assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path)
 
 

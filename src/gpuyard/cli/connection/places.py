@@ -47,7 +47,8 @@ def whose_yard(socket: str, own: Path) -> str:
     """What to say where the yard of the machine answers at a socket, and a user has one of their own, which is down."""
     from gpuyard.control.places import SYSTEM_DATA, DataDir
 
-    if not socket.startswith(f"{SYSTEM_DATA}/") or not DataDir(own).database.exists():
+    mine = DataDir(own)
+    if mine.root == SYSTEM_DATA or not socket.startswith(f"{SYSTEM_DATA}/") or not mine.database.exists():
         return ""
     return f"the yard of {SYSTEM_DATA} answers; yours, in {own}, is down: `yard up -d` starts it"
 
