@@ -34,7 +34,7 @@ from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.memory import Witness, open_memory
 from gpuyard.control.loop.several import SeveralEngines
 from gpuyard.control.parsing import Parser
-from gpuyard.control.places import PORT, DataDir
+from gpuyard.control.places import PORT, SYSTEM_DATA, DataDir
 from gpuyard.control.projections.following import Projection, checked, registered
 from gpuyard.control.reading.model import unsaid
 from gpuyard.control.replica.committer import Committer
@@ -373,7 +373,8 @@ class Yard:
         taken = self.options.port_taken
         port = (
             (
-                f"port {taken} is taken, perhaps by another user's yard: this one listens at {self.options.port}",
+                f"port {taken} is taken, perhaps by {_another_yard(self.data)}: "
+                f"this one listens at {self.options.port}",
             )
             if taken
             else ()
@@ -622,6 +623,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _another_yard(own: DataDir) -> str:
+    """Which yard may have the port that this one wanted: that of the machine, where it answers."""
+    machine = DataDir(SYSTEM_DATA)
+    if own.root != machine.root and any([each.socket.exists() for each in machine.instances()]):
+        return f"the machine's yard, in {SYSTEM_DATA}"
+    return "another user's yard"
 
 
 def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:

@@ -34,13 +34,13 @@ def client() -> "Client":
 
 @cache
 def _say_whose(socket: str) -> None:
-    """Say, once, that another yard answers than the asker's own."""
+    """Say, once and to a person at a terminal, that another yard answers than the asker's own."""
     from gpuyard.control.places import default_data
 
     if note := whose_yard(socket, default_data()):
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import aside
 
-        notice(note, before="note: ")
+        aside(f"note: {note}")
 
 
 def whose_yard(socket: str, own: Path) -> str:
@@ -50,7 +50,7 @@ def whose_yard(socket: str, own: Path) -> str:
     mine = DataDir(own)
     if mine.root == SYSTEM_DATA or not socket.startswith(f"{SYSTEM_DATA}/") or not mine.database.exists():
         return ""
-    return f"the yard of {SYSTEM_DATA} answers; yours, in {own}, is down: `yard up -d` starts it"
+    return "the machine's yard answers; yours is down: `yard up -d` starts it"
 
 
 def defaults_file() -> str:
