@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from gpuyard.api.connecting import websocket
 from gpuyard.api.connecting.websocket import BINARY, CLOSE, NORMAL, PING, PONG, Unframer, framed
@@ -183,3 +184,17 @@ def test_what_a_client_sends_is_charged_to_its_user() -> None:
         assert took[0] / 4 < charging._accounts["ann"].debt_s
 
     asyncio.run(main())
+
+
+def test_a_last_word_to_a_client_that_has_closed_the_connection_is_no_fault() -> None:
+    async def main() -> None:
+        async with linked() as (link, ours, writer):
+            ours.close()
+            await link.gone.wait()
+            writer.transport.abort()
+            await writer.wait_closed()
+            await link.tell("the job has ended", NORMAL, "over")
+            await link.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -216,6 +216,12 @@ def below(keeper: int) -> list[int]:
     return list(map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()))
 
 
+def stopped_and_let_go(pid: int) -> None:
+    """One that is let go on before it has stopped would stop for ever."""
+    patience.until(lambda: (stat := stat_of(pid)) and stat.state == "T", WAIT_S)
+    os.kill(pid, signal.SIGCONT)
+
+
 def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,12 +230,10 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
         one = Looker(tmp_path, do="shell", argv=["sh"])
         one.send(terminal.DATA, b"echo fi''rst\n")
         (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
-        # One that is let go on before it has stopped would stop for ever.
-        patience.until(lambda: (stat := stat_of(shell)) and stat.state == "T", WAIT_S)
         try:
             taken = sent_on(tmp_path, one)
         finally:
-            os.kill(shell, signal.SIGCONT)
+            stopped_and_let_go(shell)
         one.send(terminal.DATA, b"stty size; exit 6\n")
         one.until(b"first\r\n")
         one.until(b"41 111\r\n")
@@ -335,6 +339,24 @@ def test_a_signal_reaches_the_foreground_of_a_terminal(tmp_path: Path, number: s
         one.until(b"shown\r\n")
 
 
+def test_however_many_signals_a_client_sends_one_process_sends_them(tmp_path: Path) -> None:
+    waits = "trap 'echo one' USR1; trap 'echo two' USR2; echo up; while :; do sleep 0.05; done"
+    with kept(tmp_path, "sh", "-c", waits, fork=stopped) as keeper:
+        one = Looker(tmp_path, seen=0)
+        one.until(b"up\r\n")
+        for number in [signal.SIGUSR1, signal.SIGUSR2] * 500:
+            one.send(terminal.SIGNAL, str(int(number)).encode())
+        # What is asked for after them is answered after them.
+        assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
+        (first,) = below(keeper.pid)
+        stopped_and_let_go(first)
+        one.until(b"one\r\n")
+        (second,) = patience.until(lambda: [pid for pid in below(keeper.pid) if pid != first], WAIT_S)
+        stopped_and_let_go(second)
+        one.until(b"two\r\n")
+        patience.until(lambda: not below(keeper.pid), WAIT_S)
+
+
 class Recycled:
     """In a view of processes of its own: a terminal whose foreground has ended, and whose number somebody else has."""
 
@@ -372,11 +394,11 @@ class Recycled:
         group = self._ended_foreground(leader)
         victim = self._somebody(group)
         one = Looker(self.folder, seen=0)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGINT, signal.SIGKILL):
             one.send(terminal.SIGNAL, str(int(number)).encode())
         # What is asked for after them is answered after them.
         Looker(self.folder, seen=0).next()
-        # Each signal is sent by a process of its own, which ends then.
+        # What the kernel does not send is sent by a process of its own, which ends then.
         patience.until(lambda: not self._senders(keeper.pid))
         # A process that has been killed does not stop any more.
         os.kill(victim, signal.SIGSTOP)

@@ -135,8 +135,9 @@ class Link:
     async def tell(self, last: str, code: int, reason: str) -> None:
         """Send a last message, and say at the close why it is one. A client that takes nothing is not waited for."""
         self._close = closing(code, reason)
-        self._writer.write(framed(TEXT, last.encode()))
-        with suppress(OSError, TimeoutError):
+        # A connection that the client has closed takes nothing more.
+        with suppress(OSError, RuntimeError, TimeoutError):
+            self._writer.write(framed(TEXT, last.encode()))
             async with asyncio.timeout(_LAST_S):
                 await self._writer.drain()
 

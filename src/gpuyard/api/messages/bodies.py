@@ -89,8 +89,7 @@ def object_of(body: bytes, what: str = "the body") -> dict[str, Any]:
     except RecursionError:
         raise Problem(400, f"{what} is nested too deeply") from None
     except json.JSONDecodeError as error:
-        why = "is empty" if not text.strip() else f"is not JSON: {error}"
-        raise Problem(400, f"{what} {why}") from None
+        raise Problem(400, f"{what} {_no_json(text, error)}") from None
     except _Unread as error:
         raise Problem(400, f"{what} cannot be read: {error}") from None
     except ValueError:
@@ -99,6 +98,15 @@ def object_of(body: bytes, what: str = "the body") -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Problem(400, f"{what} must be one JSON object, as in {{…}}")
     return value
+
+
+def _no_json(text: str, error: json.JSONDecodeError) -> str:
+    """What a text is instead of JSON, in our words."""
+    if not text.strip():
+        return "is empty"
+    if text.startswith("\ufeff"):
+        return "is not JSON: it begins with a byte order mark (BOM)"
+    return f"is not JSON: look at line {error.lineno}, column {error.colno}"
 
 
 class _Unread(ValueError):

@@ -93,6 +93,8 @@ class Asked(BaseModel):
         for name in self.env:
             if not name or "=" in name:
                 raise ValueError(f"env: {quoted(name)} cannot be a variable: empty, or with '=' in it")
+        if self.argv and not self.argv[0]:
+            raise ValueError("argv: the command is an empty word")
         if sum([len(_bytes(word)) + 1 for word in self.argv]) > COMMAND_BYTES_MAX:
             raise ValueError(f"argv: it is longer than {COMMAND_BYTES_MAX // 1024} KiB")
         if sum([len(_bytes(name + value)) + 2 for name, value in self.env.items()]) > ENV_BYTES_MAX:

@@ -308,16 +308,14 @@ class TerminalKeeper:
         from . import inside, visitors  # here, before anybody comes in: they need this module themselves
 
         self.inside, self.visitors = inside, visitors
-        self.container = container
+        self.container, self.owner = container, owner
         self.listener, self.control, self.fork, self.env = listener, control, fork, env
-        self.owner = owner
+        self.signals = visitors.Signals(fork)
         self.sessions: Dict[str, Session] = {OWN: own} if own is not None else {}
         self.clients: Dict[int, Client] = {}
         self.coming: Dict[int, inside.Coming] = {}
         """Shells on their way into a container, by the socket through which their terminals come."""
-        self.shells = 0
-        self.ending_at = float("inf")
-        self.told = b""
+        self.shells, self.told, self.ending_at = 0, b"", float("inf")
         self.wakes, self.waker = os.pipe()
         for fd in (self.wakes, self.waker):
             os.set_blocking(fd, False)
@@ -433,6 +431,7 @@ class TerminalKeeper:
                 return
             if pid == 0:
                 return
+            self.signals.reaped(pid)
             for coming in [each for each in self.coming.values() if each.pid == pid]:
                 self._come(self.coming.pop(coming.ours.fileno()))
             for session in list(self.sessions.values()):
@@ -449,6 +448,7 @@ class TerminalKeeper:
         while self._show(session) and session.offset - shown < _SCROLL_BYTES:
             pass
         del self.sessions[session.name]
+        self.signals.forget(session.master)
         os.close(session.master)
         os.close(session.slave)
         for client in list(self.clients.values()):
@@ -530,7 +530,7 @@ class TerminalKeeper:
         elif kind == SIZE:
             session.resize(_size_of(json.loads(content.decode())))
         elif kind == SIGNAL:
-            self.visitors.signal_foreground(self.fork, session.master, int(content))
+            self.signals.send(session.master, int(content))
 
     def _refuse(self, client: Client, why: str) -> None:
         client.closing = True

@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
 from . import copying
 from .processes import all_pids, descendants, reset_signals, signal_all, stat_of, unblock_signals, words_of
@@ -111,20 +111,57 @@ def _frames(link: socket.socket) -> Iterator[Tuple[bytes, bytes]]:
 # ---- a signal
 
 
-def signal_foreground(fork: Fork, master: int, number: int) -> None:
-    """Signal the foreground of a terminal.
+class Signals:
+    """Signals for whatever is in the foreground of a terminal.
 
     A terminal goes on naming a group that has ended, and the number of that group is given to somebody else. So the
-    kernel sends what it sends for terminals, by the group itself, and a process of the job's user sends anything else.
+    kernel sends what it sends for terminals, by the group itself, and a process of the job's user sends anything else:
+    one at a time for all that has come, so that a client makes no second one, however much it sends.
     """
-    if number in _BY_TERMINAL:
-        fcntl.ioctl(master, _TIOCSIG, number)
-    elif 0 < number < signal.NSIG:
-        fork(lambda: _signal_group(master, number), lambda _why: None)
+
+    def __init__(self, fork: Fork) -> None:
+        self._fork = fork
+        self._sender = 0
+        self._unsent: Set[Tuple[int, int]] = set()
+        """By terminal and number: as from the kernel, one that is not delivered yet comes once."""
+
+    def send(self, master: int, number: int) -> None:
+        """Send one, at once or after those before it."""
+        if number in _BY_TERMINAL:
+            fcntl.ioctl(master, _TIOCSIG, number)
+        elif 0 < number < signal.NSIG:
+            self._unsent.add((master, number))
+            self._next()
+
+    def reaped(self, pid: int) -> None:
+        """A process has ended, perhaps the one that sends."""
+        if pid == self._sender:
+            self._sender = 0
+            # Without room for a process they wait for the next one that is sent.
+            with suppress(OSError):
+                self._next()
+
+    def forget(self, master: int) -> None:
+        """A terminal is closed."""
+        self._unsent = {each for each in self._unsent if each[0] != master}
+
+    def _next(self) -> None:
+        if self._sender == 0 and self._unsent:
+            meant = sorted(self._unsent)
+            self._sender = self._fork(lambda: _signal_groups(meant), lambda _why: None)
+            self._unsent.clear()
+
+
+def _signal_groups(meant: List[Tuple[int, int]]) -> None:
+    """As the job's user: send signals, and end."""
+    for master, number in meant:
+        with suppress(OSError):
+            _signal_group(master, number)
+    os._exit(0)
 
 
 def _signal_group(master: int, number: int) -> None:
-    """As the job's user: send a signal to the group in the foreground, if it is one of the terminal's session."""
+    """Send a signal to the group in the foreground, if it is one of the terminal's session."""
     group, (session,) = os.tcgetpgrp(master), _INT.unpack(fcntl.ioctl(master, _TIOCGSID, bytes(_INT.size)))
     for pid in all_pids():
         try:
