@@ -186,6 +186,10 @@ def test_scancel_says_that_a_job_which_waits_gets_no_signal(yard: Box) -> None:
     assert "PENDING" == yard.wait(number, "PENDING")["state"]
     assert 0 == yard("slurm", "scancel", "-s", "KILL", number).code
     yard.wait(number, "CANCELLED")
+    late = yard("slurm", "scancel", "-s", "USR1", number)
+    says = "Invalid job id specified"
+    assert (1, f"scancel: error: Kill job error on job id {number}: {says}\n") == (late.code, late.err)
+    assert (0, "") == (yard("slurm", "scancel", number).code, yard("slurm", "scancel", number).err)
 
 
 def test_sattach_shows_what_a_job_writes_and_ends_as_it_does(yard: Box, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def run(words: Sequence[str]) -> int:
         running: list[int | str] = [job.label for job in there if job.state in _RUN]
         if number not in (0, signal.SIGKILL):
             _say(given, running, f"Signal {number} to")
-            return _report(_pending(ids, there) + _send(yard, given, running, number), given)
+            silent = _silent(ids, there, bounded=chosen)
+            return _report(silent + _send(yard, given, running, number), given)
         labels: list[int | str] = [job.label for job in there]
         if not chosen:
             labels = [label for each in ids for label in each.labels()]
@@ -85,13 +86,16 @@ def _say(given: Read, labels: Sequence[int | str], what: str) -> None:
             print(f"scancel: {what} job {label}", file=sys.stderr)
 
 
-def _pending(ids: Sequence[WantedJobs], there: Sequence[SlurmJob]) -> list[object]:
-    """Answers for jobs that were named and of which nothing runs yet: there is nobody to get a signal."""
+def _silent(ids: Sequence[WantedJobs], there: Sequence[SlurmJob], *, bounded: bool) -> list[object]:
+    """Answers for jobs that were named and of which nothing runs: there is nobody to get a signal.
+
+    `bounded`: other options may have left them out.
+    """
     found: list[object] = []
     for each in ids:
         states = {job.state for job in there if each.holds(job)}
-        if states == {"PENDING"}:
-            why = "Job is pending execution, and gets no signal"
+        if states == {"PENDING"} or not (states or bounded):
+            why = "Job is pending execution, and gets no signal" if states else "Invalid job id specified"
             found.append({"status": 400, "label": each.label, "detail": why})
     return found
 
