@@ -71,6 +71,8 @@ def test_what_is_no_time_is_refused_with_the_forms_that_work(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         of(text)
     assert "--at" in refused.value.message
+    typed = text if text == "-" else text.removeprefix("-")
+    assert repr(typed) in refused.value.message, "what was typed, and not what was made of it"
     assert all(
         [form in refused.value.hint for form in ("-2h", "7d", "14:05", "yesterday", "2026-11-17T10:00")]
     )

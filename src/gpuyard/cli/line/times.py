@@ -87,7 +87,7 @@ def _here(at_ms: int) -> datetime:
 
 def _dated(option: str, said: str, now: datetime) -> datetime:
     """A day, a time of today, or both."""
-    named = re.match(_NAMED_DAY, said)
+    typed, named = said, re.match(_NAMED_DAY, said)
     if re.fullmatch(_CLOCK, said):
         said = f"{now:%Y-%m-%d} {said}"
     elif named is not None:
@@ -101,7 +101,7 @@ def _dated(option: str, said: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(written)
         found.timestamp()
     except (ValueError, OverflowError, OSError):
-        raise BadInput(f"{option} {quoted(said)} is no time", _FORMS) from None
+        raise BadInput(f"{option} {quoted(typed)} is no time", _FORMS) from None
     return found
 
 
