@@ -49,7 +49,7 @@ class _Piped:
         """One message after the other."""
         self._interrupted = False
         self.unread = False
-        """Whether who reads our output has gone, as `head` does."""
+        """Whether the reader of our output has gone, as `head` does."""
 
     def run(self, reads: bool) -> int:
         for kind, content in self._visit.messages():
