@@ -4,12 +4,15 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput, YardError
+
+if TYPE_CHECKING:
+    from gpuyard.api.client import Client
 
 WHOLE_YARD = "/"
 
@@ -68,14 +71,8 @@ def create(
     place = "" if tenant == WHOLE_YARD else tenant or None
     with _draft(to) as keep, client() as yard:
         made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
-        try:
+        with _revoking(yard, made["id"], to):
             keep(made["secret"])
-        except OSError as error:
-            yard.revoke_token(made["id"])
-            raise YardError(
-                f"{to} cannot be written: {error.strerror}",
-                f"The token {made['id']} is revoked. Name another file with --to.",
-            ) from error
     if output is Output.JSON:
         import json
 
@@ -87,6 +84,19 @@ def create(
         print(made["secret"])
     where = f", in {to}" if to else ""
     notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}{where}")
+
+
+@contextmanager
+def _revoking(yard: "Client", token: str, path: str) -> Iterator[None]:
+    """A token whose secret could not be written is taken back."""
+    try:
+        yield
+    except OSError as error:
+        yard.revoke_token(token)
+        raise YardError(
+            f"{path} cannot be written: {error.strerror}",
+            f"The token {token} is revoked. Name another file with --to.",
+        ) from error
 
 
 @contextmanager
