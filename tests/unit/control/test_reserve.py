@@ -62,6 +62,28 @@ def test_what_is_kept_is_given_back_on_a_full_disk_and_taken_again(tmp_path: Pat
     assert path.exists(), "for a start on a full disk"
 
 
+def test_what_nobody_expected_does_not_end_the_looks_at_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, answers = Disk(tmp_path), [RuntimeError("no such thing")]
+
+    def free_bytes() -> int:
+        if answers:
+            raise answers.pop()
+        return data.free
+
+    kept = Reserve(data, tmp_path / "yard.reserve")
+    with open_store(tmp_path / "yard.db") as store:
+        monkeypatch.setattr(data, "free_bytes", free_bytes)
+        kept.start(store)
+        try:
+            until(lambda: "no such thing" in caplog.text)
+            data.free = 0
+            until(lambda: kept.low)
+        finally:
+            kept.close()
+
+
 def test_files_are_kept_for_a_start_without_inodes_and_put_beside_its_databases(tmp_path: Path) -> None:
     data = Disk(tmp_path)
     path, spares = tmp_path / "yard.reserve", tmp_path / "yard.spares"

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpuyard.control.clock import Rounds
 from gpuyard.control.places import DataDir
 from gpuyard.control.upkeep.spare_files import SpareFiles
 from gpuyard.errors import words_of
@@ -31,6 +32,8 @@ PART = 32
 FREE_FILES_MIN = 16
 """With fewer inodes left no job can be started: each has a folder with files."""
 LOOK_S = 0.5
+FAILED_S = 60.0
+"""Before the next look, where the file system did not answer."""
 
 
 class Reserve:
@@ -49,8 +52,7 @@ class Reserve:
         self.low = ""
         """Why there is no room for anything new; empty: there is."""
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="yard-reserve", daemon=True)
+        self._rounds = Rounds("yard-reserve", self._round)
         self.look()
 
     def start(self, store: Store) -> None:
@@ -58,13 +60,11 @@ class Reserve:
         self._store = store
         # On a full disk too: what was given back just now is the store's before a job can have it.
         store.keep_room()
-        self._thread.start()
+        self._rounds.start(LOOK_S)
 
     def close(self) -> None:
         """Look no more. What is kept stays, for a start on a full disk."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._rounds.close()
         if self._store is not None:
             with suppress(OSError):
                 self.look()
@@ -104,13 +104,13 @@ class Reserve:
             )
         return False
 
-    def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
-            try:
-                self.look()
-            except OSError as error:
-                _log.warning("the room in %s cannot be looked at: %s", self._data.root, words_of(error))
-                self._stopping.wait(60)
+    def _round(self) -> float:
+        try:
+            self.look()
+        except OSError as error:
+            _log.warning("the room in %s cannot be looked at: %s", self._data.root, words_of(error))
+            return FAILED_S
+        return LOOK_S
 
     def look(self) -> None:
         """Give back what is kept on a disk that is full, and take it again once there is room."""
