@@ -98,6 +98,20 @@ def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Te
     assert "viewer of product" == str(restarted.directory.limit("lucy"))
 
 
+def test_a_version_that_is_older_than_the_last_one_changes_nothing(
+    yard: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = yard.yard
+    yard.until(lambda: real.store.config_version() is not None)
+    older = real.store.config_version()
+    applied(yard, ADDED)
+    other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(real.store, "config_version", lambda: older)
+        other.look()
+    assert "viewer of product" == str(other.directory.limit("lucy"))
+
+
 @pytest.mark.parametrize(
     "error", [Overloaded("the text was not read in time"), OSError(24, "Too many open files"), RuntimeError()]
 )

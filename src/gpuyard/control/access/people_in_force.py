@@ -89,13 +89,13 @@ class PeopleInForce:
         self._rounds.close(wait_s=2)
 
     def look(self, version: int = 0, people: Access | None = None) -> None:
-        """Take up the people of the version in force, if it differs from the last one seen.
+        """Take up the people of the version in force, if it is newer than the last one seen.
 
         `people`: those of `version`, which this server has just read; others are read from the store.
         """
         with self._lock:
             live = self._store.config_version()
-            if live is None or live.version == self._seen:
+            if live is None or live.version <= self._seen:
                 return
             try:
                 access = people if live.version == version else self._read(live)
