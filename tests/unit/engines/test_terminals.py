@@ -323,6 +323,47 @@ def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> Non
         assert terminal.reach(str(there), os.geteuid() + 1) is None
 
 
+def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> None:
+    """A process that serves one held the connections and terminals of all that were there when it began."""
+    with kept(tmp_path, "sleep", "60") as keeper:
+        shell = Looker(tmp_path, do="shell", argv=["sh", "-c", "read line; exit 4"])
+        assert terminal.HELLO == shell.next()[0]
+        run = Looker(tmp_path, do="run", argv=["sleep", "600"])
+        assert terminal.HELLO == run.next()[0]
+        (visitor,) = [pid for pid in below(keeper.pid) if sockets_of(pid)]
+        assert 1 == len(sockets_of(visitor))
+        assert [] == [path for path in opened_by(visitor) if "ptmx" in path or "pts" in path]
+        run.link.close()
+        patience.until(lambda: not sockets_of(visitor))
+
+
+def opened_by(pid: int) -> list[str]:
+    """What a process has open, by name."""
+    with suppress(OSError):
+        return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    return []
+
+
+def sockets_of(pid: int) -> list[str]:
+    return [path for path in opened_by(pid) if path.startswith("socket:")]
+
+
+def test_a_forward_to_a_port_that_takes_nothing_ends_with_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visitors, "_HUNG_UP_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as deaf, kept(tmp_path, "sleep", "60") as keeper:
+        client = Looker(tmp_path, do="forward", port=deaf.getsockname()[1])
+        assert terminal.HELLO == client.next()[0]
+        (visitor,) = [pid for pid in below(keeper.pid) if sockets_of(pid)]
+        client.link.settimeout(0.5)
+        with suppress(TimeoutError):
+            while True:
+                client.send(terminal.DATA, bytes(65536))
+        client.link.close()
+        patience.until(lambda: not sockets_of(visitor))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_reaches_the_foreground_of_a_terminal(tmp_path: Path, number: signal.Signals) -> None:
     with kept(

@@ -6,6 +6,7 @@ the right, and what refuses it is an answer of HTTP. Only then the connection is
 
 import asyncio
 import math
+import select
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -43,6 +44,9 @@ _STALLED_S = 10.0
 _WAITING_MAX = 32
 """Messages that have come and are not seen to: then the client has to wait."""
 
+_STUCK_S = 5.0
+"""How long what a client sent last may be on its way into a job after it has gone, without any progress."""
+
 Take = Callable[[bytes | str], Any]
 """Makes of a message what is meant by it, or raises `Refusal`."""
 
@@ -71,6 +75,13 @@ def protocol_of(request: Request) -> str:
     """The protocol that the client offered and that is spoken; empty: it offered none."""
     offered = request.headers.get("sec-websocket-protocol", "").split(",")
     return _PROTOCOL if _PROTOCOL in [each.strip() for each in offered] else ""
+
+
+def _hung_up(writer: asyncio.StreamWriter) -> bool:
+    """Whether the other end has closed its connection, though not all of what it sent was read."""
+    poll = select.poll()
+    poll.register(writer.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 class Link:
@@ -114,8 +125,21 @@ class Link:
                     # A client that takes no answers is not read either.
                     await self._writer.drain()
                 elif kind in (BINARY, TEXT):
-                    await self._inbox.put(self._take(content if kind == BINARY else content.decode()))
+                    await self._put(self._take(content if kind == BINARY else content.decode()))
                 await pace.keep()
+
+    async def _put(self, message: Any) -> None:
+        """Hand on a message. While none is seen to, nothing is read, and only the socket knows that the client went."""
+        with suppress(asyncio.QueueFull):
+            self._inbox.put_nowait(message)
+            return
+        put = asyncio.ensure_future(self._inbox.put(message))
+        try:
+            while not (await asyncio.wait({put}, timeout=_STUCK_S))[0]:
+                if _hung_up(self._writer):
+                    raise ConnectionResetError("the client has gone, and nobody takes what it sent")
+        finally:
+            put.cancel()
 
     async def receive(self) -> Any:
         """The next message, as it was taken; None: no more come."""

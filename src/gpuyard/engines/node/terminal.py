@@ -18,6 +18,7 @@ import stat
 import struct
 import termios
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .processes import signal_all
@@ -481,11 +482,9 @@ class TerminalKeeper:
     # ---- the clients
 
     def _accept(self) -> None:
-        try:
+        with suppress(OSError):
             connection, _ = self.listener.accept()
-        except OSError:
-            return
-        self.clients[connection.fileno()] = Client(connection)
+            self.clients[connection.fileno()] = Client(connection)
 
     def _drop(self, client: Client) -> None:
         self.clients.pop(client.connection.fileno(), None)
@@ -563,6 +562,7 @@ class TerminalKeeper:
             link.sendall(frame(ERROR, text.encode("utf-8", "replace")))
 
         def work() -> None:
+            visitors.let_go(self, link)
             seen = env
             # The network of a container is that of its node.
             if self.container and asked["do"] not in ("forward", "signal"):

@@ -37,6 +37,19 @@ class Gone(Exception):
 Complain = Callable[[str], None]
 
 
+def let_go(keeper: Any, link: socket.socket) -> None:
+    """In a process that the keeper has just forked: what others have at the keeper ends when they are done with it."""
+    signal.set_wakeup_fd(-1)
+    links = [client.connection for client in keeper.clients.values() if client.connection is not link]
+    for each in [keeper.listener] + links + [coming.ours for coming in keeper.coming.values()]:
+        each.close()
+    fds = [keeper.control, keeper.wakes, keeper.waker]
+    for session in keeper.sessions.values():
+        fds += [fd for fd in (session.master, session.slave, session.log) if fd >= 0]
+    for fd in fds:
+        os.close(fd)
+
+
 def serve(link: socket.socket, asked: Dict[str, Any], env: Dict[str, str], complain: Complain) -> None:
     """Do what is asked for, to its end."""
     # What takes no more, a client, a port or a command, is met as an error. A command heeds the signal again.
@@ -217,9 +230,22 @@ def _forward(link: socket.socket, port: int, complain: Complain) -> None:
         # What takes no more may have answered: that is still on its way to the client.
         with suppress(OSError):
             if kind == DATA:
-                there.sendall(content)
+                _pass(content, there, link)
             elif kind == END:
                 there.shutdown(socket.SHUT_WR)
+
+
+def _pass(content: bytes, there: socket.socket, link: socket.socket) -> None:
+    """Send all of it on, unless the port takes nothing and the client has gone."""
+    poll, gone = select.poll(), select.poll()
+    poll.register(there, select.POLLOUT)
+    gone.register(link, 0)
+    rest = memoryview(content)
+    while rest:
+        if poll.poll(int(1000 * _HUNG_UP_S)):
+            rest = rest[there.send(rest, socket.MSG_DONTWAIT) :]
+        elif gone.poll(0):
+            raise Gone
 
 
 # ---- files
