@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import devices, podman
-from .processes import signal_all
+from .processes import signal_seen
 
 PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
 _UNPACKED, _IMAGE = "unpacked", "image.json"
@@ -385,8 +385,7 @@ def end_all(image: Dict[str, Any], key: str) -> None:
         return
     until = time.monotonic() + _END_S_MAX
     while True:
-        left = _first_processes(image["folder"], key)
-        signal_all(left, signal.SIGKILL)
+        left = signal_seen(lambda: _first_processes(image["folder"], key), signal.SIGKILL)
         if not left or time.monotonic() > until:
             return
         time.sleep(_POLL_S)

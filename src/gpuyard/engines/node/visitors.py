@@ -18,7 +18,16 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
 from . import copying
-from .processes import all_pids, descendants, reset_signals, signal_all, stat_of, unblock_signals, words_of
+from .processes import (
+    all_pids,
+    descendants,
+    reset_signals,
+    signal_all,
+    signal_below,
+    stat_of,
+    unblock_signals,
+    words_of,
+)
 from .tasks import NOT_FOUND, NOT_RUN
 from .terminal import DATA, END, ERRORS, EXIT, FILE, FRAME_BYTES_MAX, HEAD, HELLO, SIGNAL, Fork, frame, said
 
@@ -518,5 +527,5 @@ def send_signal(link: socket.socket, asked: Dict[str, Any]) -> None:
     stats = {pid: stat_of(pid) for pid in below}
     first = {pid for pid, stat in stats.items() if stat is not None and stat.parent == above}
     meant = {BATCH: first, STEPS: below - first, ALL: below}[whom]
-    signal_all(sorted(meant), number)
+    signal_below(above, sorted(meant), number)
     link.sendall(said(HELLO, {}) + said(EXIT, {"code": 0, "processes": len(meant)}))

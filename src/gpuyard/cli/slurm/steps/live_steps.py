@@ -17,7 +17,7 @@ from gpuyard.cli.slurm.steps.asks import StepAsk, no_step
 from gpuyard.cli.slurm.steps.grants import Held, NodeGrant, RoomNode, grant, room_nodes
 from gpuyard.engines.local.attempt.room import LEDGER, ROOM
 from gpuyard.engines.machine import files, processes
-from gpuyard.engines.node.processes import all_pids, runs, signal_all
+from gpuyard.engines.node.processes import all_pids, runs, signal_seen
 
 _LOCK = "lock"
 
@@ -79,9 +79,7 @@ class LiveSteps:
         """Whether a step still holds anything. Tasks that lost their `srun` are ended first."""
         if processes.lives(processes.Identity(step["pid"], step["ticks"], step["boot"]), self._boot):
             return True
-        left = _processes_of(self._folder, step["step"])
-        signal_all(left, signal.SIGKILL)
-        return bool(left)
+        return bool(signal_seen(lambda: _processes_of(self._folder, step["step"]), signal.SIGKILL))
 
 
 def _held(live: list[dict[str, Any]]) -> dict[str, Held]:

@@ -1,0 +1,69 @@
+"""A process that was seen may have ended, and its number be somebody else's, by the time that a signal is sent."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuyard.cli.slurm.steps import live_steps
+from gpuyard.engines.node import image, runtimes, visitors
+
+
+@pytest.fixture
+def stranger() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that has the number now."""
+    with subprocess.Popen(["sleep", "600"]) as made:
+        yield made
+        made.kill()
+
+
+def _by_visit(monkeypatch: pytest.MonkeyPatch, _folder: Path, pid: int) -> None:
+    job, keeper = 2**22 - 1, 2**22 - 2
+    monkeypatch.setattr(visitors, "descendants", lambda roots: {pid} if job in roots else set())
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        visitors.send_signal(ours, {"number": signal.SIGKILL, "family": (job, keeper)})
+
+
+def _by_container(monkeypatch: pytest.MonkeyPatch, folder: Path, pid: int) -> None:
+    made = image.Containers.__new__(image.Containers)
+    made.folder = str(folder)
+    (folder / "pid-0").write_text(str(pid))
+    monkeypatch.setattr(os, "getpid", lambda: 2**22 - 1)
+    made._pass_on(signal.SIGTERM, 2**22 - 2, 0)
+
+
+def _gone_since(pid: int) -> Callable[..., set[int]]:
+    """What two looks see: the second finds no process of ours any more."""
+    looks = [{pid}]
+    return lambda *_: looks.pop() if looks else set()
+
+
+def _by_bundle(monkeypatch: pytest.MonkeyPatch, folder: Path, pid: int) -> None:
+    monkeypatch.setattr(runtimes, "_first_processes", _gone_since(pid))
+    runtimes.end_all({"by": runtimes.OCI, "folder": str(folder)}, "y-1-1")
+
+
+def _by_step(monkeypatch: pytest.MonkeyPatch, _folder: Path, pid: int) -> None:
+    made: Any = live_steps.LiveSteps.__new__(live_steps.LiveSteps)
+    made._folder, made._boot = "", "boot"
+    monkeypatch.setattr(live_steps, "_processes_of", _gone_since(pid))
+    made._lives({"pid": 0, "ticks": 0, "boot": "boot", "step": 0})
+
+
+@pytest.mark.parametrize("send", [_by_visit, _by_container, _by_bundle, _by_step])
+def test_nobody_else_gets_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    stranger: "subprocess.Popen[bytes]",
+    send: Callable[[pytest.MonkeyPatch, Path, int], None],
+) -> None:
+    send(monkeypatch, tmp_path, stranger.pid)
+    monkeypatch.undo()
+    with pytest.raises(subprocess.TimeoutExpired):
+        stranger.wait(0.2)
