@@ -106,8 +106,10 @@ def _remove(paths: Sequence[str], within_s: float) -> None:
 
 def _output(words: Sequence[str], within_s: float) -> bytes:
     """A program's output, whether or not it ends well. A program that takes too long is killed."""
+    # The system's own, whatever the server was started with.
+    own = {"PATH": os.defpath, "LANG": "C.UTF-8"}
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=own
     )
     try:
         return process.communicate(timeout=within_s)[0]
