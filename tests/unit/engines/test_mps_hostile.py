@@ -1,10 +1,13 @@
 """What may lie where a daemon of MPS has its logs and folders: numbers that are none, other people's files, garbage."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from gpuyard.engines.contract import Transient
+from gpuyard.engines.local.gpus import mps
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
 from gpuyard.engines.local.gpus.mps_inquiry import FILE, MARGIN_MS, Inquiry
 from gpuyard.engines.local.gpus.mps_log import DaemonLog
@@ -113,6 +116,43 @@ def test_folders_in_folders_of_a_daemons_user_are_removed_however_deep(tmp_path:
         above = below
     os.close(above)
     until(lambda: mps.stop_unused(set()) or not os.path.exists(mps.root))
+
+
+def test_a_daemon_that_does_not_answer_holds_up_nobody_for_long_and_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user can stop it: each start of a share waited for it for 30 s, and all other jobs with it."""
+    made, asked = Mps(str(tmp_path)), []
+    daemon = NoMps(str(tmp_path)).ensure("GPU-a", ME)
+    Path(daemon.pipe, "control").touch()
+
+    def run(_daemon: object, _uid: int, _gid: int, words: list[str], said: str = "", **_: float) -> str:
+        asked.append(said or words[-1])
+        if os.path.exists(f"{daemon.pipe}/{mps.CONTROL}.pid"):
+            raise mps.Silent("nothing")
+        Path(daemon.pipe, "control").touch()
+        return ""
+
+    monkeypatch.setattr(made, "_run", run)
+    with subprocess.Popen(["sleep", "600"]) as silent:
+        Path(daemon.pipe, f"{mps.CONTROL}.pid").write_text(str(silent.pid))
+        try:
+            for _ in range(3):
+                with pytest.raises(mps.Silent):
+                    made.ensure("GPU-a", ME)
+                if silent.poll() is None and made._silent:
+                    with pytest.raises(Transient, match="a moment ago"):
+                        made.ensure("GPU-a", ME)
+                    times, _again_s = made._silent[daemon.folder]
+                    made._silent[daemon.folder] = (times, 0.0)
+            assert ["get_server_list\n"] * 3 == asked, "one question each, and no other daemon meanwhile"
+            assert -9 == silent.wait(60)
+            assert daemon.folder == made.ensure("GPU-a", ME).folder
+            assert "-d" in asked
+        finally:
+            silent.kill()
+    os.unlink(f"{daemon.pipe}/control")
+    made.stop_unused(set())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can clear it away")

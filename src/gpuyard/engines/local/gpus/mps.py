@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -19,18 +20,27 @@ from typing import NamedTuple
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.leftovers import discard
+from gpuyard.engines.machine.processes import user_of
 from gpuyard.engines.node import processes
 from gpuyard.errors import words_of
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"
 """The variable that says how a job with a share shares: `mps`, or `time-slicing`."""
-_ASK_S_MAX = 10.0
+_ASK_S_MAX, _START_S_MAX = 2.0, 10.0
 _READY_S_MAX = 10.0
+_SILENT_MAX, _QUIET_S = 3, 5.0
+"""A daemon that has not answered so many times is ended, and another one takes its place. Between them nobody waits for
+it: its user may have stopped it, and others have jobs to start.
+"""
 _CLEAR_S_MAX = 1.0
 _PAUSE_S = 0.05
 _TRIES = 20
 _FOLDER = re.compile(r"[0-9a-f]{8}-([0-9]{1,10})")
+
+
+class Silent(Transient):
+    """What was asked has not answered in time."""
 
 
 class Daemon(NamedTuple):
@@ -104,6 +114,8 @@ class Mps:
         mark = hashlib.sha256(data.encode()).hexdigest()[:10]
         self.root = f"/tmp/gpuyard-mps-{mark}"
         """The folder of all daemons; it is gone with the last of them."""
+        self._silent: dict[str, tuple[int, float]] = {}
+        """By the folder of a daemon: how often in a row it has not answered, and when it is asked again."""
 
     def available(self) -> bool:
         """Whether this machine has MPS; without it, programs that share a GPU take turns, and nothing caps them."""
@@ -117,16 +129,40 @@ class Mps:
     def ensure(self, gpu: str, account: UnixAccount) -> Daemon:
         """The daemon for this GPU and user, started now if it does not answer."""
         daemon = self.daemon(gpu, account.uid)
-        if self.answers(daemon):
-            return daemon
+        times, again_s = self._silent.get(daemon.folder, (0, 0.0))
+        if time.monotonic() < again_s:
+            raise Transient(f"the MPS daemon for {gpu} did not answer a moment ago")
+        try:
+            if not self.answers(daemon):
+                self._start(daemon, account)
+        except Silent:
+            self._silent[daemon.folder] = (times + 1, time.monotonic() + _QUIET_S)
+            if times + 1 >= _SILENT_MAX:
+                self._end(daemon)
+            raise
+        self._silent.pop(daemon.folder, None)
+        return daemon
+
+    def _start(self, daemon: Daemon, account: UnixAccount) -> None:
         self._make_folders(daemon, account)
-        done = self._run(daemon, account.uid, account.gid, [CONTROL, "-d"])
+        done = self._run(daemon, account.uid, account.gid, [CONTROL, "-d"], within_s=_START_S_MAX)
         until_s = time.monotonic() + _READY_S_MAX
         while not self.answers(daemon):
             if time.monotonic() > until_s:
-                raise Transient(f"the MPS daemon for {gpu} does not answer: {done.strip()[:300]}")
+                raise Silent(f"the MPS daemon for {daemon.gpu} does not answer: {done.strip()[:300]}")
             time.sleep(_PAUSE_S)
-        return daemon
+
+    def _end(self, daemon: Daemon) -> None:
+        """Kill a daemon that does not answer, with its servers, and make way for another one."""
+
+        def its_own() -> set[int]:
+            pid = pid_of(daemon)
+            # The file is the user's, who may write any number there.
+            return {pid} | processes.descendants({pid}) if pid and user_of(pid) == daemon.uid else set()
+
+        processes.signal_seen(its_own, signal.SIGKILL)
+        discard(daemon.pipe, _CLEAR_S_MAX)
+        self._silent.pop(daemon.folder, None)
 
     def _make_root(self) -> None:
         """Make the folder of all daemons. Any user may have made it first, so that no share starts; root clears it
@@ -157,11 +193,13 @@ class Mps:
             os.close(whole)
 
     def answers(self, daemon: Daemon) -> bool:
-        """Whether it is there."""
+        """Whether it is there; `Silent`: it does not say."""
         if not os.path.lexists(os.path.join(daemon.pipe, "control")):
             return False
         try:
             self._run(daemon, daemon.uid, -1, [CONTROL], "get_server_list\n")
+        except Silent:
+            raise
         except Transient:
             return False
         return True
@@ -169,8 +207,13 @@ class Mps:
     def stop(self, daemon: Daemon) -> None:
         """End it. A process that still computes there loses its GPU."""
         if os.path.lexists(os.path.join(daemon.pipe, "control")):
-            with suppress(Transient):
+            try:
                 self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
+            except Silent:
+                self._end(daemon)
+            except Transient:
+                # It has just gone, or goes with the next look.
+                return
 
     def all(self) -> list[Daemon]:
         """Every daemon of this yard that may be there, by the folders they left. The GPU of each is unknown."""
@@ -211,7 +254,9 @@ class Mps:
                 os.rmdir(self.root)
 
     @staticmethod
-    def _run(daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "") -> str:
+    def _run(
+        daemon: Daemon, uid: int, gid: int, words: list[str], said: str = "", within_s: float = _ASK_S_MAX
+    ) -> str:
         """A command as the daemon's user."""
         environment = {**daemon.environment(), "PATH": os.environ.get("PATH", os.defpath)}
         if zone := os.environ.get("TZ"):
@@ -227,12 +272,14 @@ class Mps:
                 input=said,
                 capture_output=True,
                 text=True,
-                timeout=_ASK_S_MAX,
+                timeout=within_s,
                 check=False,
                 cwd="/",
                 user=uid if other else None,
                 group=gid if other and gid >= 0 else None,
             )
+        except subprocess.TimeoutExpired as error:
+            raise Silent(f"{words[0]} has not answered in {within_s:g} s") from error
         except (OSError, subprocess.SubprocessError) as error:
             raise Transient(f"{words[0]}: {words_of(error)}") from error
         if done.returncode:
