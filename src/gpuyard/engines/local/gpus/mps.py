@@ -157,7 +157,7 @@ class Mps:
 
         def its_own() -> set[int]:
             pid = pid_of(daemon)
-            # The file is the user's, who may write any number there.
+            # The file is the user's: any number may stand there.
             return {pid} | processes.descendants({pid}) if pid and user_of(pid) == daemon.uid else set()
 
         processes.signal_seen(its_own, signal.SIGKILL)
