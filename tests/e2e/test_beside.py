@@ -159,8 +159,13 @@ def test_scancel_sends_a_signal_and_the_job_goes_on(yard: Box, tmp_path: Path) -
     assert 1 == yard("slurm", "scancel", "-b", number).code
     assert 0 == yard("slurm", "scancel", number).code
     yard.wait(number, "CANCELLED")
-    # One that is gone is no error, as in Slurm.
-    assert 0 == yard("slurm", "scancel", "-s", "USR1", number).code
+    # Nobody got it, which is an error in Slurm as well; one that is to end has ended.
+    gone = yard("slurm", "scancel", "-s", "USR1", number)
+    assert (1, f"scancel: error: Kill job error on job id {number}: Invalid job id specified\n") == (
+        gone.code,
+        gone.err,
+    )
+    assert 0 == yard("slurm", "scancel", number).code
 
 
 def test_scancel_kills_at_once_what_takes_its_time_to_end(yard: Box, tmp_path: Path) -> None:

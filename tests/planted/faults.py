@@ -290,8 +290,8 @@ FAULTS = [
     Planted(
         "a key may be claimed twice",
         "engines/local/attempt/supervisor.py",
-        "        if not files.create(files.CLAIM, claim, durable=False):\n",
-        "        files.create(files.CLAIM, claim, durable=False)\n        if False:\n",
+        "            mine = files.create(files.CLAIM, claim, durable=False)\n",
+        "            mine = files.create(files.CLAIM, claim, durable=False) or True\n",
         CONTRACT,
     ),
     Planted(
@@ -509,8 +509,8 @@ FAULTS = [
     Planted(
         "what a job says of its own image is believed as it is",
         "engines/node/image.py",
-        "    return {name: found[name] for name, kind in kinds.items() if type(found.get(name)) is kind}\n",
-        "    return found if kinds else {}\n",
+        "    if not isinstance(found, dict):\n        return {}\n    texts",
+        "    if isinstance(found, dict):\n        return found\n    texts",
         "tests/unit/engines/test_podman.py",
     ),
 ]
