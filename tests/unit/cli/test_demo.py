@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.cli.commands.foresight import demo, demo_yard
+from gpuyard.cli.commands.foresight import demo, demo_use, demo_yard
 from gpuyard.config.reading import loads
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import never
@@ -19,6 +19,10 @@ from .conftest import Done, Yard
 
 class NVMLError(Exception):
     """What the driver's library raises."""
+
+
+class Looked(Exception):
+    """Ends a demo once there is something to look at."""
 
 
 TEAMS = ("interns", "product", "research")
@@ -112,3 +116,22 @@ def test_the_end_says_how_to_type_yard_where_the_shell_does_not_find_it(tmp_path
     assert f'export PATH="{tmp_path}/.venv/bin:$PATH"' == demo.path_line("/usr/bin/yard", own)
     assert "" == demo.path_line(own, own)
     assert "" == demo.path_line(None, "/usr/lib/gpuyard/cli/__main__.py")
+
+
+def test_what_is_waited_for_is_said_before_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began_ms = 60_000
+    said: list[str] = []
+
+    def queue() -> object:
+        assert "three jobs" in " ".join(said), "nothing has said what is waited for"
+        if drawn := capsys.readouterr().err:
+            raise Looked(drawn)
+        return {"columns": ["id", "started_ms"], "rows": [[1, began_ms], [2, None]]}
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("time.time", lambda: began_ms / 1000 + 5)
+    monkeypatch.setattr("gpuyard.cli.terminal.progress.REDRAW_S", 0)
+    with pytest.raises(Looked, match=f"1 of 3 done, {demo_use.RUN_S} s left"):
+        demo_use._show_use(SimpleNamespace(queue=queue), said.append)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gpuyard.cli.commands.foresight.demo_yard import yard_of
 from gpuyard.errors import YardError
@@ -68,19 +68,29 @@ class Beside:
 
 def _show_use(client: "Client", say: Callable[[str], None]) -> None:
     from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.terminal.progress import REDRAW_S, busy
     from gpuyard.reports import registry
 
+    say(
+        f"Meanwhile three jobs of {RUN_S} s run on emulated GPUs. Each asked for one whole A100-40GB. One keeps it "
+        "busy, one is idle half of the time, and one uses 3 of its 40 GiB. What they used, once they end:"
+    )
     until_s = time.monotonic() + PATIENCE_S
-    while client.queue()["rows"]:
+    while (queue := client.queue())["rows"]:
         if time.monotonic() > until_s:
             raise YardError(f"the three jobs of the demo did not end within {PATIENCE_S:.0f} s")
-        time.sleep(0.1)
-    say(
-        f"Meanwhile three jobs of {RUN_S} s ran on emulated GPUs. Each asked for one whole A100-40GB. One kept it "
-        "busy, one was idle half of the time, and one used 3 of its 40 GiB:"
-    )
+        with busy(_left(queue, int(time.time() * 1000))):
+            time.sleep(REDRAW_S)
     print(f"$ yard efficiency --columns {_COLUMNS}")
     report = registry.ours("efficiency")
     reply = client.report(report)
     emit(reply["jobs"], report.columns(reply), "table", wanted=_COLUMNS)
     print("".join([f"note: {note}\n" for note in report.notes(reply)]))
+
+
+def _left(queue: Any, now_ms: int) -> str:
+    """`they run: 0 of 3 done, 8 s left`."""
+    at = queue["columns"].index
+    last_ms = max([row[at("started_ms")] or now_ms for row in queue["rows"]]) + RUN_S * 1000
+    done = len(LOADS) - len(queue["rows"])
+    return f"they run: {done} of {len(LOADS)} done, {max(0, last_ms - now_ms) // 1000} s left"
