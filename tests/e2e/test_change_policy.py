@@ -171,6 +171,7 @@ def test_a_restart_without_the_file_keeps_the_machine_as_it_was(yard: Box) -> No
     again = yard("up", "-d", "--port", 0)
 
     assert "no yard.yaml was given: cluster box as at the last start, from " in again.err
+    assert "another: `yard up --config FILE`" in again.err
     (node,) = json.loads(yard("nodes", "-o", "json").out)
     assert ("UP", "box", 8, [str(job)]) == (node["state"], node["cluster"], node["gpus"], node["jobs"])
     assert CONFIG == yard("config").out

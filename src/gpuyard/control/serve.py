@@ -644,7 +644,8 @@ def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
             names = [cluster.name for cluster in fleet.clusters]
             plural = "s" if len(names) > 1 else ""
             what = f"cluster{plural} {', '.join(names)}{' and `auth`' if fleet.access is not None else ''}"
-            note = f"no yard.yaml was given: {what} as at the last start, from {last[1]}"
+            where = f"as at the last start, from {last[1]}; another: `yard up --config FILE`"
+            note = f"no yard.yaml was given: {what} {where}"
             return replace(fleet, notes=(*fleet.notes, note)), StartFile(
                 fleet.settings, *last, remembered=True
             )
