@@ -2,11 +2,13 @@
 
 import io
 import sys
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
 from gpuyard.cli.commands.yard import upkeep
+from gpuyard.cli.terminal.streams import confirmed
 
 from .conftest import Yard
 
@@ -61,6 +63,18 @@ def test_on_a_terminal_it_asks_about_every_month(
     else:
         assert (1, "", [True]) == (done.code, done.out, server.asked)
         assert "nothing was closed" in done.err
+
+
+def test_after_ctrl_c_at_the_question_the_shell_begins_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        confirmed("Go on?")
+    assert "Go on? [y/N]: \n" == capsys.readouterr().err
 
 
 def test_in_a_script_it_names_them_and_wants_yes(yard: Yard, server: Server) -> None:

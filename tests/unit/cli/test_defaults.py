@@ -71,6 +71,23 @@ def test_a_default_that_makes_no_sense_is_named_with_its_file(file: Path) -> Non
         completed({})
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("ana may not submit for research: ana has product here", True),
+        ("ana may not submit for research/eli: ana has product here", False),
+        ("the tenant has no such class", True),
+        ("there is nothing to run", False),
+    ],
+)
+def test_a_tenant_of_the_file_that_is_refused_is_named_with_the_file(
+    file: Path, message: str, said: bool
+) -> None:
+    file.write_text("tenant: research\n", encoding="utf-8")
+    error = jobfields.own_default(BadInput(message), {"tenant": "research"})
+    assert said == (f"The tenant research is from {file}." in error.hint)
+
+
 def test_a_folder_of_somebody_else_holds_no_defaults(file: Path) -> None:
     """`sudo -u` keeps HOME: the command of that user is not refused for a folder that it cannot look into."""
     file.write_text("tenant: research\n", encoding="utf-8")

@@ -46,4 +46,4 @@ def test_a_list_that_is_cut_unasked_says_so(
 
     out, err = capsys.readouterr()
     assert rows + 1 == len(out.splitlines())
-    assert told == ("the newest 50, and there are more" in err)
+    assert told == ("the newest 50, and there are more: --limit N shows more" in err)

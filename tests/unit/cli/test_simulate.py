@@ -34,6 +34,20 @@ def test_json_has_the_policies_and_the_trace_and_nothing_else(yard: Yard, jobs: 
     assert {"research", "product", "interns"} == set(fifo["tenants"])
 
 
+@pytest.mark.parametrize(
+    ("rows", "title"), [(2, "jobs: 1 job on 1 GPU"), (3, "jobs: 2 jobs in 10 s on 1 GPU")]
+)
+def test_the_title_counts_one_job_as_one(
+    yard: Yard, jobs: Path, rows: int, title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    few = "".join(jobs.read_text(encoding="utf-8").replace(",8\n", ",1\n").splitlines(keepends=True)[:rows])
+    jobs.write_text(few, encoding="utf-8")
+    done = yard("simulate", "--trace", jobs, "--gpus", 1, "--gpus-per-node", 1, "--policy", "fifo")
+    assert title == done.out.splitlines()[0]
+
+
 def test_every_form_has_the_same_figures(yard: Yard, jobs: Path) -> None:
     words = ("simulate", "--trace", jobs, "--gpus", 8, "--policy", "fifo", "--policy", "default", "-o")
     document = json.loads(yard(*words, "json").out)

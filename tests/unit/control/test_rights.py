@@ -13,9 +13,11 @@ from gpuyard.control.access.rights import (
     EVERYTHING,
     NEIGHBOUR,
     Right,
+    Rights,
     Role,
     Sight,
     below,
+    check_ever,
     may,
     may_ever,
     may_give,
@@ -195,3 +197,12 @@ def test_the_configuration_is_for_admins_of_the_whole_yard() -> None:
     assert may_ever(EVERYTHING, Action.MANAGE_CONFIG)
     assert not may_ever(NEIGHBOUR, Action.MANAGE_CONFIG)
     assert not may_ever((Right(Role.ADMIN, RESEARCH),), Action.MANAGE_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("rights", "has"),
+    [(NEIGHBOUR, "alice is user of the whole yard"), ((), "alice has no role here")],
+)
+def test_a_refusal_says_who_has_which_role(rights: Rights, has: str) -> None:
+    with pytest.raises(Forbidden, match=f"alice may not move jobs to the top of the line: {has}"):
+        check_ever("alice", rights, Action.MOVE_JOB)

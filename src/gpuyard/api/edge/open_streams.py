@@ -22,10 +22,9 @@ from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.throttle import in_thread
 from gpuyard.api.messages.problems import Problem, problem_of
 from gpuyard.control.access.people import Person
-from gpuyard.control.access.rights import may_ever
-from gpuyard.control.refusals import Forbidden
+from gpuyard.control.access.rights import check_ever
 from gpuyard.control.serve import Yard
-from gpuyard.wire.endpoints import DOES, Action
+from gpuyard.wire.endpoints import Action
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +65,7 @@ class OpenStream:
         person = await self._again()
         if isinstance(person, Problem):
             raise person
-        if not may_ever(person.rights, self._action):
-            has = ", ".join(map(str, person.rights)) or "nobody here"
-            raise Forbidden(f"{person.name} may not {DOES[self._action]}: {has}", "Ask an admin of the yard.")
+        check_ever(person.name, person.rights, self._action)
         await in_thread(self._check, person)
         self.person = person
 

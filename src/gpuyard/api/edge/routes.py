@@ -17,13 +17,12 @@ from starlette.datastructures import QueryParams
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.messages import schemas
 from gpuyard.api.messages.problems import MEDIA_TYPE, Problem
-from gpuyard.control.access.rights import Sight, may_ever
-from gpuyard.control.refusals import Forbidden
+from gpuyard.control.access.rights import Sight, check_ever
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES
 from gpuyard.errors import quoted, remedy
 from gpuyard.wire import described
-from gpuyard.wire.endpoints import DOES, PAGE_MAX, Action, Endpoint
+from gpuyard.wire.endpoints import PAGE_MAX, Action, Endpoint
 
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))
@@ -192,9 +191,7 @@ def _problem(code: int) -> dict[str, Any]:
 def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
     async def allowed(request: Request) -> None:
         person = asker(request.scope)
-        if not may_ever(person.rights, action):
-            has = ", ".join(map(str, person.rights)) or "nobody here"
-            raise Forbidden(f"{person.name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
+        check_ever(person.name, person.rights, action)
 
     return allowed
 

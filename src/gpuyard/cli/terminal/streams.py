@@ -80,7 +80,12 @@ def confirmed(question: str) -> bool:
     """Ask at the terminal whether to go on. The answer is no where nobody answers."""
     while True:
         print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            # What comes next, the prompt of a shell, begins a line of its own.
+            print(file=sys.stderr)
+            raise
         if not line:
             print(file=sys.stderr)
         if line.strip().lower() in ("", "n", "no"):

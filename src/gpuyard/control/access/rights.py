@@ -15,7 +15,7 @@ from typing import Any
 from gpuyard.control.refusals import Forbidden
 from gpuyard.core import State
 from gpuyard.model import JobClass, Settings, Verb
-from gpuyard.wire.endpoints import Action
+from gpuyard.wire.endpoints import DOES, Action
 
 
 class Role(IntEnum):
@@ -111,6 +111,13 @@ NEIGHBOUR: Rights = (Right(Role.USER),)
 def _reaches(role: Role, least: Role) -> bool:
     """Whether a role will do. Being a collector is no step on the ladder: people of other roles are none."""
     return role is least if least is Role.COLLECTOR else role >= least
+
+
+def check_ever(name: str, rights: Rights, action: Action) -> None:
+    """Raise if there is nothing at all for which this person may do this, with what the person is here."""
+    if not may_ever(rights, action):
+        has = f"{name} is {', '.join(map(str, rights))}" if rights else f"{name} has no role here"
+        raise Forbidden(f"{name} may not {DOES[action]}: {has}", "Ask an admin of the yard.")
 
 
 def may_ever(rights: Rights, action: Action) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuyard.cli.listings.listing import Column, Grid, Listing, Output, emit
 from gpuyard.cli.terminal.streams import aside
-from gpuyard.errors import BadInput
+from gpuyard.errors import BadInput, counted
 from gpuyard.model.units import SECOND_MS
 from gpuyard.sim.report import human, render, terminal_table
 from gpuyard.sim.result import Result
@@ -107,7 +107,8 @@ def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
             yield {"policy": name, **{key: value for key, value in summary.items() if key != "tenants"}}
 
     def grids(wide: bool) -> Sequence[Grid]:
-        title = f"{trace.name}: {len(trace):,} jobs in {_span(study)} on {_gpus(study):,} GPUs"
+        within = f" in {_span(study)}" if len(trace) > 1 else ""
+        title = f"{trace.name}: {counted(len(trace), 'job')}{within} on {counted(_gpus(study), 'GPU')}"
         found = [policy_grid(study.results, summaries, title)]
         return [*found, tenant_grid(names, summaries)] if wide else found
 

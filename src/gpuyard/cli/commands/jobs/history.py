@@ -66,7 +66,7 @@ def history(
                     break
         _print([_flat(job) for job in found], output, columns or wanted_columns("history", output))
         if cursor is not None and limit is None and watch is None:
-            notice(f"note: these are the newest {SHOWN}, and there are more: --limit 1000000 shows them all")
+            notice(f"note: these are the newest {SHOWN}, and there are more: --limit N shows more")
 
     repeated(show, watch)
 

@@ -166,7 +166,11 @@ def own_default(error: YardError, fields: Mapping[str, Any]) -> YardError:
     from gpuyard.cli.connection.defaults import defaults, origin
 
     tenant = defaults().get("tenant")
-    if tenant and fields.get("tenant") == tenant and "tenant" in error.message:
+    if (
+        tenant
+        and fields.get("tenant") == tenant
+        and re.search(rf"\btenant|may not submit for {re.escape(tenant)}:", error.message)
+    ):
         error.hint = f"{error.hint} The tenant {tenant} is from {origin('tenant')}.".strip()
     return error
 
