@@ -89,6 +89,26 @@ def test_a_command_is_taken(yard: Yard, folder: Path, words: list[str]) -> None:
     assert NO_SERVER == yard("submit", *words).code
 
 
+@pytest.mark.parametrize(
+    ("verb", "words", "noted"),
+    [
+        ("submit", ["--array", "0-9", "--", "./sweep.sh", "1"], "note: ./sweep.sh: no such file yet"),
+        ("run", ["--", "/no/such/program"], "note: /no/such/program: no such file yet"),
+        ("submit", ["--chdir", "data", "--", "./prog"], "note: ./prog: no such file yet"),
+        ("submit", ["--after", "1", "--", "./made-by-1.sh"], ""),
+        ("submit", ["--", "./prog"], ""),
+        ("submit", ["--", "of-the-nodes"], ""),
+    ],
+)
+def test_a_path_that_is_not_there_yet_is_noted(
+    yard: Yard, folder: Path, verb: str, words: list[str], noted: str
+) -> None:
+    done = yard(verb, "-g", "1", *words)
+    assert NO_SERVER == done.code
+    assert noted in done.err
+    assert bool(noted) == ("no such file" in done.err)
+
+
 def test_a_file_that_may_not_be_read_is_named(
     yard: Yard, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,10 @@ def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str])
     word, path = words[0], Path(fields.get("cwd", ""), words[0])
     if not path.is_file():
         # It may be there when the job starts.
+        if "/" in word and not path.exists() and not fields.get("dependencies"):
+            from gpuyard.cli.terminal.streams import notice
+
+            notice(f"{word}: no such file yet: the job fails if it starts before", before="note: ")
         return
     if "/" not in word and _is_program(word, fields.get("env", {}).get("PATH")):
         return
