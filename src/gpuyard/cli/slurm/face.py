@@ -23,6 +23,7 @@ def install(words: Sequence[str]) -> int:
     folder = Path(os.path.abspath(os.path.expanduser(words[0])))
     _write(folder)
     print(f"{', '.join(PROGRAMS)} are in {folder}")
+    print(f"{', '.join(INSTEAD)} there say what to use instead")
     print(f"export PATH={shlex.quote(str(folder))}:$PATH")
     return 0
 
