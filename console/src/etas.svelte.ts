@@ -8,8 +8,8 @@ const PAUSE_MS = 300;
 const REST_MS = 700;
 
 export class Etas {
-  /** By label: by when, as likely as not; null: nobody can say. */
-  found = new SvelteMap<string, number | null>();
+  /** By label: by when, and whether that is likely rather than bound to be; null: nobody can say. */
+  found = new SvelteMap<string, { atMs: number; likely: boolean } | null>();
   #asked = new Map<string, number>();
   #wanted: string[] = [];
   #busy = false;
@@ -40,7 +40,9 @@ export class Etas {
           const reply = await get<{ starts_by_ms: { p50: number | null } | null; bound_ms: number | null }>(
             `/jobs/${encodeURIComponent(label)}/eta`,
           );
-          this.found.set(label, reply.starts_by_ms?.p50 ?? reply.bound_ms);
+          const half = reply.starts_by_ms?.p50 ?? null;
+          const atMs = half ?? reply.bound_ms;
+          this.found.set(label, atMs ? { atMs, likely: half !== null } : null);
         } catch {
           // It has started meanwhile, or is out of sight: its row says what there is to say.
           this.found.delete(label);

@@ -99,7 +99,7 @@ def test_a_way_through_the_yard(page: Any, tmp_path: Path) -> None:
     looked(page, "walk-waits")
     go(page, "queue")
     row = page.get_by_role("listitem").filter(has_text="train")
-    row.get_by_text("by ").wait_for()
+    row.get_by_text("likely by ").wait_for()
     assert "limit" in row.inner_text()
 
     # A remedy by a button, the log, a shell, the end.
