@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.widgets import Static
+from textual.widgets._footer import FooterKey
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.cli import top
@@ -285,3 +287,19 @@ def test_a_line_says_what_a_gpu_does_and_what_is_unknown_is_no_zero(width: int) 
     assert "old" not in busy + idle
     assert ", 90 % busy" == mean_use(told), "what is unknown or old is in no mean"
     assert "" == mean_use(told[1:3])
+
+
+def test_at_80_columns_the_footer_has_the_way_out_and_no_key_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        app = Top()
+        monkeypatch.setattr(app.feed, "start", lambda: None)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            ends = {str(key.description): key.region.right for key in app.query(FooterKey)}
+            assert max(ends["quit"], ends["keys"]) <= 80, ends
+            await pilot.press("f1")
+            await pilot.pause()
+            text = app.screen.query_one(Static)
+            assert text.region.right <= app.screen.query_one(".box").content_region.right
+
+    asyncio.run(run())

@@ -72,10 +72,13 @@ class Top(App[None]):
     .full { width: 96%; max-width: 100%; height: 92%; padding: 0 1; }
     Log { scrollbar-size-vertical: 1; overflow-x: auto; background: $surface; }
     .small { width: auto; max-width: 90%; padding: 1 2; }
-    .small Static { width: auto; }
+    .small Static { width: auto; max-width: 100%; }
     .box Footer { margin-top: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        # First, so that a narrow footer has them: the other keys are on the screen of F1.
+        Binding("q", "quit", "quit"),
+        Binding("f1,question_mark", "keys", "keys", key_display="F1"),
         Binding("slash", "filter", "filter"),
         Binding("l", "log", "log"),
         Binding("c", "ask('cancel')", "cancel"),
@@ -84,8 +87,6 @@ class Top(App[None]):
         Binding("u", "use", "use"),
         Binding("t", "tenants", "tenants"),
         Binding("escape", "clear", "show all", show=False),
-        Binding("f1,question_mark", "keys", "keys", key_display="F1"),
-        Binding("q", "quit", "quit"),
     ]
 
     def __init__(self, *, tenant: str = "", user: str = "", cluster: str = "", every_s: float = 2.0) -> None:
