@@ -215,6 +215,8 @@ class AttemptReport:
     ended_ms: int = 0
     checkpoint_ms: int = 0
     """When it last saved its work, if it says so; as all these times, by the clock of its start."""
+    saved_by_now: bool = False
+    """Whether that time is by the clock as it goes now instead, as files of other machines have it."""
     why: str = ""
     """More about the end, for people: `killed for memory on node a`, `its supervisor was killed`; or, before the end,
     what delays it.

@@ -268,3 +268,17 @@ def test_work_saved_by_the_clock_of_the_start_counts_by_the_one_in_force() -> No
     ended = attempt_events(record, end, here.now_ms)[-1]
     assert isinstance(ended, AttemptEnded)
     assert MINUTE_MS == ended.saved_ms
+
+
+def test_work_saved_by_the_clock_of_another_machine_is_moved_by_nothing() -> None:
+    here = SchedulerYard("fifo", nodes(1))
+    job_id = here.submit(1)
+    here.step()
+    here.wait(2 * MINUTE_MS)
+    here.now_ms += HOUR_MS
+    here.apply(ClockSet(here.now_ms, HOUR_MS))
+    here.wait(2 * MINUTE_MS)
+    at_ms = here.now_ms - MINUTE_MS
+    report = AttemptReport("y-1-1", Phase.RUNNING, checkpoint_ms=at_ms, saved_by_now=True)
+    found = attempt_events(here.state.jobs[job_id], report, here.now_ms)
+    assert [at_ms] == [each.saved_at_ms for each in found if isinstance(each, CheckpointSeen)]

@@ -1,6 +1,7 @@
 """What may lie where a daemon of MPS has its logs and folders: numbers that are none, other people's files, garbage."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -137,6 +138,14 @@ def test_a_daemon_that_does_not_answer_holds_up_nobody_for_long_and_is_replaced(
     with subprocess.Popen(["sleep", "600"]) as silent:
         Path(daemon.pipe, f"{mps.CONTROL}.pid").write_text(str(silent.pid))
         try:
+            made._silent[daemon.folder] = (7, 0.0)
+            with pytest.raises(mps.Silent):
+                made.ensure("GPU-a", ME)
+            assert silent.poll() is None, "one that runs may be slow, and jobs compute there"
+            silent.send_signal(signal.SIGSTOP)
+            until(lambda: mps._stands_still(daemon))
+            asked.clear()
+            made._silent[daemon.folder] = (0, 0.0)
             for _ in range(3):
                 with pytest.raises(mps.Silent):
                     made.ensure("GPU-a", ME)

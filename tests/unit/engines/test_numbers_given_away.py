@@ -32,7 +32,7 @@ def _by_visit(monkeypatch: pytest.MonkeyPatch, _folder: Path, pid: int) -> None:
 
 def _by_container(monkeypatch: pytest.MonkeyPatch, folder: Path, pid: int) -> None:
     made = image.Containers.__new__(image.Containers)
-    made.folder = str(folder)
+    made.folder, made.image, made.env = str(folder), {"by": runtimes.PODMAN}, {}
     (folder / "pid-0").write_text(str(pid))
     monkeypatch.setattr(os, "getpid", lambda: 2**22 - 1)
     made._pass_on(signal.SIGTERM, 2**22 - 2, 0)
@@ -67,3 +67,11 @@ def test_nobody_else_gets_the_signal(
     monkeypatch.undo()
     with pytest.raises(subprocess.TimeoutExpired):
         stranger.wait(0.2)
+
+
+def test_a_container_that_slurm_runs_elsewhere_gets_its_signals_and_nobody_elses() -> None:
+    """It is not below the task that asked for it: whose it is stands in its environment."""
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, runtimes.MARK: "y-1-1"}) as made:
+        runtimes.tell({"by": runtimes.OCI}, "y-2-1", made.pid, signal.SIGKILL)
+        runtimes.tell({"by": runtimes.OCI}, "y-1-1", made.pid, signal.SIGTERM)
+        assert -signal.SIGTERM == made.wait(60)

@@ -79,6 +79,8 @@ def protocol_of(request: Request) -> str:
 
 def _hung_up(writer: asyncio.StreamWriter) -> bool:
     """Whether the other end has closed its connection, though not all of what it sent was read."""
+    if writer.is_closing():
+        return True
     poll = select.poll()
     poll.register(writer.get_extra_info("socket").fileno(), select.POLLRDHUP)
     return bool(poll.poll(0))

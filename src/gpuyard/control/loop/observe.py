@@ -56,7 +56,8 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
     job_id, attempt, phase = record.id, record.attempt, record.phase
     events: list[Event] = []
     # The engine has its times by the clock of its start.
-    checkpoint_ms = min(report.checkpoint_ms + record.delayed_ms, now_ms) if report.checkpoint_ms else 0
+    late_ms = 0 if report.saved_by_now else record.delayed_ms
+    checkpoint_ms = min(report.checkpoint_ms + late_ms, now_ms) if report.checkpoint_ms else 0
     if checkpoint_ms >= max(record.checkpoint_ms, record.started_ms) + (
         CHECKPOINT_EVERY_MS if record.checkpoint_ms else 0
     ):

@@ -108,7 +108,7 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
     ends = {r.at_ms - current.now_ms for r in current.reservations} | {
         kept.at_ms - current.now_ms for kept in current.kept_quota.values()
     }
-    for within_ms in sorted([end for end in ends if SECOND_MS <= end < estimate_ms], reverse=True)[
+    for within_ms in sorted([end for end in ends if SECOND_MS <= end <= estimate_ms], reverse=True)[
         :_LIMITS_TRIED_MAX
     ]:
         # To the second, as users set limits.

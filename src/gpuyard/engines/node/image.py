@@ -332,8 +332,7 @@ class Containers:
                 signal_all([podman_pid], signo)
             return
         number = signo if signo in _SPARING or heeded >> (signo - 1) & 1 else signal.SIGKILL
-        # It may have ended since, or before: its monitor, not this process, has taken its end in.
-        signal_below(os.getpid(), [pid], number)
+        runtimes.tell(self.image, self.env.get(runtimes.MARK, ""), pid, number)
 
     def _say_why(self, code: int, container: Dict[str, Any], number: int) -> None:
         """What is known of a container that did not even start, or is not the job's own."""

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import devices, podman
-from .processes import signal_seen
+from .processes import signal_below, signal_seen
 
 PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
 _UNPACKED, _IMAGE = "unpacked", "image.json"
@@ -27,7 +27,8 @@ _NEEDS = {OCI: ("podman", "srun", "tar"), PYXIS: ("srun",), APPTAINER: ("apptain
 _HOOK = 'sed -n \'s/.*"pid" *: *\\([0-9]*\\).*/\\1/p\' >"$0.new" && mv "$0.new" "$0"'
 """Told by the runtime which container has started; the number of its first process goes into a file."""
 _END_S_MAX, _POLL_S = 10.0, 0.02
-_MARK = "YARD_ATTEMPT_KEY"
+MARK = "YARD_ATTEMPT_KEY"
+"""The variable of a container that says whose it is."""
 
 
 class Failed(Exception):
@@ -379,6 +380,25 @@ def remove(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def tell(image: Dict[str, Any], key: str, pid: int, number: int) -> None:
+    """Send a signal to the first process of a container of this task, and to none that has its number since."""
+    if kind_of(image) == OCI:
+        # Slurm runs it, and not below the task that asked for it.
+        signal_seen(lambda: [pid] if _is_of(pid, key) else [], number)
+    else:
+        # It may have ended since, or before: its monitor, not this process, has taken its end in.
+        signal_below(os.getpid(), [pid], number)
+
+
+def _is_of(pid: int, key: str) -> bool:
+    """Whether a process has the mark of an attempt."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as about:
+            return "{}={}".format(MARK, key).encode() in about.read().split(b"\0")
+    except OSError:
+        return False
+
+
 def end_all(image: Dict[str, Any], key: str) -> None:
     """End what Slurm runs of an attempt's containers here: it does not run below the task that asked for it."""
     if kind_of(image) != OCI:
@@ -401,9 +421,8 @@ def _first_processes(folder: str, key: str) -> List[int]:
             try:
                 with open("{}/{}".format(above, name)) as file:
                     pid = int(file.read())
-                with open("/proc/{}/environ".format(pid), "rb") as about:
-                    if "{}={}".format(_MARK, key).encode() in about.read().split(b"\0"):
-                        found.append(pid)
+                if _is_of(pid, key):
+                    found.append(pid)
             except (OSError, ValueError):
                 continue
         _folders[:] = [each for each in _folders if each.isdigit()]

@@ -252,7 +252,8 @@ def _pass(content: bytes, there: socket.socket, link: socket.socket) -> None:
     rest = memoryview(content)
     while rest:
         if poll.poll(int(1000 * _HUNG_UP_S)):
-            rest = rest[there.send(rest, socket.MSG_DONTWAIT) :]
+            with suppress(BlockingIOError):
+                rest = rest[there.send(rest, socket.MSG_DONTWAIT) :]
         elif gone.poll(0):
             raise Gone
 

@@ -231,6 +231,7 @@ def _report(key: str, phase: Phase, traces: Traces) -> AttemptReport:
         phase,
         started_ms=(traces.news or {}).get("started_ms", 0),
         checkpoint_ms=traces.checkpoint_ms,
+        saved_by_now=True,
         gpus=plans.gpus_of(traces.news),
     )
 

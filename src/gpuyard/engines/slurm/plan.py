@@ -174,6 +174,7 @@ def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: in
         started_ms=end["started_ms"],
         ended_ms=end["ended_ms"],
         checkpoint_ms=min(end["checkpoint_ms"], now_ms),
+        saved_by_now=True,
         why=end["why"],
         # An end of an earlier release says nothing of it.
         for_good=end.get("for_good") is True,

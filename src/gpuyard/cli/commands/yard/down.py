@@ -121,7 +121,7 @@ def _stop_jobs(socket: str) -> int:
                     )
                     if fault is not None:
                         break
-                    done += jobs
+                    done, well_s = done + jobs, time.monotonic()
                     if tell is not None:
                         tell(done, len(new))
             if fault is None:

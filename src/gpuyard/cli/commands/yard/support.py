@@ -232,7 +232,8 @@ class SupportBundle:
         with suppress(YardError, ValueError):
             yield from _of_url(named_store(""))
         for name, value in os.environ.items():
-            if is_secret_name(name) or name.lower().endswith("_key"):
+            # The shell's own `PWD` is a folder.
+            if name != "PWD" and (is_secret_name(name) or name.lower().endswith("_key")):
                 yield value
 
 

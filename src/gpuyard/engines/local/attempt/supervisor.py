@@ -138,6 +138,8 @@ class Supervisor(Runner):
             if error.errno not in files.FULL:
                 raise
             self.verdict, self.why = "NODE_FAIL", f"{NO_ROOM}: {words_of(error)}"
+            # Tasks may run already, and nobody would hold them to their limits.
+            self.hands.kill()
             return None
 
     def _start(self) -> Failure | None:

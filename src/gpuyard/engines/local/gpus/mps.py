@@ -29,9 +29,10 @@ THROUGH = "YARD_SHARED_THROUGH"
 """The variable that says how a job with a share shares: `mps`, or `time-slicing`."""
 _ASK_S_MAX, _START_S_MAX = 2.0, 10.0
 _READY_S_MAX = 10.0
-_SILENT_MAX, _QUIET_S = 3, 5.0
-"""A daemon that has not answered so many times is ended, and another one takes its place. Between them nobody waits for
-it: its user may have stopped it, and others have jobs to start.
+_SILENT_MAX, _SLOW_MAX, _QUIET_S = 3, 30, 5.0
+"""A daemon that stands still and has not answered so many times is ended, and another one takes its place; so is one
+that runs and has not answered so much more often: the machine may be slow. Between the times nobody waits for it: its
+user may have stopped it, and others have jobs to start.
 """
 _CLEAR_S_MAX = 1.0
 _PAUSE_S = 0.05
@@ -106,6 +107,12 @@ def _give(above: int, name: str, account: UnixAccount) -> None:
         os.close(own)
 
 
+def _stands_still(daemon: Daemon) -> bool:
+    """Whether no daemon runs there: it was stopped, or has ended."""
+    stat = processes.stat_of(pid_of(daemon))
+    return stat is None or stat.state in "TtZX"
+
+
 class Mps:
     """The daemons of one yard."""
 
@@ -137,7 +144,7 @@ class Mps:
                 self._start(daemon, account)
         except Silent:
             self._silent[daemon.folder] = (times + 1, time.monotonic() + _QUIET_S)
-            if times + 1 >= _SILENT_MAX:
+            if times + 1 >= (_SILENT_MAX if _stands_still(daemon) else _SLOW_MAX):
                 self._end(daemon)
             raise
         self._silent.pop(daemon.folder, None)
@@ -158,7 +165,9 @@ class Mps:
         def its_own() -> set[int]:
             pid = pid_of(daemon)
             # The file is the user's: any number may stand there.
-            return {pid} | processes.descendants({pid}) if pid and user_of(pid) == daemon.uid else set()
+            if not pid or user_of(pid) != daemon.uid:
+                return set()
+            return {each for each in {pid} | processes.descendants({pid}) if user_of(each) == daemon.uid}
 
         processes.signal_seen(its_own, signal.SIGKILL)
         discard(daemon.pipe, _CLEAR_S_MAX)
@@ -207,8 +216,9 @@ class Mps:
     def stop(self, daemon: Daemon) -> None:
         """End it. A process that still computes there loses its GPU."""
         if os.path.lexists(os.path.join(daemon.pipe, "control")):
+            within_s = _ASK_S_MAX if _stands_still(daemon) else _START_S_MAX
             try:
-                self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n")
+                self._run(daemon, daemon.uid, -1, [CONTROL], "quit\n", within_s=within_s)
             except Silent:
                 self._end(daemon)
             except Transient:
