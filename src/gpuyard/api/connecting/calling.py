@@ -445,7 +445,8 @@ def _refused(path: str, head: Head, content: bytes) -> Refused:
         if isinstance(body, dict):
             if str(body.get("hint")).startswith(DESCRIPTION):
                 # No handler had it: the path is of another release, or what was typed made it another one.
-                odd = "%2F" in path or "//" in path
+                words = path.partition("?")[0]
+                odd = "%2F" in words or "//" in words
                 body |= _ODD if odd else {"detail": f"{_OLDER}: {body.get('detail')}", "hint": _UPGRADE}
             return Refused(head.status, body)
     return Refused(head.status, {"detail": f"the server answered {head.status}"})

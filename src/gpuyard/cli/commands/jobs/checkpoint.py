@@ -5,6 +5,7 @@ With `--write` what is saved goes to a file beside, to the disk, and under its n
 """
 
 import os
+import shlex
 import signal as signals
 import stat
 import sys
@@ -116,7 +117,10 @@ def _sync_names(folder: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> YardError:
     if isinstance(error, FileNotFoundError):
-        return YardError(f"--write {path}: the folder is not there", f"mkdir -p {path.parent}")
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        return YardError(
+            f"--write {path}: the folder is not there", f"mkdir -p {shlex.quote(str(target.parent))}"
+        )
     return YardError(
         f"--write {path}: {error.strerror}", f"The file stays as it was. {hint_for(error)}".strip()
     )

@@ -294,9 +294,11 @@ def remove(path: str, wait_s: float = 0.0) -> bool:
         except FileNotFoundError:
             return True
         except OSError:
-            for folder, _folders, _files in os.walk(path, topdown=False):
-                with suppress(OSError):
-                    os.rmdir(folder)
+            # Groups that a job has nested a thousand deep are more than this walk can take.
+            with suppress(RecursionError):
+                for folder, _folders, _files in os.walk(path, topdown=False):
+                    with suppress(OSError):
+                        os.rmdir(folder)
         if not os.path.isdir(path):
             return True
         if time.monotonic() >= until:
