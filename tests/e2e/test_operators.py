@@ -139,7 +139,7 @@ def test_a_store_of_the_first_release_is_opened_by_this_one(bare: Box, tmp_path:
     assert 8 == bare.submit("--tenant", "research", "--", "true")
     bare.wait(8, "COMPLETED")
     pip = "true"  # What runs here is the newer release already, and the older one too.
-    places = {"pip install --upgrade gpuyard": pip, "pip install gpuyard==VERSION": pip}
+    places = {"pip install --upgrade": pip, "pip install --force-reinstall": pip}
     operator = Operator(bare, tmp_path, {**places, "yard up -d": f"yard up -d --port 0 {GPUS}"})
     operator.types("upgrade.md")
     assert {"1", "2", "3_0", "3_1", "3_2", "8"} == {row["label"] for row in told(bare, "history")}  # type: ignore[attr-defined]

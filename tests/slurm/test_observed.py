@@ -103,6 +103,8 @@ def test_observed_through_restarts_and_never_touched(rig: SlurmCluster, box: Box
     # What slurmctld has not told slurmdbd yet is lost with it, and no books of Slurm's would have it then.
     before = {str(done), str(failed), str(talks), *(f"{array}_{task}" for task in (1, 2, 3))}
     until(lambda: before <= ended(rig), say=lambda: f"not accounted: {before - ended(rig)}")
+    # Nor may slurmctld come back with a state in which they still run: it would open their books again.
+    _saved(rig, held)
     # slurmctld dies and comes back; the yard says so, and concludes nothing.
     rig.end("slurmctld", signal.SIGKILL)
     time.sleep(7)
@@ -123,6 +125,14 @@ def test_observed_through_restarts_and_never_touched(rig: SlurmCluster, box: Box
     assert [] == [
         line for line in ran if not line.startswith(("squeue ", "sacct ", "sinfo ")) and " show " not in line
     ]
+
+
+def _saved(rig: SlurmCluster, job: int) -> None:
+    """Change a job that waits, and wait until slurmctld has its state on the disk, seconds later."""
+    state = rig.folder / "state" / "job_state"
+    before = state.stat().st_mtime_ns if state.exists() else 0
+    rig.command("scontrol", "update", f"jobid={job}", "comment=saved")
+    until(lambda: state.exists() and state.stat().st_mtime_ns > before)
 
 
 def _compare(rig: SlurmCluster, box: Box, unknown: set[str]) -> None:
