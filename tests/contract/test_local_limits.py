@@ -10,6 +10,7 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import AttemptReport, Phase, Recipe, StopRequest
+from gpuyard.engines.local.attempt import v1
 from gpuyard.model import Outcome
 from harness import patience
 
@@ -99,14 +100,16 @@ def test_a_group_that_was_left_is_none_of_the_next_attempts_and_goes_later(rig: 
     """What it refused and counted would be the job's: it could not even open /dev/null."""
     bases = [Path(base) for base in filter(None, [rig.engine._groups.base, *rig.engine._groups.v1.values()])]
     busy = subprocess.Popen(["sleep", "600"])
-    for base in bases:
-        (base / "y-1-1").mkdir()
-        for name in ("cpus", "mems") if (base / "cpuset.cpus").exists() else ():
-            (base / "y-1-1" / f"cpuset.{name}").write_text((base / f"cpuset.{name}").read_text())
-        if (base / "devices.deny").exists():
-            (base / "y-1-1" / "devices.deny").write_text("a")
-        (base / "y-1-1" / "cgroup.procs").write_text(str(busy.pid))
     try:
+        for base in bases:
+            # Another yard that ends may remove the yard's own meanwhile.
+            v1._make(str(base / "y-1-1"))
+            if (base / "cpuset.cpus").exists():
+                v1._spread(str(base.parent), str(base))
+                v1._spread(str(base), str(base / "y-1-1"))
+            if (base / "devices.deny").exists():
+                (base / "y-1-1" / "devices.deny").write_text("a")
+            (base / "y-1-1" / "cgroup.procs").write_text(str(busy.pid))
         rig.keys.add("y-1-1")
         # A job with a card on emulated GPUs asks for no rule of v1 here: the group is named all the same.
         plan = {"key": "y-1-1", "cpu_milli": 1000, "cpus": "0", "fence": {"devices": "v1"}}

@@ -340,9 +340,13 @@ def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> N
 
 def opened_by(pid: int) -> list[str]:
     """What a process has open, by name."""
+    found = []
     with suppress(OSError):
-        return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    return []
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            # Of this very process one was for the list, and is closed by now.
+            with suppress(FileNotFoundError):
+                found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
 
 
 def sockets_of(pid: int) -> list[str]:
