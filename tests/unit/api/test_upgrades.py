@@ -195,6 +195,8 @@ def test_a_last_word_to_a_client_that_has_closed_the_connection_is_no_fault() ->
             await writer.wait_closed()
             await link.tell("the job has ended", NORMAL, "over")
             await link.close()
+            assert link.fault is None
+            assert writer.is_closing()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -109,6 +109,18 @@ def test_the_leader_writes_down_that_the_clock_was_set_before_the_log_follows_it
     assert (1_001_000 + HOUR_MS, HOUR_MS) == (clock(), here.replica.state.skipped_ms)
 
 
+def running_until(here: Yard, stop: Path) -> tuple[int, int]:
+    """Start a server, and a job that runs until this file is there: when that was at the earliest, and its id."""
+    here.start()
+    until(lambda: bool(here.replica.state.nodes.node))
+    waits = f"until [ -e {stop} ]; do sleep 0.05; done"
+    new = new_job(command=("sh", "-c", waits), gpus=1, name="job", cwd="/")
+    began_ms = since_boot_ms()
+    job_id = here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+    until(lambda: job_id in here.replica.state.running)
+    return began_ms, job_id
+
+
 @pytest.mark.rig
 def test_a_running_job_gets_no_longer_by_a_clock_that_is_set_and_its_end_is_by_the_same_clock(
     tmp_path: Path,
@@ -118,14 +130,7 @@ def test_a_running_job_gets_no_longer_by_a_clock_that_is_set_and_its_end_is_by_t
     here = Yard(Options(tmp_path / "yard", emulate="2 x H100", port=0), now_ms=lambda: clock_ms() + ahead_ms)
     stop = tmp_path / "stop"
     try:
-        here.start()
-        until(lambda: bool(here.replica.state.nodes.node))
-        new = new_job(
-            command=("sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done"), gpus=1, name="job", cwd="/"
-        )
-        began_ms = since_boot_ms()
-        job_id = here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
-        until(lambda: job_id in here.replica.state.running)
+        began_ms, job_id = running_until(here, stop)
         ahead_ms = HOUR_MS
         until(lambda: here.replica.state.skipped_ms)
         model = here.views.reading.latest()
@@ -156,14 +161,7 @@ def test_a_clock_that_was_set_while_no_server_ran_is_seen_at_the_next_start_of_t
     stop = tmp_path / "stop"
     here = Yard(options)
     try:
-        here.start()
-        until(lambda: bool(here.replica.state.nodes.node))
-        new = new_job(
-            command=("sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done"), gpus=1, name="job", cwd="/"
-        )
-        began_ms = since_boot_ms()
-        job_id = here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
-        until(lambda: job_id in here.replica.state.running)
+        began_ms, job_id = running_until(here, stop)
         until(here.instance.clock.exists)
         here.close()
         if booted:

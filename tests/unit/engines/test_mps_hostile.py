@@ -116,7 +116,12 @@ def test_folders_in_folders_of_a_daemons_user_are_removed_however_deep(tmp_path:
         os.close(above)
         above = below
     os.close(above)
-    until(lambda: mps.stop_unused(set()) or not os.path.exists(mps.root))
+
+    def gone() -> bool:
+        mps.stop_unused(set())
+        return not os.path.exists(mps.root)
+
+    assert until(gone)
 
 
 def test_a_daemon_that_does_not_answer_holds_up_nobody_for_long_and_is_replaced(
