@@ -1,5 +1,6 @@
 """A process that was seen may have ended, and its number be somebody else's, by the time that a signal is sent."""
 
+import io
 import os
 import signal
 import socket
@@ -73,5 +74,17 @@ def test_a_container_that_slurm_runs_elsewhere_gets_its_signals_and_nobody_elses
     """It is not below the task that asked for it: whose it is stands in its environment."""
     with subprocess.Popen(["sleep", "600"], env={**os.environ, runtimes.MARK: "y-1-1"}) as made:
         runtimes.tell({"by": runtimes.OCI}, "y-2-1", made.pid, signal.SIGKILL)
+        runtimes.tell({"by": runtimes.OCI}, "y-1-1", made.pid, signal.SIGTERM)
+        assert -signal.SIGTERM == made.wait(60)
+
+
+def test_a_container_that_is_just_becoming_its_program_gets_its_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = [b"", b"", b"PATH=/bin\0" + f"{runtimes.MARK}=y-1-1".encode() + b"\0"]
+    monkeypatch.setattr(
+        runtimes, "open", lambda *_: io.BytesIO(shown.pop(0) if len(shown) > 1 else shown[0]), False
+    )
+    with subprocess.Popen(["sleep", "600"]) as made:
         runtimes.tell({"by": runtimes.OCI}, "y-1-1", made.pid, signal.SIGTERM)
         assert -signal.SIGTERM == made.wait(60)

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import devices, podman
-from .processes import signal_below, signal_seen
+from .processes import runs, signal_below, signal_seen
 
 PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
 _UNPACKED, _IMAGE = "unpacked", "image.json"
@@ -27,6 +27,8 @@ _NEEDS = {OCI: ("podman", "srun", "tar"), PYXIS: ("srun",), APPTAINER: ("apptain
 _HOOK = 'sed -n \'s/.*"pid" *: *\\([0-9]*\\).*/\\1/p\' >"$0.new" && mv "$0.new" "$0"'
 """Told by the runtime which container has started; the number of its first process goes into a file."""
 _END_S_MAX, _POLL_S = 10.0, 0.02
+_BECOMING_S_MAX = 1.0
+"""The kernel shows no environment of a process for a moment after it has become another program."""
 MARK = "YARD_ATTEMPT_KEY"
 """The variable of a container that says whose it is."""
 
@@ -391,12 +393,17 @@ def tell(image: Dict[str, Any], key: str, pid: int, number: int) -> None:
 
 
 def _is_of(pid: int, key: str) -> bool:
-    """Whether a process has the mark of an attempt."""
-    try:
-        with open("/proc/{}/environ".format(pid), "rb") as about:
-            return "{}={}".format(MARK, key).encode() in about.read().split(b"\0")
-    except OSError:
-        return False
+    """Whether a process has the mark of an attempt; one that just becomes its program shows none at first."""
+    until = time.monotonic() + _BECOMING_S_MAX
+    while True:
+        try:
+            with open("/proc/{}/environ".format(pid), "rb") as about:
+                said = about.read()
+        except OSError:
+            return False
+        if said or not runs(pid) or time.monotonic() > until:
+            return "{}={}".format(MARK, key).encode() in said.split(b"\0")
+        time.sleep(_POLL_S)
 
 
 def end_all(image: Dict[str, Any], key: str) -> None:
