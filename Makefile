@@ -6,7 +6,7 @@ PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup console demo test test-rigs test-gpu wheels test-slurm lint format soak bench compiled dist lock clean
+.PHONY: help setup console demo test test-rigs test-wide test-gpu wheels test-slurm lint format soak bench compiled dist lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,9 +24,12 @@ demo: ## Show gpuyard at work on this machine; installs what runs it, and nothin
 test: lint ## Style, types, layers and every test that needs no server; under ten minutes
 	$(PYTEST) -m "not soak and not rig"
 
-test-rigs soak: JOBS = 2
+test-rigs test-wide soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too
-	$(PYTEST) -m "rig and not soak"
+	$(PYTEST) -m "rig and not wide and not soak"
+
+test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a live yard's books); before a release
+	$(PYTEST) -m "wide and not soak"
 
 lint: setup ## Style, types and layers
 	$(BIN)/ruff check

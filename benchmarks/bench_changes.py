@@ -44,8 +44,9 @@ _CONFIG = "version: 1\nclusters: {here: {gpus: 8 x A100-80GB, emulate: true, all
 def serve(data: Path, port: int, config: Path, rate: int) -> None:
     """The server, in a process of its own."""
     from gpuyard.api.server.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
+    from gpuyard.control.clock import clock_ms  # noqa: PLC0415
     from gpuyard.control.fleet import LiveCluster  # noqa: PLC0415
-    from gpuyard.control.serve import Options, clock_ms  # noqa: PLC0415
+    from gpuyard.control.options import Options  # noqa: PLC0415
     from gpuyard.model import Node  # noqa: PLC0415
     from gpuyard.testing.engine import Life, SimEngine  # noqa: PLC0415
 

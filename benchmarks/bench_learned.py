@@ -14,10 +14,9 @@ from statistics import mean
 from bench_openb import arrivals, read_nodes, read_pods, run
 from bench_pack import NODES
 from figures import Row, publish, table
-
-from gpuyard.packing.compiled import numba_is_here
-from gpuyard.sim.packing import lists
-from gpuyard.sim.packing.protocol import FIRST_SEED, Comparison
+from placing import lists
+from placing.compiled import numba_is_here
+from placing.protocol import FIRST_SEED, Comparison
 
 
 def measure(data: Path, pods: Path, seeds: int) -> Row:

@@ -28,6 +28,8 @@ from typing import NamedTuple
 from figures import publish, table
 
 from gpuyard.api.server.serving import tidy
+from gpuyard.control.duties.projections import duties
+from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import PAUSE_S, Filler
 from gpuyard.control.views.accounts import accounts
@@ -135,14 +137,14 @@ def fill(store: Store, epoch: int, ahead: str = "") -> Rebuild:
     filler = Filler(store, [Ledger()], lambda: 1, ahead=ahead)
     filler.rebuild(Ledger.name)
     # What is there from before is removed; no yard has that to do but once.
-    while (cursor := store.cursors()[Ledger.name]).seq < 0:
+    while (cursor := store.projections.cursors()[Ledger.name]).seq < 0:
         filler.step(epoch)
     began_s, cpu_s, before_s = time.perf_counter(), time.process_time(), _children_s()
     while filler.step(epoch):
         time.sleep(PAUSE_S)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
     filler.close()
-    if filler.errors or store.cursors()[Ledger.name].seq != store.head() or cursor.seq:
+    if filler.errors or store.projections.cursors()[Ledger.name].seq != store.head() or cursor.seq:
         sys.exit(f"bench_ledger: {filler.errors}")
     return Rebuild(took_s, cpu_s, _children_s() - before_s)
 
@@ -174,9 +176,10 @@ class Written:
         self.epoch, self.first = lease.epoch, 0
         self.running: deque[int] = deque()
         self.costs_ms, self.own_ms = list[float](), list[float]()
-        self.filler = Filler(self.store, [Ledger()] if books else [], lambda: 1, lambda: self.epoch)
+        self.filler = Filler(self.store, [Ledger()] if books else [], lambda: 1)
         self.write(2_000)
-        self.filler.start()
+        self.filling = Duties(duties(self.filler), lambda: self.epoch)
+        self.filling.start()
 
     def write(self, count: int) -> None:
         """Jobs, two in a transaction; what they cost the process until the books have them, by their own thread."""
@@ -207,7 +210,7 @@ class Written:
             write_log(self.store, 10, self.first, 40, self.running)
             self.first += 10
             due.append((self.store.head(), time.monotonic()))
-            seq = self.store.cursors()[Ledger.name].seq
+            seq = self.store.projections.cursors()[Ledger.name].seq
             while due and due[0][0] <= seq:
                 due.popleft()
             if due:
@@ -264,7 +267,7 @@ def followed(folder: Path, rounds: int) -> Figures:
             side.write(1_000)
     behind_s, asked_s = sides[1].lag(30)
     for side in sides:
-        side.filler.close()
+        side.filling.close()
         side.store.close()
     # The first is that of the jobs that were there before.
     whole = [side.costs_ms[1:] for side in sides]

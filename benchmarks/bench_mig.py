@@ -2,7 +2,7 @@
 
     python benchmarks/bench_mig.py [--seeds 5] [--first-seed 0] [--gpus 100] [--write]
 
-Needs numba and scipy (the extra `pack`) for the search of the best static layout.
+Needs numba and scipy for the search of the best static layout; `make setup` installs both.
 """
 
 import argparse

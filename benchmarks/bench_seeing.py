@@ -30,8 +30,8 @@ from figures import Row, publish, table
 from load_clients import Caller, cpu_s_of, percentile
 from load_yard import YardProcess
 
+from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.telemetry.exposition import SignalLines, written
-from gpuyard.telemetry.folding import DAY_MS, HOUR_MS
 from gpuyard.telemetry.samples import Sample, believed
 from gpuyard.telemetry.series import HOURS, MINUTES, RAW, Series
 from gpuyard.telemetry.sources import GpuCard
@@ -61,9 +61,10 @@ _ATTEMPT = ("cpu", "memory", "memory_peak", "disk_read", "disk_written", "gpu_me
 def serve(data: Path, port: int, config: Path, nodes: int) -> None:
     """The server, in a process of its own."""
     from gpuyard.api.server.serving import serve as serve_yard  # noqa: PLC0415 (only the server needs all this)
+    from gpuyard.control.clock import clock_ms  # noqa: PLC0415
     from gpuyard.control.fleet import LiveCluster  # noqa: PLC0415
     from gpuyard.control.loop import loop  # noqa: PLC0415
-    from gpuyard.control.serve import Options, clock_ms  # noqa: PLC0415
+    from gpuyard.control.options import Options  # noqa: PLC0415
     from gpuyard.model import Node  # noqa: PLC0415
     from gpuyard.testing.engine import Life, SimEngine  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 import time
 
-from gpuyard.telemetry.folding import HOUR_MS
+from gpuyard.model.units import HOUR_MS
 from gpuyard.telemetry.packed import pack
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import HOURS, MINUTES, RAW, Series

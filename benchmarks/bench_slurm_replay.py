@@ -37,10 +37,10 @@ from gpuyard.config import Config
 from gpuyard.config.reading import loads
 from gpuyard.config.slurm.importing import document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.site.accounting import JobRow
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite, from_commands, from_files, sources
 from gpuyard.engines.slurm.words.forms import models_of
 from gpuyard.model import PolicySpec

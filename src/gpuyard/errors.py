@@ -58,7 +58,7 @@ class Misuse(BadInput):
 def words_of(error: BaseException, told: object = "") -> str:
     """An error as a message has it: of the system what it refused, and where, unless that is `told` already.
 
-    `engines/node/processes.py` has the same for what runs on the nodes of a cluster.
+    `engines/node/kernel/processes.py` has the same for what runs on the nodes of a cluster.
     """
     if isinstance(error, OSError):
         inner = getattr(error, "reason", None)

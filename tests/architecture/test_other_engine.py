@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
 from gpuyard.engines.registry import EngineKind, register, unregister
+from gpuyard.keys.problems import ConfigError
 from rigs.boxes import found, install
 
 FILE = """

@@ -1,4 +1,4 @@
-"""The shape of the source, held by a machine: sizes, names, docstrings, purity, no traces of one machine.
+"""The shape of the source, held by a machine: sizes, names, docstrings, circles, purity, no traces of a machine.
 
 import-linter holds the layers and is the first net for purity; the check here is the second. It reads
 the syntax tree, so it also sees an import inside a function and a clock read through `datetime`.
@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,62 @@ def clock_reads(path: Path) -> Iterator[tuple[int, str]]:
             owner = ast.unparse(node.value)
             if owner.rpartition(".")[2] in {"date", "datetime"}:
                 yield node.lineno, f"{owner}.{node.attr}"
+
+
+def circle(package: Path) -> list[str]:
+    """Files that import each other, also within functions, as a way round from one of them; empty: there are none."""
+    paths = {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted(package.rglob("*.py"))
+    }
+
+    def below(name: str, path: Path) -> Iterator[str]:
+        for_types = {
+            id(each)
+            for guard in nodes_of(path)
+            if isinstance(guard, ast.If) and "TYPE_CHECKING" in ast.unparse(guard.test)
+            for statement in guard.body
+            for each in ast.walk(statement)
+        }
+        room = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        for each in nodes_of(path):
+            if id(each) in for_types:
+                continue
+            if isinstance(each, ast.Import):
+                yield from [alias.name for alias in each.names]
+            elif isinstance(each, ast.ImportFrom):
+                above = room[: len(room) - each.level + 1] if each.level else []
+                module = ".".join([*above, *([each.module] if each.module else [])])
+                for alias in each.names:
+                    yield f"{module}.{alias.name}" if f"{module}.{alias.name}" in paths else module
+
+    graph = {name: set(below(name, path)) & {*paths} for name, path in paths.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        return list(found.args[1])
+    return []
+
+
+def test_no_files_import_each_other() -> None:
+    assert [] == circle(PACKAGE), "what both need belongs below both"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from made import a", ["made.a", "made.b.c", "made.a"]),
+        ("def late():\n    from .. import a", ["made.a", "made.b.c", "made.a"]),
+        ("from . import c", ["made.b.c", "made.b.c"]),
+        ("if TYPE_CHECKING:\n    from made import a", []),
+    ],
+)
+def test_a_circle_is_seen(tmp_path: Path, text: str, found: list[str]) -> None:
+    for name, content in {"a": "import os\nfrom made.b import c", "b/c": text, "b/__init__": ""}.items():
+        (tmp_path / "made" / "b").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "made" / f"{name}.py").write_text(content)
+
+    assert sorted(found) == sorted(circle(tmp_path / "made"))
 
 
 def test_files_are_short() -> None:

@@ -9,7 +9,7 @@ from urllib.error import URLError
 import pytest
 
 from gpuyard import errors
-from gpuyard.engines.node import processes
+from gpuyard.engines.node.kernel import processes
 
 SOURCE = Path(__file__).parents[2] / "src"
 OF_THE_SYSTEM = {
@@ -47,7 +47,9 @@ def test_no_error_of_the_system_is_told_as_it_is() -> None:
         if isinstance(handler, ast.ExceptHandler) and handler.name and _names(handler.type) & OF_THE_SYSTEM
         for line in _raw(handler)
     ]
-    assert [] == found, "gpuyard.errors.words_of says it in words; on nodes: engines.node.processes.words_of"
+    assert [] == found, (
+        "gpuyard.errors.words_of says it in words; on nodes: engines.node.kernel.processes.words_of"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from gpuyard.engines.contract import AttemptReport, Engine, Launch, Part, Phase,
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
-from gpuyard.engines.local.kind import LocalCluster
+from gpuyard.engines.local.making import LocalCluster
 from gpuyard.engines.local.own_code import OwnCode
 from gpuyard.engines.registry import Context
 from gpuyard.model import Capability, Node

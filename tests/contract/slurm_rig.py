@@ -8,9 +8,9 @@ from contract.rigs import GPUS, Program, pids_of, recipe_of, seen_lines
 from gpuyard.engines.contract import Recipe
 from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.commands import Commands
+from gpuyard.engines.slurm.cluster import ContainerRuntime
 from gpuyard.engines.slurm.engine import SlurmEngine
 from gpuyard.engines.slurm.fleet import SlurmSettings
-from gpuyard.engines.slurm.keys import ContainerRuntime
 from harness.patience import Patience, patient
 from rigs.slurm.cluster import SlurmCluster
 

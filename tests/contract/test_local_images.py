@@ -18,7 +18,7 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import AttemptReport, Container, Phase, Recipe, StopRequest
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 from gpuyard.model import Capability, Outcome
 from harness import patience
 from rigs.images.rig import BUSYBOX, Images, Registry
@@ -377,7 +377,7 @@ def test_a_bundle_runs_as_its_configuration_says_until_the_job_says_otherwise(bo
     report, said = box.run(Container(str(bundle)), script="#!/bin/busybox sh\necho in $KIND\n")
     assert (Outcome.COMPLETED, "in bundle\n") == (report.outcome, said)
     report, _ = box.run(Container(str(box.work / "absent")))
-    assert "is no bundle: it has no folder rootfs" in report.why
+    assert "is not a bundle: it has no folder rootfs" in report.why
 
 
 def test_a_step_or_a_container_that_fails_makes_the_job_fail(box: Box) -> None:
@@ -415,24 +415,24 @@ class Visit:
             lambda: box.rig.engine.terminal(key, own=False), say=lambda: look(box.rig, key)
         )
         link.settimeout(patience.patient(20))
-        self.send(terminal.HELLO, json.dumps(asked).encode())
+        self.send(frames.HELLO, json.dumps(asked).encode())
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(terminal.frame(kind, content))
+        self.link.sendall(frames.frame(kind, content))
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         with self.link, self.link.makefile("rb") as file:
-            while head := file.read(terminal.HEAD.size):
-                kind, size = terminal.HEAD.unpack(head)
+            while head := file.read(frames.HEAD.size):
+                kind, size = frames.HEAD.unpack(head)
                 yield kind, file.read(size)
 
     def end(self) -> tuple[str, Any]:
         """What it showed, and how it ended."""
         shown, how = b"", None
         for kind, content in self.frames():
-            shown += content if kind == terminal.DATA else b""
-            if kind in (terminal.EXIT, terminal.ERROR):
-                how = json.loads(content) if kind == terminal.EXIT else content.decode()
+            shown += content if kind == frames.DATA else b""
+            if kind in (frames.EXIT, frames.ERROR):
+                how = json.loads(content) if kind == frames.EXIT else content.decode()
         return shown.decode().replace("\r", ""), how
 
 
@@ -470,12 +470,12 @@ def assert_a_shell_is_inside(box: Box, owner: int, inside: int, **who: Any) -> N
     shown, how = Visit(box, key, do="read", path="/dev/shm/mine").end()
     assert ("there\n", 0) == (shown, how["code"])
     write = Visit(box, key, do="write", path="/dev/shm/taken")
-    frames = write.frames()
-    assert terminal.HELLO == next(frames)[0]
-    write.send(terminal.FILE, json.dumps({"path": "x", "mode": 0o644, "folder": False, "size": 4}).encode())
-    write.send(terminal.DATA, b"put\n")
-    write.send(terminal.END)
-    assert 1 == json.loads(next(frames)[1])["files"]
+    told = write.frames()
+    assert frames.HELLO == next(told)[0]
+    write.send(frames.FILE, json.dumps({"path": "x", "mode": 0o644, "folder": False, "size": 4}).encode())
+    write.send(frames.DATA, b"put\n")
+    write.send(frames.END)
+    assert 1 == json.loads(next(told)[1])["files"]
     write.link.close()
     assert ("put\n", {"code": 0}) == Visit(
         box, key, do="shell", argv=["busybox", "cat", "/dev/shm/taken"]
@@ -484,12 +484,12 @@ def assert_a_shell_is_inside(box: Box, owner: int, inside: int, **who: Any) -> N
     assert ("yard: cannot run nothing-there: No such file or directory\n", {"code": 127}) == (shown, how)
 
     stays = Visit(box, key, do="shell", argv=["busybox", "sh"])
-    stays.send(terminal.DATA, b"echo $((40 + 2)); sleep 900\n")
+    stays.send(frames.DATA, b"echo $((40 + 2)); sleep 900\n")
     shown = ""
-    frames = stays.frames()
+    told = stays.frames()
     while "42\r\n" not in shown:
-        kind, content = next(frames)
-        shown += content.decode() if kind == terminal.DATA else ""
+        kind, content = next(told)
+        shown += content.decode() if kind == frames.DATA else ""
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 500)])
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
     stays.link.close()

@@ -17,9 +17,10 @@ from gpuyard.engines.contract import Answer, AttemptReport, Phase, Recipe, Reply
 from gpuyard.engines.local.attempt.supervisor import NO_ROOM, UNLIMITED
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
-from gpuyard.engines.node import processes, terminal
-from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
-from gpuyard.engines.node.runner import BROKE, now_ms, steady_ms
+from gpuyard.engines.node.attempt.fence import UNFENCED, UNSHOWN
+from gpuyard.engines.node.attempt.runner import BROKE, now_ms, steady_ms
+from gpuyard.engines.node.kernel import processes
+from gpuyard.engines.node.visits import frames
 from gpuyard.model import Outcome
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from harness import patience
@@ -228,7 +229,7 @@ def test_a_terminal_outlives_no_attempt_and_keeps_its_true_code(local: LocalRig,
     assert link is not None
     with link:
         link.settimeout(120)
-        link.sendall(terminal.said(terminal.HELLO, {"do": "attach", "seen": 0}))
+        link.sendall(frames.said(frames.HELLO, {"do": "attach", "seen": 0}))
         seen = b""
         while b"ready> " not in seen:
             seen += link.recv(65536)
@@ -238,7 +239,7 @@ def test_a_terminal_outlives_no_attempt_and_keeps_its_true_code(local: LocalRig,
             if pid.isdecimal() and _parent(int(pid)) == claimed_pid(local, "y-1-1")
         ]
         if how == "exit":
-            link.sendall(terminal.frame(terminal.DATA, b"exit 5\r"))
+            link.sendall(frames.frame(frames.DATA, b"exit 5\r"))
         elif how == "stop":
             local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 10_000)])
         else:

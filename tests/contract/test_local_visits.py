@@ -19,7 +19,7 @@ from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EmulatedGpus, ThisMachine
 from gpuyard.engines.local.own_code import OwnCode, own_code
 from gpuyard.engines.machine.installation import PLACE
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames, keeper
 from gpuyard.model import Outcome
 from harness import patience
 from rigs.images.rig import Images
@@ -103,7 +103,7 @@ def visit_all(rig: LocalRig) -> None:
     assert ("yard: cannot run nothing-there: No such file or directory\n", {"code": 127}) == (shown, how)
     shell = Visit(rig, KEY, do="shell", argv=["sh", "-c", "trap 'echo told; exit 3' USR1; echo up; read x"])
     shell.until("up\r\n")
-    shell.send(terminal.SIGNAL, b"10")
+    shell.send(frames.SIGNAL, b"10")
     assert {"code": 3} == shell.end()[1]
 
 
@@ -134,12 +134,12 @@ def test_a_job_at_a_terminal_loads_nothing_either() -> None:
         )
         visit = Visit(rig, KEY, own=True, do="attach", seen=0)
         visit.until("up\r\n")
-        visit.send(terminal.DATA, b"typed\n")
+        visit.send(frames.DATA, b"typed\n")
         visit.until("typed\r\ntyped\r\n")
-        visit.send(terminal.SIGNAL, b"2")
+        visit.send(frames.SIGNAL, b"2")
         visit.until("now\r\n")
-        visit.send(terminal.SIZE, b'{"rows": 40, "columns": 90}')
-        visit.send(terminal.DATA, b"\n")
+        visit.send(frames.SIZE, b'{"rows": 40, "columns": 90}')
+        visit.send(frames.DATA, b"\n")
         assert {"code": 4} == visit.end()[1]
         assert (Outcome.FAILED, 4) == (ended(rig, KEY).outcome, ended(rig, KEY).exit_code)
         assert {"inside"} == code.seen()
@@ -175,7 +175,7 @@ def test_modules_that_a_job_plants_are_run_by_nobody() -> None:
 @pytest.mark.parametrize("place", PLACES)
 def test_jobs_see_the_yards_code_where_it_is_and_cannot_change_it(place: str) -> None:
     with copied(place) as code, opened(code.code()) as rig:
-        module = f"{code.folder}/gpuyard/engines/node/terminal.py"
+        module = f"{code.folder}/gpuyard/engines/node/visits/keeper.py"
         start(
             rig,
             f"sha256sum <{module} | cut -c-64\n"
@@ -185,7 +185,7 @@ def test_jobs_see_the_yards_code_where_it_is_and_cannot_change_it(place: str) ->
         )
         assert Outcome.COMPLETED is ended(rig, KEY).outcome
         said = [line for line in output(rig).splitlines() if ":" not in line]
-        same = hashlib.sha256(Path(terminal.__file__).read_bytes()).hexdigest()
+        same = hashlib.sha256(Path(keeper.__file__).read_bytes()).hexdigest()
         assert [same, "ro", "refused", code.folder.parent.name] == said
 
 
@@ -211,7 +211,9 @@ def refused_at(rig: LocalRig) -> str:
 
 def test_a_visit_that_fails_ends_no_job_and_is_told_the_true_cause() -> None:
     with copied() as code:
-        code.append("engines/node/terminal.py", "\ndef keep(*_):\n    raise ImportError('it was moved')\n")
+        code.append(
+            "engines/node/visits/keeper.py", "\ndef keep(*_):\n    raise ImportError('it was moved')\n"
+        )
         with opened(code.code()) as rig:
             start(rig, "echo up; read x </dev/zero; exit 5", says="up")
             # Each visit is a try of its own; what is alike is written down once.
@@ -228,7 +230,7 @@ def test_a_visit_that_fails_ends_no_job_and_is_told_the_true_cause() -> None:
 def test_a_visit_that_would_load_something_fails_alone() -> None:
     with copied() as code:
         loads = "\n_serve = serve\ndef serve(*words):\n    import colorsys\n    _serve(*words)\n"
-        code.append("engines/node/visitors.py", loads)
+        code.append("engines/node/visits/visitors.py", loads)
         with opened(code.code()) as rig:
             start(rig, "echo up; sleep 600", says="up")
             refused = "cannot run it: RuntimeError('import colorsys')"

@@ -16,7 +16,7 @@ from gpuyard.engines.contract import (
     Stale,
     StopRequest,
 )
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 from gpuyard.model import Capability, Outcome
 from harness.patience import patient
 
@@ -425,16 +425,14 @@ def test_the_keeper_of_terminals_and_a_shell_beside_a_job_end_with_its_attempt(r
     with pytest.raises(Permanent):
         engine.terminal("y-1-1", own=True)
     link.settimeout(patient(rig.settle_s))
-    link.sendall(
-        terminal.said(terminal.HELLO, {"do": "shell", "argv": ["sh", "-c", "echo up; exec sleep 900"]})
-    )
+    link.sendall(frames.said(frames.HELLO, {"do": "shell", "argv": ["sh", "-c", "echo up; exec sleep 900"]}))
     with link, link.makefile("rb") as file:
         shown = b""
         while b"up" not in shown:
-            kind, size = terminal.HEAD.unpack(file.read(terminal.HEAD.size))
+            kind, size = frames.HEAD.unpack(file.read(frames.HEAD.size))
             content = file.read(size)
-            assert terminal.ERROR != kind, content
-            shown += content if kind == terminal.DATA else b""
+            assert frames.ERROR != kind, content
+            shown += content if kind == frames.DATA else b""
         assert 2 <= rig.alive("y-1-1")
         stop(rig, "y-1-1")
         ended(rig, "y-1-1")

@@ -20,8 +20,9 @@ import pytest
 from contract.rigs import EPOCH, ended, launch, look
 from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, AttemptReport, Container, Part, Recipe, StopRequest
-from gpuyard.engines.node import boxes, terminal
-from gpuyard.engines.slurm.keys import ContainerRuntime
+from gpuyard.engines.node.slurm.images import FOLDER
+from gpuyard.engines.node.visits import frames
+from gpuyard.engines.slurm.cluster import ContainerRuntime
 from gpuyard.model import Outcome
 from harness import patience
 from rigs.images.rig import BUSYBOX, Images
@@ -79,7 +80,7 @@ class Box:
 
     def left(self) -> list[str]:
         """What ended attempts have left on the node: processes and folders, images aside."""
-        folder = Path(boxes.FOLDER.format(self.images.account.pw_uid))
+        folder = Path(FOLDER.format(self.images.account.pw_uid))
         kept = [str(path) for path in folder.glob("*") if path.name not in ("images", "unpacked")]
         # Named as `short_folder` does: the folders of other tests are not meant.
         short = [path for path in Path("/tmp").iterdir() if re.fullmatch("yard-[0-9a-f]{12}", path.name)]
@@ -127,7 +128,7 @@ def _box(cluster: SlurmCluster, images: Images, containers: ContainerRuntime) ->
     wait = patience.Patience(LEFT_S_MAX)
     while (left := found.left()) and wait:
         time.sleep(0.1)
-    shutil.rmtree(boxes.FOLDER.format(images.account.pw_uid), ignore_errors=True)
+    shutil.rmtree(FOLDER.format(images.account.pw_uid), ignore_errors=True)
     shutil.rmtree(folder)
     assert [] == left
 
@@ -208,15 +209,15 @@ def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None
     box.until(lambda: found.append(box.rig.engine.terminal(key, own=False)) or found[-1])
     link = found[-1]
     asked = {"do": "shell", "argv": ["busybox", "sh", "-c", "id -u; ls /bin; tty; exit 5"]}
-    link.sendall(terminal.said(terminal.HELLO, asked))
+    link.sendall(frames.said(frames.HELLO, asked))
     link.settimeout(120)
     shown, how = b"", b""
     with link, link.makefile("rb") as file:
-        while head := file.read(terminal.HEAD.size):
-            kind, size = terminal.HEAD.unpack(head)
+        while head := file.read(frames.HEAD.size):
+            kind, size = frames.HEAD.unpack(head)
             content = file.read(size)
-            shown += content if kind == terminal.DATA else b""
-            how = content if kind in (terminal.EXIT, terminal.ERROR) else how
+            shown += content if kind == frames.DATA else b""
+            how = content if kind in (frames.EXIT, frames.ERROR) else how
     assert {"code": 5} == json.loads(how), look(box.rig, key)
     assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.decode().split()
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])

@@ -144,7 +144,7 @@ def test_what_slurm_has_twice_runs_once(slurm: SlurmRig) -> None:
     start(slurm, launch(slurm, "y-1-1", Program(run_ms=1500)))
     folder = slurm.data / "attempts" / "y-1-1"
     (program,) = slurm.data.glob("program-*")
-    code = f"import sys; sys.path.insert(0, '{program}'); from node.head import main; sys.exit(main())"
+    code = f"import sys; sys.path.insert(0, '{program}'); from node.slurm.head import main; sys.exit(main())"
     script = f'#!/bin/sh\nexec python3 -I -S -c "{code}" {folder}\n'
     doubles = [slurm.cluster.submit(script, "--nodelist=n2", f"--comment={mark(slurm)}") for _ in range(3)]
     report = ended(slurm, "y-1-1")

@@ -75,8 +75,8 @@ UNSAFE = (
     (["--host", "0.0.0.0"], "without --auth they all could submit jobs"),
     (["-d", "--host", "::"], "without --auth they all could submit jobs"),
     (["-d", "--host", "0.0.0.0", "--auth"], "without TLS tokens can be read on the way"),
-    (["-d", "--host", "yard.invalid", "--auth", "--insecure-http"], "is no address of this machine"),
-    (["-d", "--host", "203.0.113.7", "--auth", "--insecure-http"], "is no address of this machine"),
+    (["-d", "--host", "yard.invalid", "--auth", "--insecure-http"], "is not an address of this machine"),
+    (["-d", "--host", "203.0.113.7", "--auth", "--insecure-http"], "is not an address of this machine"),
     (["-d", "--tls-cert", "x.pem"], "--tls-cert and --tls-key belong together"),
     (["-d", "--auth", "--tls-cert", "no.pem", "--tls-key", "no.pem"], "are no certificate and its key"),
 )
@@ -191,7 +191,7 @@ def test_what_is_asked_wrongly_is_said(yard: Secured) -> None:
         (["token", "create", "--user", "ulla", "--role", "amdin"], "did you mean 'admin'?"),
         (["token", "create", "--user", "ulla", "--days", "400"], "a token may last at most 90 d"),
         (["token", "revoke", "nothing"], "there is no token 'nothing'"),
-        (["login", "ftp://x"], "is no address of a yard"),
+        (["login", "ftp://x"], "is not an address of a yard"),
         (["login", "--oidc", yard.url, "--ca", str(yard.cert)], "has no identity provider"),
     )
     for (_words, says), done in zip(asked, yard.together(*[words for words, _says in asked]), strict=True):

@@ -31,6 +31,7 @@ def test_every_endpoint_that_takes_a_body_is_sent_one(program: Callable[[str], M
 
 @needs_root
 @pytest.mark.rig
+@pytest.mark.wide
 def test_a_body_of_each_kind_leaves_no_memory_taken(program: Callable[[str], ModuleType]) -> None:
     seen = program("bench_bodies").measured(seconds=0)
 

@@ -194,7 +194,7 @@ def test_a_pipe_is_not_asked_and_dry_run_changes_nothing(kept: Box) -> None:
     looked = kept("apply", "-f", "raised.yaml", "--dry-run")
 
     assert (2, "") == (asked.code, asked.out)
-    assert "give --yes" in asked.err
+    assert "add --yes" in asked.err
     assert 0 == looked.code
     assert "no job was recorded" in looked.out
     assert CONFIG == kept("config").out

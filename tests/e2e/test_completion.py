@@ -68,7 +68,7 @@ def test_bash_completes_commands_options_and_choices(box: Box, path: str, job: i
     assert ["json"] == bash(box, path, "yard history --output j")
     assert ["json"] == bash(box, path, "yard history --output=j")
     assert ["PENDING"] == bash(box, path, "yard queue --state P")
-    assert {"simulate", "decide", "pack", "place"} <= set(bash(box, path, "yard bench "))
+    assert {"simulate", "decide"} <= set(bash(box, path, "yard bench "))
     assert "--nodes" in bash(box, path, "yard bench decide --n")
     assert [] == bash(box, path, "yard nonsense --x")
 
@@ -116,7 +116,7 @@ def test_zsh_gets_words_with_their_meaning(box: Box, path: str, job: int) -> Non
     assert (0, "") == (done.returncode, done.stderr)
     lines = done.stdout.splitlines()
     assert f"{job}:trains, RUNNING" in lines
-    assert "queue:Show what runs and what waits, in order." in lines
+    assert "queue:Show the jobs that run and wait, in order." in lines
     assert "--output=yaml" in lines
 
 

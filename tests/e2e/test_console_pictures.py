@@ -12,7 +12,7 @@ import pytest
 from e2e.conftest import Box
 from rigs.console.browser import go, looked, page_of
 
-pytestmark = pytest.mark.rig
+pytestmark = [pytest.mark.rig, pytest.mark.wide]
 EMPTY = """
 version: 1
 clusters:

@@ -13,7 +13,7 @@ from e2e.conftest import Done, until
 from harness.patience import patient
 from rigs.components import Missing, install, skip_or_fail
 
-pytestmark = pytest.mark.rig
+pytestmark = [pytest.mark.rig, pytest.mark.wide]
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 900

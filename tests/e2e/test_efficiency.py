@@ -8,7 +8,7 @@ import pytest
 
 from e2e.conftest import Box
 
-pytestmark = pytest.mark.rig
+pytestmark = [pytest.mark.rig, pytest.mark.wide]
 
 CONFIG = """
 version: 1

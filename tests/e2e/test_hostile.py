@@ -148,10 +148,8 @@ def forms() -> Iterator[Case]:
     yield Case("Infinity", b'{"command": ["true"], "cpus": Infinity}', "Infinity")
     yield Case("minus Infinity", b'{"command": ["true"], "cpus": -Infinity}', "Infinity")
     yield Case("out of all bounds", b'{"command": ["true"], "cpus": 1e999}', "cpus")
-    yield Case("a key twice", b'{"command": ["true"], "gpus": 1, "gpus": 8}', "'gpus' is there twice")
-    yield Case(
-        "a key twice below", b'{"command": ["true"], "env": {"A": "1", "A": "2"}}', "'A' is there twice"
-    )
+    yield Case("a key twice", b'{"command": ["true"], "gpus": 1, "gpus": 8}', "'gpus' occurs twice")
+    yield Case("a key twice below", b'{"command": ["true"], "env": {"A": "1", "A": "2"}}', "'A' occurs twice")
     yield Case(
         "a number of 5000 digits", b'{"command": ["true"], "gpus": ' + b"9" * 5000 + b"}", "more digits"
     )

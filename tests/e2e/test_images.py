@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gpuyard
-from gpuyard.engines.node import podman
+from gpuyard.engines.node.containers import podman
 from gpuyard.intake import Caller
 from gpuyard.intake.forms import read
 from harness.patience import patient

@@ -89,7 +89,9 @@ def test_watching_is_for_terminals(box: Box, jobs: dict[str, int]) -> None:
     ):
         done = box(*words)
         assert (2, "") == (done.code, done.out)
-        assert "yard: --watch draws on a terminal, and standard output is none\nLeave out --watch" in done.err
+        assert (
+            "yard: --watch draws on a terminal, and standard output is not one\nLeave out --watch" in done.err
+        )
 
 
 def test_a_drained_node_is_named_as_a_reason(bare: Box) -> None:
@@ -117,7 +119,7 @@ def test_what_comes_on_standard_input_is_not_lost_without_a_word(bare: Box, tmp_
     shell = f"{' '.join(bare.command('run', '--', 'cat'))} < {text}"
     code, err = _shell(bare, shell)
     assert 2 == code
-    assert "would be lost\nLet the job open it: yard run … -- sh -c 'COMMAND < FILE'\n" in err
+    assert "would not be read\nLet the job open it: yard run … -- sh -c 'COMMAND < FILE'\n" in err
     loop = f"while read word; do {' '.join(bare.command('run', '--', 'true'))}; done < {text}"
     assert (0, "") == _shell(bare, loop)
     assert (0, "", "") == tuple(vars(bare("run", "--", "true")).values())

@@ -69,7 +69,7 @@ def test_a_number_that_was_given_away_again_is_not_signalled(tmp_path: Path) -> 
         fd = stale(box, innocent.pid)
         try:
             done = box("down")
-            assert (1, True) == (done.code, "is locked, and no yard that runs has written it" in done.err)
+            assert (1, True) == (done.code, "is locked, but no running yard has written it" in done.err)
             assert None is innocent.poll()
             done = box("up", "-d", "--port", 0)
             assert (3, True) == (done.code, "fuser" in done.err)
@@ -110,7 +110,7 @@ def test_the_owners_token_goes_to_nobody_who_listens_where_the_yard_did(den: Pat
         assert (False, False) == (SECRET.encode() in said, b"uthorization" in said)
 
         done = box("nodes", YARD_URL=url, YARD_TOKEN=SECRET)
-        assert (1, True) == (done.code, f"user {OTHER} of this machine listens at port {number}" in done.err)
+        assert (1, True) == (done.code, f"user {OTHER} of this machine listens on port {number}" in done.err)
         assert SECRET.encode() not in heard.read_bytes()
 
 

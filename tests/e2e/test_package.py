@@ -25,10 +25,6 @@ CONFIG = """version: 1
 clusters: {box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}}
 """
 LOGIN = CONFIG + "auth: {oidc: {issuer: 'https://id.example.org', client_id: yard}}\n"
-NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{i},64000,262144,8,V100M16\n" for i in range(4))
-PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n" + "".join(
-    f"p{i},4000,8192,1,{(200, 500, 1000)[i % 3]}\n" for i in range(60)
-)
 
 
 @dataclass(frozen=True)
@@ -155,18 +151,6 @@ def another_store(box: Installed) -> Done:
         server.stop()
 
 
-def packed(box: Installed) -> Done:
-    nodes, pods = box.data.parent / "nodes.csv", box.data.parent / "pods.csv"
-    nodes.write_text(NODES)
-    pods.write_text(PODS)
-    words = box.command("bench", "pack", "--nodes", nodes, "--pods", pods, "--seeds", 1)
-    # The kernel is compiled for the first time.
-    done = subprocess.run(
-        words, capture_output=True, text=True, timeout=patient(INSTALL_S), check=False, env=box.environment
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def columns(box: Installed) -> Done:
     target = box.data.parent / "cost.parquet"
     with target.open("wb") as file:
@@ -180,7 +164,6 @@ def columns(box: Installed) -> Done:
 
 FEATURES: dict[str, tuple[Callable[[Installed], Done], str]] = {
     "auth": (login, "the yard is up"),
-    "pack": (packed, "bound"),
     "parquet": (columns, "PAR1"),
     "postgresql": (another_store, "copied to"),
     "ui": (top, "A100-80GB"),
@@ -200,6 +183,7 @@ def test_the_wheel_has_the_licences_of_what_the_console_bundles(packages: Packag
     assert len(heads) == told.lower().count("permission is hereby granted")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("extra", FEATURES)
 def test_an_extra_brings_what_it_is_for(plain: Installed, packages: Packages, extra: str) -> None:
     """Without it the yard names it; with it and no other, the feature works."""
@@ -223,10 +207,12 @@ def test_every_extra_can_be_had() -> None:
     assert sorted(["dev", *FEATURES]) == sorted(named)
 
 
+@pytest.mark.wide
 def test_what_development_needs_fits_together(plain: Installed, packages: Packages) -> None:
     assert "Would install" in plain.install(f"{packages.wheel}[dev]", "--dry-run")
 
 
+@pytest.mark.wide
 def test_an_sdist_is_installed_without_node_and_has_the_console(clean: Installed, packages: Packages) -> None:
     said = clean.install(packages.sdist, "-v", npm_config_registry="http://127.0.0.1:9/")
     assert "nodejs" not in said

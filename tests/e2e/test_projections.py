@@ -24,7 +24,7 @@ class Installed(Box):
     def rows(self, name: str = gpu_time.GpuTime.name) -> dict[str, str]:
         """All of them, byte for byte, as they are on disk."""
         with open_store(self.data / "yard.db") as store:
-            return dict(store.projected(name))
+            return dict(store.projections.rows(name))
 
     def ends(self) -> int:
         """How many attempts have ended, as the projection tells it."""

@@ -132,4 +132,4 @@ def test_a_yard_whose_pid_is_not_told_is_not_said_to_be_down(bare: Box) -> None:
 
     file.write_text(note)
     assert (1, "") == (done.code, done.out)
-    assert "is locked, and no yard that runs" in done.err
+    assert "is locked, but no running yard" in done.err

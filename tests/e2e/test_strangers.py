@@ -64,7 +64,7 @@ MANY = b"{" + b",".join(b'"k%d":0' % n for n in range(150_000)) + b"}"
 
 
 def test_a_body_is_looked_through_once(box: Box) -> None:
-    for body, says in ((TWICE, "the key 'k10999' is there twice"), (MANY, "more than 12000 keys")):
+    for body, says in ((TWICE, "the key 'k10999' occurs twice"), (MANY, "more than 12000 keys")):
         began_s = cpu_s(box.note()["pid"])
         status, problem = asks(box, "POST", "/api/v1/jobs", JSON, token(box), body=body)
         assert (400, True) == (status, says in problem["detail"]), problem

@@ -252,12 +252,16 @@ def test_a_port_of_a_job_is_a_port_here_and_files_go_in_and_out(yard: Box, tmp_p
     partly = yard("cp", tmp_path / "some", f"{job}:.")
     assert 1 == partly.code
     assert (
-        "yard: 1 file was not copied: ./some/a: Is a directory\nAll else was copied: 2 files.\n" == partly.err
+        "yard: 1 file was not copied: ./some/a: Is a directory\nThe others were copied: 2 files.\n"
+        == partly.err
     )
     assert {"a", "b", "n" * 255} == set(os.listdir(work / "some"))
     (tmp_path / "back-again" / "some" / "b").mkdir(parents=True)
     partly = yard("cp", f"{job}:some", tmp_path / "back-again")
-    assert (1, True) == (partly.code, "some/b: Is a directory\nAll else was copied: 1 file.\n" in partly.err)
+    assert (1, True) == (
+        partly.code,
+        "some/b: Is a directory\nThe others were copied: 1 file.\n" in partly.err,
+    )
     refused = yard("cp", f"{job}:nothing", tmp_path)
     assert (2, "yard: nothing: No such file or directory\n") == (refused.code, refused.err)
     with (tmp_path / "long").open("wb") as file:

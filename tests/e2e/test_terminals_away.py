@@ -214,6 +214,7 @@ def lab() -> Path:
     return folder / "bin"
 
 
+@pytest.mark.wide
 def test_a_real_jupyterlab_from_the_second_machine_stops_when_it_is_idle(yard: Away, tmp_path: Path) -> None:
     environment = yard.away("ulla")
     environment["PATH"] = f"{lab()}:{environment['PATH']}"

@@ -35,6 +35,7 @@ def yard(tmp_path: Path) -> Iterator[Box]:
 
 
 @pytest.mark.rig
+@pytest.mark.wide
 def test_a_live_yard_charges_what_its_supervisors_saw(yard: Box) -> None:
     with yard.client() as client:
         jobs = drive(client, wishes(7, LIVE_S * 1000, JOBS))

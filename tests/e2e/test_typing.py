@@ -54,7 +54,7 @@ def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Pat
     refused = box("cancel", "--name", "sweep")
     assert 2 == refused.code
     assert (
-        f"2 jobs would be cancelled, and this is no terminal to ask at: {held[0]}, {held[1]}" in refused.err
+        f"2 jobs would be cancelled, and there is no terminal to ask on: {held[0]}, {held[1]}" in refused.err
     )
     assert len(held) == len(box("queue", "--mine", "-o", "csv").out.splitlines()) - 1
 
@@ -65,7 +65,7 @@ def test_what_matches_is_cancelled_once_somebody_says_so(box: Box, tmp_path: Pat
     both = box("cancel", "--mine", "--user", "nobody-here", "-y")
     assert (2, True) == (both.code, "--mine and --user or --tenant exclude each other" in both.err)
     assert (
-        f"1 job would be cancelled, and this is no terminal to ask at: {held[2]}"
+        f"1 job would be cancelled, and there is no terminal to ask on: {held[2]}"
         in box("cancel", "--mine").err
     )
 
@@ -150,7 +150,7 @@ def test_words_that_people_type_are_understood(box: Box) -> None:
     assert "Usage: yard queue" in box("ps", "--help").out
     assert 0 == box("kill", number).code
     page = box("--help").out
-    assert "Also understood: ps, ls, jobs, status for queue; kill, stop for cancel;" in " ".join(page.split())
+    assert "Also understood: ps, ls, jobs for queue; kill, stop for cancel;" in " ".join(page.split())
     assert not any(f"\n  {alias} " in page for alias in ALIASES)
     assert [each.word for each in offered(["ps"], "--")] == [each.word for each in offered(["queue"], "--")]
 

@@ -66,7 +66,7 @@ except ImportError:  # an earlier release
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     replica = Replica(store)
-    print(json.dumps([store.latest_snapshot().seq, replica.seq, dump(replica.state)]))
+    print(json.dumps([store.snapshots.latest().seq, replica.seq, dump(replica.state)]))
 """
 
 LIMIT_S = 100

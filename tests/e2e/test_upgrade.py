@@ -21,7 +21,10 @@ import sys
 if hasattr(sys.modules.get("gpuyard.engines.local.attempt.supervisor"), "EARLIER"):
     raise ImportError("this is of a later release than the supervisor that wants it")
 """
-VISITED = ("copying", "image", "inside", "podman", "runtimes", "terminal", "visitors")
+VISITED = (
+    *[f"containers/{name}" for name in ("image", "podman", "runtimes")],
+    *[f"visits/{name}" for name in ("copying", "frames", "inside", "keeper", "visitors")],
+)
 
 pytestmark = pytest.mark.rig
 

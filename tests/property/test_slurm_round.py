@@ -10,9 +10,9 @@ from gpuyard.config import Config
 from gpuyard.config.reading import loads
 from gpuyard.config.slurm.exporting import Wishes, export
 from gpuyard.config.slurm.importing import document
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.engines.slurm.site import site
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
 from rigs.slurm.policy import StandIn, said, site_texts
 
 MODELS = ("H100", "A100-80GB", "T4", "L40S", "V100")

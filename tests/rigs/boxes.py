@@ -12,7 +12,7 @@ from gpuyard.engines.registry import Context, EngineKind, kinds
 PACKAGE = '''
 """Boxes: nodes of one kind, as many as a file says, whose jobs are processes of this machine."""
 
-from gpuyard.config.fields import Count, YamlMapping, key
+from gpuyard.keys.fields import Count, YamlMapping, key
 from gpuyard.engines.contract import Engine
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import PretendedNodes

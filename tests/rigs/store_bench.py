@@ -142,14 +142,14 @@ def measure_start(place: str, events: int) -> None:
             seq = store.head()
             if not saved and seq >= snapshot_after:
                 saved = True
-                store.save_snapshot(seq, dump(state), now_ms=1)
+                store.snapshots.save(seq, dump(state), now_ms=1)
                 accepted(store, *[submission() for _ in range(1000)])
         print(f"made {store.head():,} events in {time.perf_counter() - began:.0f} s")
         lease.release()
     began = time.perf_counter()
     with open_store(place) as store:
         opened = time.perf_counter()
-        found = store.latest_snapshot()
+        found = store.snapshots.latest()
         assert found is not None
         read = time.perf_counter()
         state = load(found.plain)

@@ -20,7 +20,9 @@ from gpuyard.api.server.serving import gate_of
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING, Right, Role
 from gpuyard.control.access.tokens import WantedToken
-from gpuyard.control.serve import Options, Yard, clock_ms
+from gpuyard.control.clock import clock_ms
+from gpuyard.control.options import Options
+from gpuyard.control.serve import Yard
 from gpuyard.model import Verb
 from gpuyard.model.units import DAY_MS
 from harness import patience

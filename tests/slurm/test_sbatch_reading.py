@@ -189,7 +189,7 @@ NO_SCRIPTS = {
     "line breaks of Windows": "#!/bin/bash\r\n#SBATCH -N2\r\nhostname\r\n",
     "one line break of Windows": "#!/bin/bash\n#SBATCH -N2\r\nhostname\n",
     "open quote": '#!/bin/bash\n#SBATCH --comment="abc\nhostname\n',
-    "word that is no option": "#!/bin/bash\n#SBATCH --comment=hello world -N 2\nhostname\n",
+    "word that is not an option": "#!/bin/bash\n#SBATCH --comment=hello world -N 2\nhostname\n",
     "words after --": "#!/bin/bash\n#SBATCH -- -N2\nhostname\n",
     "colon": "#!/bin/bash\n#SBATCH -N1 : -N2\nhostname\n",
     "longer magic word": "#!/bin/bash\n#SBATCHED -N2\nhostname\n",

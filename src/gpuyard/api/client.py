@@ -91,7 +91,7 @@ __all__ = ["API", "Client", "NoServer", "Page", "Refused", "StreamClosed"]
 
 
 class Page(tuple["list[JobView]", "str | None"]):
-    """Some jobs, and where the next ones begin; None: there are no more."""
+    """Some jobs, and the cursor of the next page; None: there are no more."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class Page(tuple["list[JobView]", "str | None"]):
 
 
 class Client(Caller):
-    """A connection to a yard. Not to be shared between threads."""
+    """A connection to a yard. Threads must not share one."""
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Client(Caller):
         return self.ask_for(endpoints.REQUEST, id=job_id)
 
     def curves(self, job_id: int | str) -> CurvesReply:
-        """What a job's last try did over time; no curves: nobody has looked."""
+        """What a job's last try did over time; without curves: nothing was measured."""
         return self.ask_for(endpoints.CURVES, id=job_id)
 
     def why(self, job_id: int | str, *, at_ms: int | None = None) -> ExplainedReply:
@@ -159,7 +159,7 @@ class Client(Caller):
         return self.ask_for(endpoints.WHY, id=job_id, at_ms=at_ms)
 
     def share(self, tenant: str = "") -> ShareReply:
-        """How the tenants stand: `GET /share`."""
+        """The tenants' shares, usage and guarantees: `GET /share`."""
         return self.ask_for(endpoints.SHARE, tenant=tenant)
 
     def jobs(
@@ -222,7 +222,8 @@ class Client(Caller):
     def ask_many(
         self, verb: str, ids: Sequence[int | str], tell: Callable[[int, int], None] | None = None
     ) -> list[OneOfMany]:
-        """The same for many jobs: an answer for each. Requests before a connection is lost for good are done.
+        """The same for many jobs: an answer for each. If the connection is lost for good, the requests before that are
+        done.
 
         `tell` is told again and again how many of how many are done.
         """
@@ -239,7 +240,7 @@ class Client(Caller):
         return self.ask_for(endpoints.CANCEL, id=job_id)
 
     def checkpoint(self, job_id: int | str, saved_at_ms: int | None = None) -> CheckpointReply:
-        """Say that a running job has saved its work: now, or at that time."""
+        """Report that a running job has saved its work: now, or at that time."""
         body = None if saved_at_ms is None else {"saved_at_ms": saved_at_ms}
         return self.ask_for(endpoints.CHECKPOINT, body, id=job_id)
 
@@ -250,7 +251,7 @@ class Client(Caller):
         return self.fleet()["nodes"]
 
     def fleet(self) -> NodesReply:
-        """The fleet, and what scripts call pools, tenants and classes."""
+        """The fleet, and the names that scripts use for pools, tenants and classes."""
         return self.ask_for(endpoints.NODES)
 
     def overview(self) -> OverviewReply:
@@ -258,7 +259,7 @@ class Client(Caller):
         return self.ask_for(endpoints.OVERVIEW)
 
     def drain(self, node: str, why: str = "") -> DrainReply:
-        """Let nothing new start on a node."""
+        """Stop new jobs from starting on a node."""
         return self.ask_for(endpoints.DRAIN, {"why": why}, name=node)
 
     def resume(self, node: str) -> DrainReply:
@@ -348,7 +349,7 @@ class Client(Caller):
         yield from self._events(endpoints.CHANGES.address(after=after))
 
     def wakes(self) -> Iterator[tuple[str, Any]]:
-        """`start`, then `seq` whenever something has happened; an older server says no `wakes` in `start`."""
+        """`start`, then `seq` after each change; the `start` of an older server lacks `wakes`."""
         yield from self._events(endpoints.CHANGES.address(rows=0))
 
     # -- the server ----------------------------------------------------------------------------------------------
@@ -363,7 +364,7 @@ class Client(Caller):
         return self.ask_for(endpoints.VERSION)
 
     def metrics(self) -> str:
-        """What Prometheus finds, as text."""
+        """The metrics that Prometheus reads, as text."""
         return self._content(endpoints.METRICS.path)[1].decode()
 
     # -- what lies ahead ----------------------------------------------------------------------------------------
@@ -373,7 +374,7 @@ class Client(Caller):
         return self.ask_for(endpoints.ETA, id=job_id)
 
     def dry_run(self, request: Mapping[str, Any]) -> DryRunReply:
-        """What would become of a job: the fields of a submission, of which nothing is written."""
+        """What would happen to a job: it takes the fields of a submission and writes nothing."""
         return self.ask_for(endpoints.DRY_RUN, request)
 
     def read_jobs(self, text: str, *, name: str = "pasted", cwd: str = "") -> ReadJobsReply:
@@ -383,15 +384,15 @@ class Client(Caller):
     # -- people -------------------------------------------------------------------------------------------------
 
     def me(self) -> MeReply:
-        """The asker, and what they may do."""
+        """Your user, role and tenants, and what you may do."""
         return self.ask_for(endpoints.ME)
 
     def tokens(self) -> list[TokenReply]:
-        """Tokens that concern you, without their secrets."""
+        """Your own tokens and those of the tenants that you administer, without their secrets."""
         return self.ask_for(endpoints.TOKENS)["tokens"]
 
     def hand_in(self, node: str, batch: Mapping[str, Any]) -> SamplesReply:
-        """Hand in what was seen on a node, as its collector."""
+        """Send samples of a node, as its collector."""
         return self.ask_for(endpoints.SAMPLES, batch, name=node)
 
     def make_token(
@@ -403,7 +404,7 @@ class Client(Caller):
         days: int | None = None,
         note: str = "",
     ) -> NewTokenReply:
-        """A new token; its `secret` is shown this once."""
+        """A new token; its `secret` is shown only once."""
         wanted = {"user": user, "role": role, "tenant": tenant, "days": days, "note": note}
         body = {name: value for name, value in wanted.items() if value is not None}
         return self.ask_for(endpoints.MAKE_TOKEN, body)
@@ -426,7 +427,7 @@ class Client(Caller):
         return self.ask_for(endpoints.LOGIN_WAYS)
 
     def log_in(self, id_token: str, nonce: str) -> NewTokenReply:
-        """Trade what the identity provider said for a token."""
+        """Trade an ID token of the identity provider for a token of the yard."""
         return self.ask_for(endpoints.LOGIN_OIDC, {"id_token": id_token, "nonce": nonce})
 
     def browser_code(self) -> BrowserCodeReply:
@@ -436,7 +437,7 @@ class Client(Caller):
     # -- GPUs: what they do, MIG layouts, defragmentation -------------------------------------------------------
 
     def gpus(self) -> GpusReply:
-        """What GPUs do now, and the jobs on them: `GET /gpus`."""
+        """How busy the GPUs are, and the jobs on them: `GET /gpus`."""
         return self.ask_for(endpoints.GPUS)
 
     def mig(self) -> MigReply:
@@ -444,7 +445,7 @@ class Client(Caller):
         return self.ask_for(endpoints.MIG)
 
     def mig_plan(self, node: str = "", layouts: Sequence[Mapping[str, Any]] = ()) -> MigPlanReply:
-        """What layouts would do to a node; without any, what the queue leads to."""
+        """What layouts would do to a node; without any, what the queue would do."""
         return self.ask_for(endpoints.MIG_PLAN, {"node": node, "layouts": list(layouts)})
 
     def mig_apply(self, node: str, layouts: Sequence[Mapping[str, Any]]) -> PinnedReply:
@@ -452,7 +453,7 @@ class Client(Caller):
         return self.ask_for(endpoints.MIG_PIN, {"layouts": list(layouts)}, name=node)
 
     def mig_release(self, node: str, gpus: Sequence[int] | None = None) -> ReleasedReply:
-        """Let GPUs of a node be cut by demand again."""
+        """Release pinned GPUs of a node, to be cut on demand again."""
         wanted = {"gpus": None if gpus is None else list(gpus)}
         return self.ask_for(endpoints.MIG_RELEASE, wanted, name=node)
 
@@ -480,12 +481,13 @@ class Client(Caller):
         return self.ask_for(endpoints.VERSIONS, limit=limit)["versions"]
 
     def prune(self, *, older_than_s: int | None = None, dry_run: bool = False, after: str = "") -> PruneReply:
-        """Remove what is kept of old jobs, as much as one request may: `after` is `next` of the reply before."""
+        """Remove files of jobs that ended long ago, as many as one request may: `after` is `next` of the previous
+        reply."""
         wanted = {"older_than_s": older_than_s, "dry_run": dry_run, "next": after or None}
         return self.ask_for(endpoints.PRUNE, wanted)
 
     def projections(self) -> list[ProjectionReply]:
-        """How far the projections that follow the log have come."""
+        """How much of the log each projection that follows it holds."""
         return self.ask_for(endpoints.PROJECTIONS)["projections"]
 
     def rebuild(self, name: str) -> ProjectionReply:
@@ -497,11 +499,11 @@ class Client(Caller):
         return self.ask_for(endpoints.CLOSE_MONTH, month=month, dry_run="true" if dry_run else "")
 
     def config_diff(self, **wanted: Any) -> DifferenceReply:
-        """What would change, and what is against it."""
+        """What would change, and what forbids it."""
         return self.ask_for(endpoints.DIFF, wanted)
 
     def config_preview(self, **wanted: Any) -> Iterator[tuple[str, Any]]:
-        """What it would have done: `progress` any number of times, then `preview`, or `error`."""
+        """What a configuration would have done: `progress` any number of times, then `preview`, or `error`."""
         yield from self._events(endpoints.PREVIEW.path, json.dumps(wanted).encode())
 
     def apply(self, **wanted: Any) -> AppliedReply:
@@ -513,7 +515,7 @@ class Client(Caller):
         return self.ask_for(endpoints.ROLLBACK, wanted)
 
     def tenants(self) -> list[TenantReply]:
-        """The tree of tenants."""
+        """The tenant tree."""
         return self.ask_for(endpoints.TENANTS)["tenants"]
 
 

@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
 
     if first.startswith("-"):
         raise unknown_option("yard", first.partition("=")[0], ["--version"])
-    from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
+    from gpuyard.engines.machine.job_commands import INSTEAD, PROGRAMS
 
     if first in PROGRAMS or first in INSTEAD:
         raise Misuse("yard", f"{first} is a command of Slurm", f"Type it as 'yard slurm {first}'.")

@@ -123,7 +123,7 @@ def _pieces(name: str, rest: list[str]) -> tuple[list[Piece], list[str]] | list[
     entry = ENTRIES[name]
     if name == "slurm":
         from gpuyard.cli.slurm.face import COMMANDS
-        from gpuyard.engines.slurm_commands import PROGRAMS
+        from gpuyard.engines.machine.job_commands import PROGRAMS
 
         return [Offer(FILES)] if rest else [Offer(each) for each in (*PROGRAMS, *COMMANDS)]
     while entry.below:

@@ -4,14 +4,13 @@
 place. It is imported by itself where it is needed, because YAML and pydantic take a moment.
 """
 
-from gpuyard.config.problems import ConfigError, Position, Problem
-from gpuyard.config.values import Cluster, Config, Engine
+from gpuyard.config.values import Cluster, Config
+from gpuyard.keys.problems import ConfigError, Position, Problem
 
 __all__ = [
     "Cluster",
     "Config",
     "ConfigError",
-    "Engine",
     "Position",
     "Problem",
 ]

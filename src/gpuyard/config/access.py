@@ -8,12 +8,12 @@ from pydantic import AfterValidator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config.fields import Count, OrNothing, PositiveMs, Word, YamlMapping, choice, key, required, text
-from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path
 from gpuyard.config.values import Access, Account, Limits, Oidc
 from gpuyard.durations import duration_text
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys.fields import Count, OrNothing, PositiveMs, Word, YamlMapping, choice, key, required, text
+from gpuyard.keys.findings import Findings
+from gpuyard.keys.problems import Path
 
 ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
 _ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")
@@ -66,15 +66,18 @@ class UserEntry(YamlMapping):
     """A user of the yard."""
 
     unix: Login | None = key(
-        "The user of the machine as whom their jobs run. Left out: of the same name.", example="ana"
+        "The Unix account that their jobs run as. Default: the one of the same name.", example="ana"
     )
     tenant: TenantPath | None = key(
-        "The place in the tree of tenants where the role holds, and everywhere below it. Left out: everywhere.",
+        "The tenant where the role holds, with all tenants below it. Default: the whole yard.",
         example="research",
     )
-    role: RoleWord | None = key("The most they may do there, whatever their token says.", default="user")
+    role: RoleWord | None = key(
+        "The highest role they have there, whatever their token says.", default="user"
+    )
     default_tenant: TenantPath | None = key(
-        "The tenant of their jobs that name none, with --auth or without. Left out: their own name below tenant.",
+        "The tenant of their jobs that name none, with or without --auth. Default: their own name below "
+        "tenant.",
         example="research/vision",
     )
 
@@ -82,59 +85,63 @@ class UserEntry(YamlMapping):
 class GroupEntry(YamlMapping):
     """What members of a group of the identity provider may do."""
 
-    tenant: TenantPath | None = key("Where the role holds. Left out: everywhere.", example="research")
-    role: RoleWord | None = key("What they may do there.", default="user")
+    tenant: TenantPath | None = key(
+        "The tenant where the role holds. Default: the whole yard.", example="research"
+    )
+    role: RoleWord | None = key("The role that they have there.", default="user")
 
 
 class OidcEntry(YamlMapping):
     """Login through an OpenID Connect provider."""
 
     issuer: Issuer = required(
-        "Address of the provider, as its tokens name it.", example="https://id.example.org"
+        "The provider's address, as its tokens name it.", example="https://id.example.org"
     )
-    client_id: Word = required("The client that was registered there, public, with PKCE.", example="gpuyard")
-    user_claim: Word | None = key("The claim that is the name of the user.", default=_OIDC.user_claim)
-    groups_claim: Word | None = key("The claim that lists their groups.", default=_OIDC.groups_claim)
+    client_id: Word = required("The public client, with PKCE, that is registered there.", example="gpuyard")
+    user_claim: Word | None = key("The claim that holds the user's name.", default=_OIDC.user_claim)
+    groups_claim: Word | None = key("The claim that lists the user's groups.", default=_OIDC.groups_claim)
     groups: Annotated[dict[str, Annotated[GroupEntry, OrNothing()]], OrNothing()] | None = key(
-        "Groups and what they give. A person in several of them gets the first that fits; "
-        "a person in none of them and not in users is refused. Left out: none.",
+        "Groups and their rights. A person in several groups has the rights of the first one listed; a "
+        "person in none of them and not in users is refused. Default: none.",
         example={"ml": {"tenant": "research"}},
     )
     session: PositiveMs | None = key("How long a login lasts.", default=duration_text(_OIDC.session_ms))
-    scopes: Word | None = key("What is asked for at login.", default=_OIDC.scopes)
+    scopes: Word | None = key("The scopes that the yard asks for at login.", default=_OIDC.scopes)
 
 
 class LimitsEntry(YamlMapping):
-    """How much one user may ask of one server process."""
+    """How many requests one user may send to one server process."""
 
-    submits_per_s: Count | None = key("Submissions and wishes in a second.", default=_LIMITS.submits_per_s)
-    reads_per_s: Count | None = key("Questions in a second.", default=_LIMITS.reads_per_s)
-    burst_s: Count | None = key("So many seconds' worth may come at once.", default=_LIMITS.burst_s)
-    at_once: Count | None = key(
-        "Requests under way at a time; a log that is followed is one.", default=_LIMITS.at_once
+    submits_per_s: Count | None = key(
+        "Submissions and requests about jobs per second.", default=_LIMITS.submits_per_s
     )
+    reads_per_s: Count | None = key("Reading requests per second.", default=_LIMITS.reads_per_s)
+    burst_s: Count | None = key(
+        "How many seconds' worth of requests may arrive at once.", default=_LIMITS.burst_s
+    )
+    at_once: Count | None = key("Requests open at a time; a followed log is one.", default=_LIMITS.at_once)
 
 
 class AuthEntry(YamlMapping):
     """People and their rights."""
 
     users: Annotated[dict[UserName, Annotated[UserEntry, OrNothing()]], OrNothing()] | None = key(
-        "People by name. Left out: everybody with a token.",
+        "People by name. Default: everybody with a token.",
         example={"ana": {"tenant": "research", "role": "tenant-admin"}},
     )
     token_lifetime: PositiveMs | None = key(
-        "How long a token lasts if nobody says.", default=duration_text(_ACCESS.token_ms)
+        "How long a token lasts if its maker names no time.", default=duration_text(_ACCESS.token_ms)
     )
     token_lifetime_max: PositiveMs | None = key(
-        "How long a token may last at most.", default=duration_text(_ACCESS.token_ms_max)
+        "The longest time that a token may last.", default=duration_text(_ACCESS.token_ms_max)
     )
     uid_min: Count | None = key(
-        "People who are not in users never run jobs as a user of the machine below this number.",
+        "People who are not in users never run jobs as a Unix account with a uid below this.",
         default=_ACCESS.uid_min,
     )
-    oidc: OidcEntry | None = key("Login through an identity provider. Left out: none.")
+    oidc: OidcEntry | None = key("Login through an identity provider. Default: none.")
     limits: Annotated[LimitsEntry, OrNothing()] | None = key(
-        "How much one user may ask for. Left out: the defaults of its keys."
+        "How many requests one user may send. Default: the defaults of its keys."
     )
 
 

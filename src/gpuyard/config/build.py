@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpuyard.config import access, fleet, servers, tenants
-from gpuyard.config.findings import Findings
+from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import check_prices
-from gpuyard.config.problems import Path, described
 from gpuyard.config.schema import YardFile
-from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Config
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Cluster, Config
 from gpuyard.durations import duration_text
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys.findings import Findings
+from gpuyard.keys.problems import Path, described
 from gpuyard.model import JobClass, PolicySpec, Retention, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry
@@ -25,16 +26,14 @@ PAUSE_MS_MAX = 30 * DAY_MS
 _DEFAULTS = Settings()
 
 
-def build(
-    file: YardFile, findings: Findings, own: Mapping[str, Any] | None = None, notes: tuple[str, ...] = ()
-) -> Config:
+def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...] = ()) -> Config:
     """Check what the schema cannot, raise what was found, and build the values.
 
-    `own` are the keys of engines of other packages, by cluster; `notes` is what the file's form gives rise to.
+    `read` are the keys of engines; `notes` is what the file's form gives rise to.
     """
     known = fleet.models(file, findings)
     fleet.check_models(_models_named(file), known, findings)
-    fleet.check_fleet(file, known, findings)
+    fleet.check_fleet(file, read, known, findings)
     tenants.check_tenants(file, fleet.capacity_milli(file, known), findings)
     check_prices(file.price_book or [], fleet.pool_names(file), findings)
     _check_classes(file, findings)
@@ -52,11 +51,12 @@ def build(
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
     if preferred := fleet.preferences(file):
         policies = {name: replace(each, clusters=preferred) for name, each in policies.items()}
+    clusters = fleet.build_clusters(file, read)
     return Config(
-        settings=_settings(file, known, policies),
+        settings=_settings(file, known, policies, clusters),
         pools=fleet.build_pools(file, known),
         policies=policies,
-        clusters=fleet.build_clusters(file, own or {}),
+        clusters=clusters,
         prices=dict(file.prices or {}),
         access=access.build_access(file.auth),
         sinks=servers.build_logs(file.logs),
@@ -189,7 +189,9 @@ _AS_GIVEN = (
 """Fields of the file that are fields of `Settings` as they stand."""
 
 
-def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpec]) -> Settings:
+def _settings(
+    file: YardFile, known: fleet.Models, policies: dict[str, PolicySpec], clusters: Mapping[str, Cluster]
+) -> Settings:
     """Pass on only what the file gives, so that the defaults of `Settings` are the only ones."""
     given: dict[str, Any] = {}
     if file.classes is not None:
@@ -212,7 +214,7 @@ def _settings(file: YardFile, known: fleet.Models, policies: dict[str, PolicySpe
     given |= fleet.paid(file)
     if file.budgets:
         given["budgets"] = tenants.build_budgets(file)
-    if observed := fleet.observed(file):
+    if observed := fleet.observed(clusters):
         given["observed"] = observed
     if file.fairness is not None:
         fairness = file.fairness.given()

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.config.quantities import decimal, kept_text, memory_text
 from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.durations import duration_text
+from gpuyard.keys.quantities import decimal, kept_text, memory_text
 from gpuyard.ledger.prices import told
 from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant

@@ -1,4 +1,4 @@
-"""A YAML file as a tree that knows the line and column of every key and value.
+"""Reads a YAML file into a tree that knows the line and column of every key and value.
 
 PyYAML's own loading forgets places, lets the last of two equal keys win, guesses types (`no` is false, `1:30`
 is 90) and expands aliases without end. Here its events are read one by one into a small tree: scalars stay
@@ -7,14 +7,14 @@ text until the schema says what they are, and depth and expansion have limits.
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import NoReturn
 
 import yaml
 
-from gpuyard.config.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Position, Problem, inside
 from gpuyard.config.syntax import place_in, syntax_problem
 from gpuyard.errors import quoted
+from gpuyard.keys.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Position, Problem, inside
+from gpuyard.keys.tree import Document, Mapping, Node, Scalar, Sequence
 
 BYTES_MAX = 8 * 1024 * 1024
 DEPTH_MAX = 32
@@ -40,109 +40,6 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 _TOO_LARGE = f"the file is larger than {BYTES_MAX // 1024**2} MiB, the limit; is it the right one?"
 _TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, which no key of this file needs"
-
-
-class Nothing(Enum):
-    """Stands where a key has no value.
-
-    Not `None`, which in the schema means that the key is absent: an absent `weight` has a default, but a
-    `weight:` that someone forgot to fill in is a fault.
-    """
-
-    NOTHING = "nothing"
-
-
-@dataclass(slots=True)
-class Scalar:
-    """A single value, still as text."""
-
-    place: Position
-    text: str
-    null: bool
-    """It is empty, `~` or `null`, and not in quotes."""
-    size: int = 1
-    height: int = 0
-
-
-@dataclass(slots=True)
-class Sequence:
-    """A list."""
-
-    place: Position
-    items: "list[Node]"
-    size: int = 1
-    """How many values it stands for, itself included, with aliases expanded."""
-    height: int = 0
-    """How many levels are below it, with aliases expanded."""
-
-
-@dataclass(slots=True)
-class Mapping:
-    """Keys with their values; each key has a place of its own."""
-
-    place: Position
-    entries: "dict[str, tuple[Position, Node]]"
-    size: int = 1
-    height: int = 0
-
-
-Node = Scalar | Sequence | Mapping
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One file."""
-
-    name: str
-    root: Mapping
-    problems: tuple[Problem, ...]
-    """Faults that do not keep the rest from being checked, such as a repeated key."""
-
-    def plain(self) -> dict[str, object]:
-        """The content as mappings, lists, texts and `Nothing`, for the schema."""
-        content = plain_of(self.root)
-        assert isinstance(content, dict)
-        return content
-
-    def place(self, path: Path, *, key: bool = False) -> Position:
-        """Where the value at a path (with `key`: its key) begins, or the nearest thing above it."""
-        node: Node = self.root
-        found = Position(1, 1)
-        for step in path:
-            if isinstance(node, Mapping) and step in node.entries:
-                key_place, node = node.entries[str(step)]
-                # A missing value has no place where a reader would look.
-                absent = isinstance(node, Scalar) and node.null and not node.text
-                found = key_place if key or absent else node.place
-            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
-                node = node.items[step]
-                found = node.place
-            else:
-                break
-        return found
-
-    def has(self, path: Path) -> bool:
-        """Whether the file has something at this path."""
-        node: Node = self.root
-        for step in path:
-            if isinstance(node, Mapping) and step in node.entries:
-                node = node.entries[str(step)][1]
-            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
-                node = node.items[step]
-            else:
-                return False
-        return True
-
-
-def plain_of(node: Node) -> object:
-    """A part of a file as mappings, lists, texts and `Nothing`."""
-    match node:
-        case Scalar():
-            return Nothing.NOTHING if node.null else node.text
-        case Sequence():
-            return [plain_of(item) for item in node.items]
-        case Mapping():
-            return {key: plain_of(value) for key, (_, value) in node.entries.items()}
 
 
 def parse(text: str, name: str, above: int = 0) -> Document:

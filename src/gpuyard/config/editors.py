@@ -2,23 +2,25 @@
 
 from typing import Any
 
+from pydantic import BaseModel, create_model
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from gpuyard.config.schema import YardFile
+from gpuyard.config.schema import YardFile, models_beside, shown_cluster
+from gpuyard.keys.fields import Name
 from gpuyard.policies import registry
 
 
 def json_schema() -> dict[str, Any]:
     """The schema, for a line `# yaml-language-server: $schema=…` at the top of a file."""
-    schema = YardFile.model_json_schema(schema_generator=_Generator)
+    schema = _whole_file().model_json_schema(schema_generator=_Generator)
     for entry in schema["$defs"].values():
         # The name of our class means nothing to the reader of a file.
         entry.pop("title")
     cluster = schema["$defs"]["ClusterEntry"]["properties"]
-    # Old files have them beside `engine`.
-    keys = schema["$defs"]["SlurmKeys"]["properties"]
-    cluster |= {name: {**entry, "deprecated": True} for name, entry in keys.items()}
+    for model in models_beside():
+        keys = schema["$defs"][model.__name__]["properties"]
+        cluster |= {name: {**entry, "deprecated": True} for name, entry in keys.items()}
     registry.add_installed()
     policy = schema["$defs"]["PolicyEntry"]["properties"]
     policy["placement"]["enum"] = list(registry.PLACEMENTS)
@@ -30,6 +32,13 @@ def json_schema() -> dict[str, Any]:
         **schema,
         "title": "gpuyard configuration (yard.yaml)",
     }
+
+
+def _whole_file() -> type[BaseModel]:
+    """The schema of a file with the keys of engines."""
+    cluster: Any = shown_cluster()
+    clusters = (dict[Name, cluster], YardFile.model_fields["clusters"])
+    return create_model("YardFile", __base__=YardFile, __doc__=YardFile.__doc__, clusters=clusters)
 
 
 class _Generator(GenerateJsonSchema):

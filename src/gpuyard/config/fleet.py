@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.findings import Findings
+from gpuyard.config import engine_keys
+from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import build_prices
-from gpuyard.config.problems import Path, described
-from gpuyard.config.quantities import NODES_MAX
 from gpuyard.config.schema import POOLS_SHOWN, ClusterEntry, PoolEntry, YardFile
-from gpuyard.config.slurm.cluster import SlurmKeys, build_slurm, check_slurm
-from gpuyard.config.values import Cluster, Engine
-from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
-from gpuyard.engines.slurm.keys import Mode
+from gpuyard.config.values import Cluster
+from gpuyard.engines.registry import DEFAULT, EngineKind, kind_of, own_kinds
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys.findings import Findings, unknown_model
+from gpuyard.keys.problems import Path, described
+from gpuyard.keys.quantities import NODES_MAX
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_line, one_line
@@ -44,19 +44,12 @@ def check_models(named: Iterator[tuple[Path, str]], known: Models, findings: Fin
             findings.at_key(path, unknown_model(name, known))
 
 
-def unknown_model(name: str, known: Models) -> str:
-    """The message for an unknown GPU model."""
-    instead = remedy(name, known, "GPU models")
-    joint = " Or" if instead.endswith("?") else "; or"
-    return f"unknown GPU model {quoted(name)}; {instead}{joint} add it under 'gpu_models'"
-
-
 @dataclass(frozen=True, slots=True)
 class _Named:
     """A pool of the file, with its place there."""
 
     cluster: str
-    engine: str
+    kind: EngineKind
     name: str
     entry: PoolEntry
 
@@ -71,15 +64,16 @@ class _Named:
 def _pools(file: YardFile) -> Iterator[_Named]:
     for cluster, cluster_entry in file.clusters.items():
         for name, entry in (cluster_entry.pools or {}).items():
-            yield _Named(cluster, _engine(cluster_entry), name, entry)
+            yield _Named(cluster, kind_for(cluster_entry), name, entry)
 
 
-def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
+def check_fleet(file: YardFile, read: Read, known: Models, findings: Findings) -> None:
     """Refuse what the schema cannot see: clashes between pools, and pools that do not add up."""
     if not file.clusters:
         findings.at_key(("clusters",), f"there are no clusters; write '{clusters_line()}'")
     for cluster, cluster_entry in file.clusters.items():
         _check_cluster(cluster, cluster_entry, known, findings)
+    engine_keys.check(_kinds(file), _pooled(file), read, known, findings)
     cluster_of: dict[str, str] = {}
     nodes = 0
     for pool in _pools(file):
@@ -97,36 +91,25 @@ def check_fleet(file: YardFile, known: Models, findings: Findings) -> None:
 def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Findings) -> None:
     """A cluster has pools, or is the machine on which the yard runs."""
     path: Path = ("clusters", name)
-    engine = _engine(entry)
+    kind = kind_for(entry)
     if entry.pools is not None and not entry.pools:
         text = f"cluster {quoted(name)} has no pools; add one, as in 'pools: {one_line(POOLS_SHOWN)}'"
         findings.at_key((*path, "pools"), text)
-    elif entry.pools is None and engine in (Engine.KUBERNETES, Engine.SIM):
+    elif entry.pools is None and not kind.runs:
         findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools: {one_line(POOLS_SHOWN)}'")
     for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
-        if given and engine == Engine.SLURM:
-            findings.at((*path, key), f"{described((*path, key))} is found by itself in Slurm; remove it")
+        if given and not kind.takes_nodes:
+            text = f"{described((*path, key))} is found by itself in {kind.title or kind.name}; remove it"
+            findings.at((*path, key), text)
         elif given and entry.pools is not None:
             text = f"{described((*path, key))} is for a cluster without pools; move it into a pool"
             findings.at((*path, key), text)
-    if entry.log_limit and engine != Engine.LOCAL:
-        text = f"{described((*path, 'log_limit'))} is for engine local only; remove it"
-        findings.at((*path, "log_limit"), text)
-    if entry.card_settings and engine != Engine.LOCAL:
-        text = f"{described((*path, 'card_settings'))} is for engine local only; remove it"
-        findings.at((*path, "card_settings"), text)
-    if entry.fence and engine != Engine.LOCAL:
-        text = f"{described((*path, 'fence'))} is for engine local only; remove it"
-        findings.at((*path, "fence"), text)
-    if entry.allow_root and engine in (Engine.KUBERNETES, Engine.SIM):
-        text = f"{described((*path, 'allow_root'))} is for engines that run jobs, not for {engine}; remove it"
+    if entry.allow_root and not kind.runs:
+        text = (
+            f"{described((*path, 'allow_root'))} is for engines that run jobs, not for {kind.name}; remove it"
+        )
         findings.at((*path, "allow_root"), text)
-    keys = entry.slurm or SlurmKeys()
-    check_slurm(path, keys, engine == Engine.SLURM, entry.pools is not None, findings)
-    for kind, model in (keys.gpu_types or {}).items():
-        if model not in known:
-            findings.at((*path, "slurm", "gpu_types", kind), unknown_model(model, known))
-    if entry.pools is None and engine == Engine.LOCAL:
+    if entry.pools is None and kind.this_machine:
         _check_machine(path, entry, known, findings)
 
 
@@ -154,9 +137,10 @@ def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
     if gpus > numa and gpus % numa:
         path = pool.path("numa")
         findings.at(path, f"{described(path)} must split the {gpus} GPUs of a node evenly, not in {numa}")
-    if pool.entry.emulate and pool.engine != Engine.LOCAL:
+    if pool.entry.emulate and not pool.kind.this_machine:
         path = pool.path("emulate")
-        text = f"{described(path)} is for engine local only, and this cluster's engine is {pool.engine}"
+        able = " and ".join([kind.name for kind in own_kinds() if kind.this_machine])
+        text = f"{described(path)} is for engine {able} only, and this cluster's engine is {pool.kind.name}"
         findings.at(path, f"{text}; remove it")
 
 
@@ -171,8 +155,21 @@ def _check_nvlink(pool: _Named, group: int, known: Models, findings: Findings) -
         findings.at(path, f"{described(path)} must divide the {gpus} GPUs of a node evenly, not {group}")
 
 
-def _engine(entry: ClusterEntry) -> str:
-    return entry.engine or Engine.LOCAL
+def kind_for(entry: ClusterEntry) -> EngineKind:
+    """The engine of a cluster, which the schema has found to be there."""
+    kind = kind_of(entry.engine or DEFAULT)
+    assert kind is not None, entry.engine
+    return kind
+
+
+def _kinds(file: YardFile) -> dict[str, EngineKind]:
+    """The engine of each cluster."""
+    return {name: kind_for(entry) for name, entry in file.clusters.items()}
+
+
+def _pooled(file: YardFile) -> set[str]:
+    """Clusters to which the file gives pools."""
+    return {name for name, entry in file.clusters.items() if entry.pools is not None}
 
 
 def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
@@ -198,9 +195,7 @@ def is_one_machine(file: YardFile) -> bool:
     """Whether all jobs run as processes of one node, this machine."""
     clusters = list(file.clusters.values())
     nodes = sum([pool.nodes for entry in clusters for pool in (entry.pools or {}).values()])
-    return (
-        len(clusters) == 1 and _engine(clusters[0]) == Engine.LOCAL and (not clusters[0].pools or nodes == 1)
-    )
+    return len(clusters) == 1 and kind_for(clusters[0]).this_machine and (not clusters[0].pools or nodes == 1)
 
 
 def preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
@@ -214,32 +209,30 @@ def preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
     )
 
 
-def observed(file: YardFile) -> dict[str, bool]:
+def observed(clusters: Mapping[str, Cluster]) -> dict[str, bool]:
     """Clusters that are observed beside others, and whether their jobs count against quotas."""
-    if len(file.clusters) == 1:
-        return {}
-    watched = Mode.OBSERVE.value
-    keys = {name: each.slurm for name, each in file.clusters.items() if each.slurm is not None}
-    return {name: bool(each.count_quotas) for name, each in keys.items() if each.mode == watched}
+    found = {}
+    for name, cluster in clusters.items() if len(clusters) > 1 else ():
+        kind = kind_of(cluster.engine)
+        if kind is not None and kind.is_observed(cluster.own):
+            found[name] = kind.counts is not None and kind.counts(cluster.own)
+    return found
 
 
-def build_clusters(file: YardFile, own: Mapping[str, Any]) -> dict[str, Cluster]:
-    """Clusters by name; `own` are the keys of engines of other packages."""
+def build_clusters(file: YardFile, read: Read) -> dict[str, Cluster]:
+    """Clusters by name; `read` are the keys of engines as the file has them."""
+    kinds = _kinds(file)
+    own = engine_keys.settled(kinds, _pooled(file), read)
     return {
         name: Cluster(
             name,
-            _engine(entry),
+            kinds[name].name,
             tuple(entry.pools or ()),
             frozenset(pool for pool, pool_entry in (entry.pools or {}).items() if pool_entry.emulate),
             entry.gpus,
             bool(entry.allow_root),
             tuple(entry.features or ()),
-            entry.log_limit or LOG_LIMIT_MIB,
-            entry.card_settings == "leave",
-            build_slurm(entry.slurm or SlurmKeys(), entry.pools is not None)
-            if _engine(entry) == Engine.SLURM
-            else own.get(name),
-            Fence(entry.fence or Fence.AUTO),
+            own[name],
         )
         for name, entry in file.clusters.items()
     }
@@ -297,10 +290,6 @@ def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator
         )
 
 
-MACHINE = "local"
-"""The pool of a machine that has no pools in the file."""
-
-
 def check_aliases(file: YardFile, findings: Findings) -> None:
     """Refuse names that scripts use for pools, tenants and classes and that lead nowhere."""
     pools = pool_names(file)
@@ -326,10 +315,13 @@ def check_aliases(file: YardFile, findings: Findings) -> None:
 
 
 def pool_names(file: YardFile) -> list[str] | None:
-    """The pools that there will be; None: Slurm knows."""
+    """The pools that there will be; None: an engine knows."""
     found: list[str] = []
     for entry in file.clusters.values():
-        if entry.pools is None and entry.engine == Engine.SLURM.value:
+        if entry.pools is not None:
+            found += entry.pools
+        elif pool := kind_for(entry).pool:
+            found.append(pool)
+        else:
             return None
-        found += entry.pools if entry.pools is not None else [MACHINE]
     return found

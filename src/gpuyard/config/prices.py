@@ -11,10 +11,10 @@ from typing import Annotated
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config import quantities as q
-from gpuyard.config.fields import Name, YamlMapping, choice, key, required, text, whole
-from gpuyard.config.findings import Findings
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys import quantities as q
+from gpuyard.keys.fields import Name, YamlMapping, choice, key, required, text, whole
+from gpuyard.keys.findings import Findings
 from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
 from gpuyard.ledger.tco import hour_of
 from gpuyard.ledger.units import read_day
@@ -62,40 +62,39 @@ Pue = Annotated[int, _milli("a PUE", Fraction(1), 10), Shown({"type": "number", 
 
 
 class OwnedEntry(YamlMapping):
-    """Hardware that was bought: what it loses in worth, over its years."""
+    """Hardware that you bought: its loss in value over the years."""
 
-    purchase: Sum = required("USD that it was bought for.", example=250_000)
+    purchase: Sum = required("USD that it cost.", example=250_000)
     years: Years = required("Years over which it is written off, evenly.", example=4)
-    salvage: Sum | None = key("USD that it is worth then.", default=0)
-    gpus: Annotated[int, *whole(1, q.GPUS_MAX)] | None = key("GPUs that were bought for that.", default=1)
-    people: Sum | None = key("USD a year for the people that it takes.", default=0)
+    salvage: Sum | None = key("USD that it is worth after that.", default=0)
+    gpus: Annotated[int, *whole(1, q.GPUS_MAX)] | None = key("How many GPUs that bought.", default=1)
+    people: Sum | None = key("USD per year for staff.", default=0)
 
 
 class PriceEntry(YamlMapping):
-    """What an hour of a GPU costs from one day on. What it does not name, it fits all of."""
+    """The price of a GPU-hour from one day on, for the GPUs that its keys name."""
 
-    model: Name | None = key("The GPU model that it is for. Left out: any.", example="H100")
-    pool: Name | None = key("The pool that it is for. Left out: any.", example="h100")
+    model: Name | None = key("The GPU model that the price is for. Default: any.", example="H100")
+    pool: Name | None = key("The pool that the price is for. Default: any.", example="h100")
     market: Annotated[str, *choice([each.value for each in Market], "market", "markets")] | None = key(
-        "The market that it is for. Left out: any.", example="spot"
+        "The market that the price is for. Default: any.", example="spot"
     )
-    region: Name | None = key("The region that it is for. Left out: any.", example="eu-west")
+    region: Name | None = key("The region that the price is for. Default: any.", example="eu-west")
     since: Day | None = key(
-        "The first day, UTC. Left out: it has always held.", example="2026-11-01", alias="from"
+        "The first day, UTC. Default: the price has no first day.", example="2026-11-01", alias="from"
     )
     until: Day | None = key(
-        "The day on which it no longer holds. Left out: until the next one.", example="2027-01-01"
+        "The first day on which the price no longer holds. Default: the price holds until the next one.",
+        example="2027-01-01",
     )
     price: UsdAnHour | None = key(
-        "USD per GPU-hour (per node-hour without GPUs). Left out: as owned says.", example=1.2
+        "USD per GPU-hour (per node-hour without GPUs). Default: calculated from owned.", example=1.2
     )
-    owned: OwnedEntry | None = key(
-        "In place of 'price': hardware that was bought. Left out: it is not yours."
-    )
+    owned: OwnedEntry | None = key("Instead of 'price': hardware that you bought. Default: none.")
     energy: UsdAnHour | None = key(
-        "USD for a kWh of measured energy, on top. Left out: energy is in the price."
+        "USD per kWh of measured energy, added to the price. Default: the price includes energy."
     )
-    pue: Pue | None = key("What a kWh of a GPU takes at the meter, for cooling and losses.", default=1)
+    pue: Pue | None = key("kWh at the meter per kWh of a GPU (PUE), for cooling and losses.", default=1)
 
     def value(self) -> Price:
         """As the books have it."""

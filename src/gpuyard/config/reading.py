@@ -7,10 +7,10 @@ from pathlib import Path
 from gpuyard.config import document, shape
 from gpuyard.config.build import build
 from gpuyard.config.engine_keys import separated
-from gpuyard.config.findings import Findings
-from gpuyard.config.problems import WHOLE_FILE, ConfigError, Problem
 from gpuyard.config.values import Access, Config
 from gpuyard.errors import words_of
+from gpuyard.keys.findings import Findings
+from gpuyard.keys.problems import WHOLE_FILE, ConfigError, Problem
 
 
 def load(path: str | os.PathLike[str]) -> Config:
@@ -47,11 +47,11 @@ def loads(text: str, name: str = "yard.yaml") -> Config:
     parted = separated(tree)
     findings = Findings(parted.document)
     findings.extend(parted.problems)
-    file, problems = shape.check(parted.document)
+    file, problems = shape.check(parted.rest, parted.document)
     findings.extend(problems)
     findings.raise_if_any()
     assert file is not None
-    return build(file, findings, parted.own, tuple(parted.notes))
+    return build(file, findings, parted.read, tuple(parted.notes))
 
 
 def access_of(text: str, name: str = "yard.yaml") -> Access | None:

@@ -5,32 +5,31 @@ Values come out in gpuyard's units. What a file leaves out stays `None` here and
 `model` values, so there is one set of defaults; the JSON Schema shows them.
 """
 
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, create_model, model_validator
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
-from gpuyard.config import quantities as q
 from gpuyard.config.access import AuthEntry, Person, TenantPath
-from gpuyard.config.fields import Boolean, Count, DurationMs, Name, PositiveMs, Word, YamlMapping
-from gpuyard.config.fields import OneOrMore as _OneOrMore
-from gpuyard.config.fields import OrNothing as _OrNothing
-from gpuyard.config.fields import choice as _choice
-from gpuyard.config.fields import key as _key
-from gpuyard.config.fields import positive as _positive
-from gpuyard.config.fields import required as _required
-from gpuyard.config.fields import text as _text
-from gpuyard.config.fields import whole as _whole
 from gpuyard.config.prices import Currency, PriceEntry
 from gpuyard.config.servers import LogsEntry, TelemetryEntry
-from gpuyard.config.slurm.cluster import SlurmKeys
-from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Engine
+from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER
 from gpuyard.durations import DURATION_PATTERN, duration_text
-from gpuyard.engines.local.keys import Fence
-from gpuyard.engines.registry import OWN, kind_of, kinds
+from gpuyard.engines.registry import DEFAULT, OWN, Stand, kind_of, kinds, own_kinds
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys import quantities as q
+from gpuyard.keys.fields import Boolean, Count, DurationMs, MemoryMib, Name, PositiveMs, Word, YamlMapping
+from gpuyard.keys.fields import OneOrMore as _OneOrMore
+from gpuyard.keys.fields import OrNothing as _OrNothing
+from gpuyard.keys.fields import choice as _choice
+from gpuyard.keys.fields import key as _key
+from gpuyard.keys.fields import positive as _positive
+from gpuyard.keys.fields import required as _required
+from gpuyard.keys.fields import text as _text
+from gpuyard.keys.fields import whole as _whole
 from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
 from gpuyard.model.settings import TOTAL
@@ -76,7 +75,6 @@ WaitingCount = Annotated[int, *_whole(0, 1_000_000_000)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
-MemoryMib = Annotated[int, Plain(_text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
 StoredMib = Annotated[
     int,
     Plain(_text(q.stored_mib)),
@@ -114,8 +112,6 @@ class _QuotaMap:
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enum": list(OWN)})]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
-CardSettingsName = Annotated[str, *_choice(["change", "leave"], "value", "values")]
-FenceName = Annotated[str, *_choice([each.value for each in Fence], "value", "values")]
 ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "action", "actions")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
@@ -131,25 +127,27 @@ class PoolEntry(YamlMapping):
     memory: MemoryMib = _required("Main memory of each node: K, M, G or T, powers of 1024.", example="1T")
     market: MarketName | None = _key("How the nodes are paid for.", default=Market.RESERVED.value)
     region: Name | None = _key(
-        "Where the nodes stand, as price_book has it. Left out: unsaid.", example="eu-west"
+        "The region of the nodes, as price_book names it. Default: none.", example="eu-west"
     )
     price: MicroUsd | None = _key(
         "USD per GPU-hour (per node-hour without GPUs). "
-        "Left out: the model's entry in prices, then its list price; 0 without GPUs.",
+        "Default: the model's entry in prices, then its list price; 0 without GPUs.",
         example=2.5,
     )
     nvlink_group: GroupSize | None = _key(
-        "GPUs per NVLink group; 0: none. Left out: all GPUs of the node if the model has NVLink, else 0.",
+        "GPUs per NVLink group; 0: none. Default: all GPUs of the node if the model has NVLink, else 0.",
         example=8,
     )
-    numa: NumaDomains | None = _key("NUMA domains of a node; the GPUs are split evenly in order.", default=1)
-    nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Left out: all.", example=4)
-    switches_per_rack: NodeCount | None = _key("Switches in one rack. Left out: all.", example=2)
+    numa: NumaDomains | None = _key(
+        "NUMA domains of a node; the GPUs are divided evenly among them, in order.", default=1
+    )
+    nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Default: all.", example=4)
+    switches_per_rack: NodeCount | None = _key("Switches in one rack. Default: all.", example=2)
     emulate: Boolean | None = _key(
-        "Local engine only: this machine pretends to be these nodes.", default=False
+        "Local engine only: whether this machine pretends to be these nodes.", default=False
     )
     features: list[Name] | None = _key(
-        "What jobs may ask for by name (Slurm: --constraint). Left out: none.", example=["nvme"]
+        "Features of the nodes, which jobs may ask for (--constraint). Default: none.", example=["nvme"]
     )
 
     @model_validator(mode="before")
@@ -162,57 +160,74 @@ class PoolEntry(YamlMapping):
 
 
 class ClusterEntry(YamlMapping):
-    """One engine's nodes."""
+    """The nodes of one engine, without the keys of engines, which `shown_cluster` has too."""
 
-    engine: EngineName | None = _key("What runs the jobs.", default=Engine.LOCAL.value)
+    engine: EngineName | None = _key("The engine that runs the jobs.", default=DEFAULT)
     pools: Annotated[dict[Name, PoolEntry], _OrNothing()] | None = _key(
-        "Pools by name; a name is used once over all clusters. "
-        "Left out: the machine on which the yard runs (engine local), or what Slurm has.",
+        "Pools by name; a name is unique over all clusters. Default: the yard's own machine (engine "
+        "local), or the nodes that Slurm has.",
         example=POOLS_SHOWN,
     )
     gpus: NodeGpus | None = _key(
-        "Without pools: the GPUs that the machine pretends to have. Left out: those that are found.",
+        "Without pools: the GPUs that the machine pretends to have. Default: the GPUs that it finds.",
         example=f"{STAND_IN_GPUS} x {STAND_IN_MODEL}",
     )
-    emulate: Boolean | None = _key("Without pools: pretend to have these GPUs.", default=False)
+    emulate: Boolean | None = _key("Without pools: whether to pretend to have these GPUs.", default=False)
     features: list[Name] | None = _key(
-        "Without pools: what jobs may ask of the machine by name (Slurm: --constraint). Left out: none.",
+        "Without pools: the machine's features, which jobs may ask for (--constraint). Default: none.",
         example=["nvme"],
     )
     preference: Annotated[int, *_whole(0, 1000)] | None = _key(
-        "Jobs that name no cluster go to the lowest that has room.", default=0, example=1
+        "Jobs that name no cluster go to the cluster with the lowest preference that has room.",
+        default=0,
+        example=1,
     )
     weight: Count | None = _key(
-        "Among clusters of one preference: how much of its GPUs is to be in use, beside the others. "
-        "Left out: as the placement chooses, or 1 where another cluster has one.",
+        "Among clusters of one preference: how much of its GPUs to use, relative to the others. "
+        "Default: as the placement chooses, or 1 if another cluster has a weight.",
         example=2,
     )
-    slurm: Annotated[SlurmKeys, _OrNothing()] | None = _key(
-        "Slurm only: the keys of that engine. Left out: none.", example={"shared_folder": "/shared/gpuyard"}
-    )
-    log_limit: MemoryMib | None = _key(
-        "Local engine only: how much of what an attempt writes is kept where the job names no file of its own; of a "
-        "longer log the beginning and the end.",
-        default="1G",
-        example="200M",
-    )
-    card_settings: CardSettingsName | None = _key(
-        "Local engine only: whether the yard may change the settings of real GPUs, which are MIG and persistence mode. "
-        "With `leave`, slices are only those that are there.",
-        default="change",
-        example="leave",
-    )
-    fence: FenceName | None = _key(
-        "Local engine only: what keeps a job to its own GPUs, memory, cores and files. `auto`: all that this machine "
-        "can enforce, which `yard doctor` shows; `strict`: the same, and no shares of a GPU and no jobs of root; "
-        "`off`: jobs are told which GPUs are theirs, and nothing holds them to it.",
-        default=Fence.AUTO.value,
-        example=Fence.STRICT.value,
-    )
     allow_root: Boolean | None = _key(
-        "Run jobs as root where a token says that somebody is root; all clusters that run jobs have to say so.",
+        "Whether jobs of people whose token makes them root run as root; all clusters that run jobs "
+        "must have this key.",
         default=False,
     )
+
+
+_BEFORE_ENGINES = "weight"
+"""People see the keys of engines after this one."""
+
+
+@cache
+def shown_cluster() -> type[YamlMapping]:
+    """All keys of a cluster in a file, those of engines among them, in the order in which people see them."""
+    kinds = own_kinds()
+    of_engines: dict[str, Any] = {}
+    for kind in kinds:
+        if kind.stand is not Stand.BESIDE and kind.keys is not None:
+            text = f"{kind.title} only: the keys of that engine. Default: none."
+            of_engines[kind.name] = (
+                Annotated[kind.keys, _OrNothing()] | None,
+                _key(text, example=kind.example),
+            )
+    for kind in kinds:
+        if kind.stand is Stand.BESIDE:
+            of_engines |= _fields(kind.keys)
+    fields: dict[str, Any] = {}
+    for name, each in _fields(ClusterEntry).items():
+        fields[name] = each
+        if name == _BEFORE_ENGINES:
+            fields |= of_engines
+    return create_model("ClusterEntry", __base__=YamlMapping, __doc__="The nodes of one engine.", **fields)
+
+
+def models_beside() -> list[type[Any]]:
+    """Models of keys that old files have beside `engine`."""
+    return [kind.keys for kind in own_kinds() if kind.stand is Stand.EITHER and kind.keys is not None]
+
+
+def _fields(model: type[Any] | None) -> dict[str, Any]:
+    return {name: (each.annotation, each) for name, each in model.model_fields.items()} if model else {}
 
 
 class GpuModelEntry(YamlMapping):
@@ -220,8 +235,8 @@ class GpuModelEntry(YamlMapping):
 
     memory: MemoryMib = _required("Memory of one GPU: K, M, G or T, powers of 1024.", example="16G")
     price: MicroUsd = _required("List price in USD per GPU-hour.", example=1.46)
-    nvlink: Boolean | None = _key("Whether such GPUs are linked with NVLink.", default=False)
-    mig: Boolean | None = _key("Whether such a GPU can be split with MIG.", default=False)
+    nvlink: Boolean | None = _key("Whether its GPUs are linked with NVLink.", default=False)
+    mig: Boolean | None = _key("Whether its GPUs can be cut with MIG.", default=False)
 
 
 class BudgetEntry(YamlMapping):
@@ -232,61 +247,68 @@ class BudgetEntry(YamlMapping):
 
 
 class NamedBudgetEntry(YamlMapping):
-    """What jobs of a kind may spend in each window."""
+    """What jobs of one kind may spend in each window."""
 
     gpu_hours: GpuHoursMs | None = _key(
-        "GPU-hours in each window. Left out: usd says how much.", example=5000
+        "GPU-hours in each window. Default: none, then usd is required.", example=5000
     )
     usd: BudgetUsd | None = _key(
-        "USD in each window, by the prices of the pools. Left out: gpu_hours says how much.", example=20000
+        "USD in each window, by the prices of the pools. Default: none, then gpu_hours is required.",
+        example=20000,
     )
     tenant: Word | None = _key(
-        "The tenant whose jobs count, with all below it, as a path. Left out: those of all.",
+        "The path of the tenant whose jobs count, with all below it. Default: jobs of all tenants.",
         example="research",
     )
     klass: Word | None = _key(
-        "The class whose jobs count. Left out: those of all.", alias="class", example="batch"
+        "The class whose jobs count. Default: jobs of all classes.", alias="class", example="batch"
     )
-    project: Word | None = _key("The project whose jobs count. Left out: those of all.", example="llama")
+    project: Word | None = _key(
+        "The project whose jobs count. Default: jobs of all projects.", example="llama"
+    )
     labels: Annotated[dict[str, Word], _OrNothing()] | None = _key(
-        "Labels of the jobs that count (--label). Left out: those of all.", example={"team": "vision"}
+        "Labels of the jobs that count (--label). Default: jobs with any labels.", example={"team": "vision"}
     )
     users: Annotated[list[Person], _OneOrMore()] | None = _key(
-        "People whose jobs count: a project or label is what a user says. Left out: everybody's.",
+        "People whose jobs count, since any user may set a project or label. Default: everybody.",
         example=["ana", "bob"],
     )
     window: BudgetWindow | None = _key(
-        "week, month or quarter, in UTC; or a number of days such as 30d, which roll day by day.",
+        "week, month or quarter, in UTC; or a rolling number of days such as 30d.",
         default="month",
     )
     action: ActionName | None = _key(
-        "What happens once it is spent or set aside: warn; soft, its jobs go behind all others; hard, none starts.",
+        "What happens once all of it is spent or set aside. warn: only the warning; soft: its jobs go "
+        "behind all others; hard: no job starts.",
         default=BudgetAction.HARD.value,
     )
     warn_at: list[Percent] | None = _key(
-        "The parts of it, in percent, of which people are told when they are spent.",
+        "The parts of it, in percent, at which the yard warns people.",
         default=list(NamedBudget("").warn_at),
     )
 
 
 class TenantEntry(YamlMapping):
-    """A place in the tree of tenants."""
+    """A tenant."""
 
-    parent: Word | None = _key("The tenant above it. Left out: none.", example="research")
-    weight: Count | None = _key("Its share beside the others below the same parent.", default=1)
-    guarantee: Quota | None = _key("GPUs it is promised, in total or by model. Left out: none.", example=16)
+    parent: Word | None = _key("The tenant above it. Default: none.", example="research")
+    weight: Count | None = _key("Its weight relative to the other tenants below the same parent.", default=1)
+    guarantee: Quota | None = _key(
+        "GPUs that it gets back from others when it needs them, in total or by model. Default: none.",
+        example=16,
+    )
     limit: Quota | None = _key(
-        "GPUs it may never exceed, in total or by model. Left out: no limit.",
+        "The most GPUs it may hold, in total or by model. Default: no limit.",
         example={"total": 48, "H100": 32},
     )
-    borrow: Quota | None = _key("GPUs it may use above its guarantee. Left out: no limit.", example=16)
-    lend: Quota | None = _key("GPUs of an unused guarantee that others may use. Left out: all.", example=8)
-    max_gpus_per_job: GpuMilli | None = _key("GPUs of its largest job. Left out: no limit.", example=16)
+    borrow: Quota | None = _key("GPUs it may use above its guarantee. Default: no limit.", example=16)
+    lend: Quota | None = _key("GPUs of an unused guarantee that others may use. Default: all.", example=8)
+    max_gpus_per_job: GpuMilli | None = _key("The most GPUs of one job. Default: no limit.", example=16)
     max_gpus_per_user: GpuMilli | None = _key(
-        "GPUs of each user, over all tenants at or below it. Left out: no limit.", example=8
+        "The most GPUs of one user, over all tenants at or below it. Default: no limit.", example=8
     )
-    max_running_jobs: Count | None = _key("Jobs it may run at once. Left out: no limit.", example=100)
-    budget: BudgetEntry | None = _key("GPU time it may spend in each window. Left out: no limit.")
+    max_running_jobs: Count | None = _key("The most jobs it may run at once. Default: no limit.", example=100)
+    budget: BudgetEntry | None = _key("GPU time it may spend in each window. Default: no limit.")
 
 
 class ClassEntry(YamlMapping):
@@ -294,10 +316,10 @@ class ClassEntry(YamlMapping):
 
     priority: Priority | None = _key("Higher goes first.", default=_CLASS.priority)
     preemptible: Boolean | None = _key(
-        "Whether its jobs may be stopped for others.", default=_CLASS.preemptible
+        "Whether its jobs may be stopped to make room for others.", default=_CLASS.preemptible
     )
     limit: PositiveMs | None = _key(
-        "Longest time limit of a job, and the one it gets when it names none.",
+        "The longest time limit of a job, and the limit of a job that names none.",
         default=duration_text(_CLASS.limit_ms),
     )
     min_run: DurationMs | None = _key(
@@ -308,11 +330,12 @@ class ClassEntry(YamlMapping):
         "Time between the warning and the kill; at most 30d.", default=duration_text(_CLASS.grace_ms)
     )
     tenants: Annotated[list[TenantPath], _OneOrMore()] | None = _key(
-        "Tenants whose jobs may be of it, with all below them. Left out: everybody's, unless it has users.",
+        "Tenants whose jobs may be of this class, with all below them. Default: all tenants, unless it "
+        "has users.",
         example=["research", "product/ml"],
     )
     users: Annotated[list[Person], _OneOrMore()] | None = _key(
-        "People whose jobs may be of it, whatever tenant they are for. Left out: only those of its tenants.",
+        "People whose jobs may be of this class, whatever their tenant. Default: only those of its tenants.",
         example=["ana"],
     )
 
@@ -321,36 +344,36 @@ class FairnessEntry(YamlMapping):
     """How past usage counts in the fair share."""
 
     half_life: PositiveMs | None = _key(
-        "After this time usage counts half.", default=duration_text(_SETTINGS.half_life_ms)
+        "The time after which past usage counts half.", default=duration_text(_SETTINGS.half_life_ms)
     )
     period: PositiveMs | None = _key(
         "How often usage is charged; at most the half-life.", default=duration_text(_SETTINGS.period_ms)
     )
     share_weights: Annotated[dict[str, ShareWeight], _OrNothing()] | None = _key(
-        "What an hour of a GPU counts, in USD by model. Left out: its list price.", example={"H100": 6.88}
+        "What a GPU-hour counts, in USD by model. Default: the model's list price.", example={"H100": 6.88}
     )
 
 
 class RetentionEntry(YamlMapping):
-    """How long something is kept of a job after its end."""
+    """How long the files of a job are kept after its end."""
 
     environments: KeptMs | None = _key(
-        "The environment that it was submitted with, which may hold secrets. A duration, or forever.",
+        "The job's environment, which may hold secrets. A duration, or forever.",
         default=q.kept_text(_SETTINGS.retention.environments_ms),
         example="1d",
     )
     scripts: KeptMs | None = _key(
-        "Script and command line, and the environment at the latest.",
+        "The script and command line; the environment is removed with them at the latest.",
         default=q.kept_text(_SETTINGS.retention.scripts_ms),
         example="7d",
     )
     logs: KeptMs | None = _key(
-        "What it wrote, where it named no file of its own; such files are never touched.",
+        "The job's output, unless it named a file of its own; such files are never removed.",
         default=q.kept_text(_SETTINGS.retention.logs_ms),
         example="forever",
     )
     folders: KeptMs | None = _key(
-        "The folder that the yard made for it, with its checkpoint.",
+        "The folder that the yard made for the job, with its checkpoint.",
         default=q.kept_text(_SETTINGS.retention.folders_ms),
     )
     images: KeptMs | None = _key(
@@ -364,22 +387,24 @@ class PolicyEntry(YamlMapping):
     """A policy made of named parts."""
 
     order: list[Word] | None = _key(
-        "Which job goes first: criteria, the first counts most.", default=list(_POLICY.order)
+        "Which job goes first: a list of criteria, the most important first.", default=list(_POLICY.order)
     )
-    placement: Word | None = _key("Which of the nodes that fit is taken.", default=_POLICY.placement)
+    placement: Word | None = _key("Which of the suitable nodes is chosen.", default=_POLICY.placement)
     backfill: Word | None = _key(
         "Which jobs may overtake a job that waits for room.", default=_POLICY.backfill
     )
     backfill_depth: Count | None = _key(
-        "Jobs that cannot start and are looked at in one pass.", default=_POLICY.backfill_depth
+        "How many jobs that cannot start one pass examines.", default=_POLICY.backfill_depth
     )
     depth_per_tenant: Count | None = _key(
         "How many of them may belong to one tenant.", default=_POLICY.depth_per_tenant
     )
     preemption: list[Word] | None = _key(
-        "Why a running job may be stopped.", default=list(_POLICY.preemption)
+        "The rules by which a running job may be stopped.", default=list(_POLICY.preemption)
     )
-    quotas: Boolean | None = _key("Whether guarantees, limits and budgets hold.", default=_POLICY.quotas)
+    quotas: Boolean | None = _key(
+        "Whether guarantees, limits and budgets are enforced.", default=_POLICY.quotas
+    )
 
 
 class YardFile(YamlMapping):
@@ -398,79 +423,82 @@ class YardFile(YamlMapping):
         "Tenants by name, all on one level; parent makes the tree."
     )
     classes: Annotated[dict[Name, Annotated[ClassEntry, _OrNothing()]], _OrNothing()] | None = _key(
-        "Classes of jobs by name. Left out: one class named batch, with all defaults."
+        "Classes of jobs by name. Default: one class named batch, with all defaults."
     )
     default_class: Word | None = _key("The class of jobs that name none.", default=_SETTINGS.default_class)
     prices: Annotated[dict[str, MicroUsd], _OrNothing()] | None = _key(
-        "USD per GPU-hour by GPU model, for pools that set no price. Left out: list prices.",
+        "USD per GPU-hour by GPU model, for pools that set no price. Default: list prices.",
         example={"H100": 2.5},
     )
-    currency: Currency | None = _key("What all prices are in.", default=CURRENCY)
+    currency: Currency | None = _key("The currency of all prices.", default=CURRENCY)
     price_book: list[PriceEntry] | None = _key(
-        "Prices with a history, by model, pool, market and region: what `yard cost` goes by. The most exact one that "
-        "fits a day goes before prices. Left out: none.",
+        "Prices with a history, by model, pool, market and region, which `yard cost` uses. The most "
+        "specific entry for a day overrides prices. Default: none.",
         example=[{"model": "H100", "market": "spot", "from": "2026-11-01", "price": 1.2}],
     )
     budgets: Annotated[dict[Name, NamedBudgetEntry], _OrNothing()] | None = _key(
-        "What jobs of tenants or classes may spend, by the budget's name. Left out: no budgets but those of tenants."
+        "What jobs of tenants or classes may spend, by the budget's name. Default: only the budgets of "
+        "tenants."
     )
     fairness: Annotated[FairnessEntry, _OrNothing()] | None = _key("How past usage counts in the fair share.")
     earmark: PositiveMs | None = _key(
-        "How long freed GPUs are kept for the job they were freed for.",
+        "How long freed GPUs are kept for the job that they were freed for.",
         default=duration_text(_SETTINGS.earmark_ms),
     )
     whole_gpus: GroupSize | None = _key(
-        "GPUs that stay whole: while no more than these are free, none is cut into MIG slices.", default=0
+        "GPUs that stay whole: while no more than this many are free, none is cut into MIG slices.", default=0
     )
     attempts_per_user: AttemptCount | None = _key(
-        f"Attempts that one user may have at a time, over all nodes; 0 for any number. Left out: {ATTEMPTS_PER_USER} "
+        f"The most live attempts of one user, over all nodes; 0: no limit. Default: {ATTEMPTS_PER_USER} "
         "where the yard is one machine, else any number.",
         example=500,
     )
     attempts_per_node: AttemptCount | None = _key(
-        f"Attempts that one node may have at a time; 0 for any number. Left out: {ATTEMPTS_PER_NODE} where the yard is "
+        f"The most live attempts on one node; 0: no limit. Default: {ATTEMPTS_PER_NODE} where the yard is "
         "one machine, else any number.",
         example=2000,
     )
     waiting_per_user: WaitingCount | None = _key(
-        "Jobs of one user that may wait, tasks of arrays among them; 0 for any number.",
+        "The most waiting jobs of one user, counting tasks of arrays; 0: no limit.",
         default=_SETTINGS.waiting_per_user,
     )
     recipes_per_user: StoredMib | None = _key(
-        "Scripts and environments that one user's jobs may keep in the store until they end, equal ones once: M, G or "
-        "T, powers of 1024; 0 for any amount.",
+        "How much one user's live jobs may keep in the store as scripts and environments, equal ones "
+        "counted once: M, G or T, powers of 1024; 0 for any amount.",
         default="1G",
         example="200M",
     )
     mps_users: SharersName | None = _key(
-        "Whose shares one GPU may have at a time: those of one user, or of many, who then take turns.",
+        "Whether one GPU may hold shares of one user at a time, or of many, which then take turns.",
         default=_SETTINGS.mps_users,
     )
     partitions: Annotated[dict[Name, Annotated[list[Name], _OneOrMore()]], _OrNothing()] | None = _key(
-        "Pools by names that scripts have for them (sbatch -p). Left out: pools go by their own names.",
+        "Pools by the names that scripts use for them (sbatch -p). Default: pools have only their own names.",
         example={"gpu-a100": "a100", "gpu": ["h100", "a100"]},
     )
     accounts: Annotated[dict[Name, Word], _OrNothing()] | None = _key(
-        "Tenants by names that scripts have for them (sbatch -A). Left out: tenants go by their own names.",
+        "Tenants by the names that scripts use for them (sbatch -A). Default: tenants have only their "
+        "own names.",
         example={"p12345": "research"},
     )
     qos: Annotated[dict[Name, Word], _OrNothing()] | None = _key(
-        "Classes by names that scripts have for them (sbatch -q). Left out: classes go by their own names.",
+        "Classes by the names that scripts use for them (sbatch -q). Default: classes have only their "
+        "own names.",
         example={"normal": "batch"},
     )
     retention: Annotated[RetentionEntry, _OrNothing()] | None = _key(
-        "How long something is kept of a job after its end."
+        "How long the files of a job are kept after its end."
     )
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(
         "Policies of your own, by name."
     )
     auth: Annotated[AuthEntry, _OrNothing()] | None = _key(
-        "Who may do what, for `yard up --auth`. Left out: only tokens and the machine's own users."
+        "The rights of people, for `yard up --auth`. Default: only tokens and the machine's own users."
     )
     logs: Annotated[LogsEntry, _OrNothing()] | None = _key(
-        "Where what jobs write is sent besides `yard logs`. Left out: nowhere."
+        "Where the output of jobs is sent besides `yard logs`. Default: nowhere."
     )
     telemetry: Annotated[TelemetryEntry, _OrNothing()] | None = _key(
-        "Where what nodes and GPUs do is read, besides collectors. Left out: nowhere."
+        "Where the yard reads samples of nodes and GPUs, besides collectors. Default: nowhere."
     )

@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
-from gpuyard.config.fields import (
+from gpuyard.config.values import EVERY_MS, MATCH, PrometheusSpec
+from gpuyard.errors import quoted, remedy
+from gpuyard.keys.fields import (
     Name,
     OrNothing,
     PositiveMs,
@@ -20,10 +22,8 @@ from gpuyard.config.fields import (
     text,
     whole,
 )
-from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path
-from gpuyard.config.values import EVERY_MS, MATCH, PrometheusSpec
-from gpuyard.errors import quoted, remedy
+from gpuyard.keys.findings import Findings
+from gpuyard.keys.problems import Path
 from gpuyard.shipping.contract import ELASTICSEARCH, LINE_BYTES, LOKI, OTLP, SYSLOG, SinkSpec
 from gpuyard.shipping.syslog import FACILITIES
 
@@ -84,16 +84,16 @@ FilePath = Annotated[str, Plain(text(_file)), Shown({"type": "string", "pattern"
 LineBytes = Annotated[int, *whole(256, 262_144)]
 FormatName = Annotated[str, *choice(["text", "json"], "format", "formats")]
 FacilityName = Annotated[str, *choice(list(FACILITIES), "facility", "facilities")]
-_TOKEN = "A file with the token that the yard sends; only its owner may read it. Left out: none."
-_USER = "The name that the yard sends with the password in password_file. Left out: none."
-_PASSWORD = "A file with the password of user. Left out: none."
-_CA = "A file with the authorities that are trusted. Left out: those of this machine."
+_TOKEN = "A file with the token that the yard sends; only its owner may read it. Default: none."
+_USER = "The user name that the yard sends with the password in password_file. Default: none."
+_PASSWORD = "A file with the password of user. Default: none."
+_CA = "A file with the certificate authorities to trust. Default: those of this machine."
 
 
 class HttpPlace(YamlMapping):
     """What every server has that is reached by HTTP."""
 
-    url: Address = required("The address at which it listens.", example="https://logs.example.org")
+    url: Address = required("The address that the receiver listens on.", example="https://logs.example.org")
     token_file: FilePath | None = key(_TOKEN, example="/etc/gpuyard/logs.token")
     user: Word | None = key(_USER, example="gpuyard")
     password_file: FilePath | None = key(_PASSWORD, example="/etc/gpuyard/logs.password")
@@ -104,16 +104,17 @@ class HttpKeys(HttpPlace):
     """What every receiver has that is reached by HTTP."""
 
     line_bytes: LineBytes | None = key(
-        "A longer line is sent in parts.", default=LINE_BYTES[LOKI], example=16_384
+        "The longest line, in bytes; a longer one is sent in parts.", default=LINE_BYTES[LOKI], example=16_384
     )
 
 
 class LokiKeys(HttpKeys):
     """Grafana Loki."""
 
-    tenant: Word | None = key("The tenant there (X-Scope-OrgID). Left out: none.", example="gpu")
+    tenant: Word | None = key("Loki's tenant (X-Scope-OrgID). Default: none.", example="gpu")
     format: FormatName | None = key(
-        "text: the line as it is, its fields as structured metadata (Loki 3.0); json: a JSON object with all of it.",
+        "text: the plain line, with its fields as structured metadata (Loki 3.0); json: a JSON object "
+        "with both.",
         default="text",
     )
 
@@ -121,47 +122,52 @@ class LokiKeys(HttpKeys):
 class ElasticsearchKeys(HttpKeys):
     """Elasticsearch or OpenSearch."""
 
-    index: Index | None = key("The index or data stream.", default=_SPEC.index)
+    index: Index | None = key("The index or data stream to write to.", default=_SPEC.index)
 
 
 class OtlpKeys(HttpKeys):
-    """An OpenTelemetry collector, or anything else that takes OTLP over HTTP."""
+    """An OpenTelemetry collector, or any other receiver of OTLP over HTTP."""
 
 
 class SyslogKeys(YamlMapping):
     """A syslog server."""
 
-    to: Receiver = required("Where the server listens.", example="tcp://logs.example.org:514")
-    facility: FacilityName | None = key("What the lines are filed under.", default="local0")
-    line_bytes: LineBytes | None = key("A longer line is sent in parts.", default=LINE_BYTES[SYSLOG])
+    to: Receiver = required(
+        "The address that the syslog server listens on.", example="tcp://logs.example.org:514"
+    )
+    facility: FacilityName | None = key("The syslog facility of the lines.", default="local0")
+    line_bytes: LineBytes | None = key(
+        "The longest line, in bytes; a longer one is sent in parts.", default=LINE_BYTES[SYSLOG]
+    )
 
 
 class SinkEntry(YamlMapping):
     """One receiver of logs, of one kind."""
 
     name: Name | None = key(
-        "What it is called in metrics and messages. Left out: as its kind is.", example="central"
+        "The receiver's name in metrics and messages. Default: its kind.", example="central"
     )
     loki: LokiKeys | None = key(
-        "Grafana Loki. Left out: it is of another kind.", example={"url": "http://127.0.0.1:3100"}
+        "Grafana Loki. Default: the receiver is of another kind.", example={"url": "http://127.0.0.1:3100"}
     )
     elasticsearch: ElasticsearchKeys | None = key(
-        "Elasticsearch or OpenSearch. Left out: it is of another kind.",
+        "Elasticsearch or OpenSearch. Default: the receiver is of another kind.",
         example={"url": "http://127.0.0.1:9200"},
     )
     otlp: OtlpKeys | None = key(
-        "OpenTelemetry, over HTTP. Left out: it is of another kind.", example={"url": "http://127.0.0.1:4318"}
+        "OpenTelemetry over HTTP. Default: the receiver is of another kind.",
+        example={"url": "http://127.0.0.1:4318"},
     )
     syslog: SyslogKeys | None = key(
-        "Syslog, RFC 5424. Left out: it is of another kind.", example={"to": "udp://127.0.0.1:514"}
+        "Syslog, RFC 5424. Default: the receiver is of another kind.", example={"to": "udp://127.0.0.1:514"}
     )
 
 
 class LogsEntry(YamlMapping):
-    """What becomes of what jobs write, besides `yard logs`."""
+    """Where the output of jobs is sent, besides `yard logs`."""
 
     sinks: list[Annotated[SinkEntry, OrNothing()]] | None = key(
-        "Receivers, each of which gets every line. Left out: none.",
+        "Receivers, each of which receives every line. Default: none.",
         example=[{"loki": {"url": "http://127.0.0.1:3100"}}],
     )
 
@@ -199,23 +205,23 @@ class PrometheusKeys(HttpPlace):
     """A Prometheus that scrapes dcgm-exporter and node_exporter."""
 
     clusters: list[Name] | None = key(
-        "Clusters whose nodes it knows. Left out: all but those that are this machine.", example=["slurm"]
+        "Clusters whose nodes it scrapes. Default: all except those of this machine.", example=["slurm"]
     )
     every: PositiveMs | None = key(
-        "How often it scrapes; it is asked as often.", default="15s", example="30s"
+        "How often it scrapes; the yard reads it as often.", default="15s", example="30s"
     )
     match: Word | None = key(
-        "Which of its series are meant, as a selector without braces. The yard's own must not be among them.",
+        "Which of its series to read, as a selector without braces. It must not match the yard's own series.",
         default=MATCH,
         example='job=~"dcgm|node"',
     )
 
 
 class TelemetryEntry(YamlMapping):
-    """What is known of nodes and GPUs besides what collectors hand in."""
+    """Where the yard reads samples of nodes and GPUs, besides collectors."""
 
     prometheus: PrometheusKeys | None = key(
-        "A Prometheus to be read instead of collectors. Left out: none.",
+        "A Prometheus to read instead of collectors. Default: none.",
         example={"url": "http://127.0.0.1:9090"},
     )
 

@@ -1,28 +1,16 @@
 """Checks a file against the schema: pydantic finds the faults, this words them and adds the place."""
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from gpuyard.config.access import AuthEntry, GroupEntry, LimitsEntry, OidcEntry, UserEntry
-from gpuyard.config.document import Document
-from gpuyard.config.problems import FOUND_MAX, Path, Problem, described, inside
-from gpuyard.config.schema import (
-    BudgetEntry,
-    ClassEntry,
-    ClusterEntry,
-    FairnessEntry,
-    GpuModelEntry,
-    NamedBudgetEntry,
-    PolicyEntry,
-    PoolEntry,
-    RetentionEntry,
-    TenantEntry,
-    YardFile,
-)
-from gpuyard.config.servers import KINDS, LogsEntry, PrometheusKeys, SinkEntry, TelemetryEntry
-from gpuyard.config.slurm.cluster import RestEntry, SlurmKeys
+from gpuyard.config.schema import ClusterEntry, YardFile, models_beside, shown_cluster
 from gpuyard.errors import quoted, remedy
+from gpuyard.keys.problems import FOUND_MAX, Path, Problem, described
+from gpuyard.keys.tree import Document
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import one_line
 
@@ -30,17 +18,33 @@ _KEY = "[key]"
 """What pydantic puts at the end of a path to say that the key itself is wrong."""
 
 
-def check(document: Document) -> tuple[YardFile | None, list[Problem]]:
-    """The file in the schema's form, or the faults in it."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the file, as one model describes it."""
+
+    model: type[BaseModel]
+    path: Path = ()
+    """Where it stands."""
+    described: Callable[[Path], str] = described
+    """How a message names the value at a path of the file."""
+
+
+def check(rest: Document, document: Document) -> tuple[YardFile | None, list[Problem]]:
+    """The file without keys of engines in the schema's form, or the faults in it; `document` has the places."""
     try:
-        return YardFile.model_validate(document.plain()), []
+        return YardFile.model_validate(rest.plain()), []
     except ValidationError as invalid:
-        errors = invalid.errors(include_url=False, include_input=True)
-        return None, [_problem(document, error) for error in errors[:FOUND_MAX]]
+        return None, problems(document, invalid, Part(YardFile))
 
 
-def _problem(document: Document, error: Any) -> Problem:
-    path: Path = error["loc"]
+def problems(document: Document, invalid: ValidationError, part: Part) -> list[Problem]:
+    """What is wrong with a part of a file, each fault with its place."""
+    errors = invalid.errors(include_url=False, include_input=True)
+    return [_problem(document, error, part) for error in errors[:FOUND_MAX]]
+
+
+def _problem(document: Document, error: Any, part: Part) -> Problem:
+    path: Path = (*part.path, *error["loc"])
     if path and path[-1] == TOTAL and not document.has(path):
         # A quota that is a bare number: the schema has put it under `total`, the file has not.
         path = path[:-1]
@@ -48,18 +52,18 @@ def _problem(document: Document, error: Any) -> Problem:
         return Problem(document.place(path[:-1], key=True), str(error["ctx"]["error"]))
     match error["type"]:
         case "extra_forbidden":
-            return _unknown_key(document, path)
+            return _unknown_key(document, path, part)
         case "missing":
-            return _missing_key(document, path)
+            return _missing_key(document, path, part)
         case "value_error":
-            return Problem(document.place(path), f"{described(path)} {error['ctx']['error']}")
+            return Problem(document.place(path), f"{part.described(path)} {error['ctx']['error']}")
         case "dict_type" | "model_type":
             text = f"must be a mapping of keys to values, not {_kind(error['input'])}"
         case "list_type":
             text = f"must be a list such as [a, b], not {_kind(error['input'])}"
         case _:
             text = f"is not valid: {error['msg']}"
-    return Problem(document.place(path), f"{described(path)} {text}")
+    return Problem(document.place(path), f"{part.described(path)} {text}")
 
 
 def _kind(value: object) -> str:
@@ -73,70 +77,64 @@ def _kind(value: object) -> str:
     return "nothing"
 
 
-def _model_at(path: Path) -> type[BaseModel]:
-    """The part of the schema that describes the mapping at a path."""
-    match path:
-        case ("clusters", _):
-            return ClusterEntry
-        case ("clusters", _, "slurm"):
-            return SlurmKeys
-        case ("clusters", _, "slurm", "rest"):
-            return RestEntry
-        case ("clusters", _, "pools", _):
-            return PoolEntry
-        case ("gpu_models", _):
-            return GpuModelEntry
-        case ("tenants", _):
-            return TenantEntry
-        case ("tenants", _, "budget"):
-            return BudgetEntry
-        case ("budgets", _):
-            return NamedBudgetEntry
-        case ("classes", _):
-            return ClassEntry
-        case ("policies", _):
-            return PolicyEntry
-        case ("fairness",):
-            return FairnessEntry
-        case ("retention",):
-            return RetentionEntry
-        case ("logs",):
-            return LogsEntry
-        case ("logs", "sinks", _):
-            return SinkEntry
-        case ("logs", "sinks", _, str(kind)) if kind in KINDS:
-            return KINDS[kind]
-        case ("telemetry",):
-            return TelemetryEntry
-        case ("telemetry", "prometheus"):
-            return PrometheusKeys
-        case ("auth",):
-            return AuthEntry
-        case ("auth", "users", _):
-            return UserEntry
-        case ("auth", "oidc"):
-            return OidcEntry
-        case ("auth", "oidc", "groups", _):
-            return GroupEntry
-        case ("auth", "limits"):
-            return LimitsEntry
-    return YardFile
+def _model_at(path: Path, part: Part) -> type[BaseModel]:
+    """The model that describes the mapping at a path."""
+    kind: Any = part.model
+    for key in path[len(part.path) :]:
+        kind = _kind_below(kind, key)
+    return next((each for each in _alternatives(kind) if _is_model(each)), part.model)
 
 
-def _unknown_key(document: Document, path: Path) -> Problem:
+def _kind_below(kind: Any, key: str | int) -> Any:
+    """What the schema has for a key of a mapping, or for an item of a list; None: nothing."""
+    for each in _alternatives(kind):
+        if _is_model(each):
+            return next(
+                (field.annotation for name, field in each.model_fields.items() if key in (name, field.alias)),
+                None,
+            )
+        if get_origin(each) in (dict, list):
+            return get_args(each)[-1]
+    return None
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """What a value may be: the members of a union, without what is noted beside them."""
+    if get_origin(kind) is Annotated:
+        yield from _alternatives(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for each in get_args(kind):
+            yield from _alternatives(each)
+    else:
+        yield kind
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _unknown_key(document: Document, path: Path, part: Part) -> Problem:
     *above, key = path
-    model = _model_at(tuple(above))
-    own = [field.alias or name for name, field in model.model_fields.items()]
-    known = [*own, *(SlurmKeys.model_fields if model is ClusterEntry else ())]
-    text = f"unknown key {quoted(str(key))} {inside(tuple(above))}; {remedy(str(key), known, 'keys')}"
+    model = _model_at(tuple(above), part)
+    known = _cluster_names() if model is ClusterEntry else _names(model)
+    where = f"in {part.described(tuple(above))}" if above else "at the top level"
+    text = f"unknown key {quoted(str(key))} {where}; {remedy(str(key), known, 'keys')}"
     return Problem(document.place(path, key=True), text)
 
 
-def _missing_key(document: Document, path: Path) -> Problem:
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _cluster_names() -> list[str]:
+    """The keys of a cluster, those of engines among them."""
+    return [name for model in (shown_cluster(), *models_beside()) for name in _names(model)]
+
+
+def _missing_key(document: Document, path: Path, part: Part) -> Problem:
     *above, key = path
     owner = tuple(above)
-    field = _model_at(owner).model_fields[str(key)]
-    example = field.examples[0] if field.examples else "…"
-    shown = f"'{key}: {one_line(example)}'"
-    text = f"{described(owner)} has no {quoted(str(key))}; add {shown}"
+    field = _model_at(owner, part).model_fields[str(key)]
+    shown = f"'{key}: {one_line(field.examples[0])}'" if field.examples else "it"
+    text = f"{part.described(owner)} has no {quoted(str(key))}; add {shown}"
     return Problem(document.place(owner, key=True), text)

@@ -7,8 +7,8 @@ import re
 
 import yaml
 
-from gpuyard.config.problems import WHOLE_FILE, Position, Problem
 from gpuyard.errors import quoted
+from gpuyard.keys.problems import WHOLE_FILE, Position, Problem
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Set
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.config.findings import Findings
-from gpuyard.config.problems import Path
-from gpuyard.config.quantities import decimal
 from gpuyard.config.schema import NamedBudgetEntry, TenantEntry, YardFile
 from gpuyard.errors import listed, quoted, remedy
+from gpuyard.keys.findings import Findings
+from gpuyard.keys.problems import Path
+from gpuyard.keys.quantities import decimal
 from gpuyard.model import Budget, BudgetAction, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI

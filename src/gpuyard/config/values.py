@@ -2,14 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
-from gpuyard.engines.local.keys import LOG_LIMIT_MIB, Fence
-from gpuyard.engines.local.keys import lacks as local_lacks
 from gpuyard.engines.registry import kind_of
-from gpuyard.engines.slurm.keys import SlurmCluster
-from gpuyard.engines.slurm.keys import lacks as slurm_lacks
 from gpuyard.errors import BadInput, quoted, remedy
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
@@ -21,56 +16,31 @@ ATTEMPTS_PER_USER, ATTEMPTS_PER_NODE = 256, 1024
 """How many attempts one user and one node may have by default, where the yard is one machine."""
 
 
-class Engine(StrEnum):
-    """What runs the jobs of a cluster."""
-
-    LOCAL = "local"
-    """This machine."""
-    SLURM = "slurm"
-    """A Slurm cluster."""
-    KUBERNETES = "kubernetes"
-    """A Kubernetes cluster."""
-    SIM = "sim"
-    """Nothing: jobs only pass in simulated time."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One engine's nodes."""
+    """The nodes of one engine."""
 
     name: str
     engine: str
-    """One of `Engine`, or the name of an engine of another package."""
+    """The name of its kind (`gpuyard.engines.registry`)."""
     pools: tuple[str, ...]
     """Names of its pools, in the order of the file."""
     emulated: frozenset[str] = frozenset()
-    """Pools with GPUs that the local engine only pretends to have."""
+    """Pools with GPUs that this machine only pretends to have."""
     gpus: tuple[int, str] | None = None
     """The GPUs that this machine pretends to have: number and model. None: those that are found."""
     allow_root: bool = False
     """Whether root's own jobs run as root where other people use the machine."""
     features: tuple[str, ...] = ()
     """Features of this machine that jobs may ask for by name."""
-    log_limit_mib: int = LOG_LIMIT_MIB
-    """How much is kept of what an attempt writes."""
-    hands_off: bool = False
-    """Whether the yard leaves the settings of GPUs (MIG, persistence mode) as they are."""
     own: Any = None
-    """The keys of an engine other than local: of Slurm, a `SlurmCluster`."""
-    fence: Fence = Fence.AUTO
-    """What keeps jobs to what they were given."""
-
-    @property
-    def slurm(self) -> SlurmCluster | None:
-        """What only a Slurm cluster has; None: the engine is not Slurm, or the cluster is only described."""
-        return self.own if isinstance(self.own, SlurmCluster) else None
+    """The keys of its engine, as that takes them (`EngineKind.settled`)."""
 
     @property
     def lacks(self) -> frozenset[Capability]:
-        """What its engine can never do, known without asking it: the engine's own keys tell."""
-        if kind := kind_of(self.engine):
-            return kind.lacks
-        return slurm_lacks(self.slurm) if self.engine == Engine.SLURM else local_lacks(self.fence)
+        """What its engine can never do, known without asking it."""
+        kind = kind_of(self.engine)
+        return kind.lacking(self.own) if kind is not None else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +71,7 @@ class Oidc:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one user may ask of one server process."""
+    """How many requests one user may send to one server process."""
 
     submits_per_s: int = 200
     reads_per_s: int = 100

@@ -1,5 +1,4 @@
-"""Time: as text in answers; that of the log, which is the machine's but passes as time does; and rounds of work beside
-the loop.
+"""Time: as text in answers; and that of the log, which is the machine's but passes as time does.
 
 Events never go back in time. Where the machine's clock was set forward and back again, all that came after would bear
 one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuyard.core.phrases import span
-from gpuyard.errors import words_of
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +29,11 @@ PARTED_MS = 5_000
 """A clock that is set by more than this between two looks is told of."""
 TOLD_MS = 3_600_000
 """How long it is told of."""
+
+
+def clock_ms() -> int:
+    """Now, by the clock of this machine."""
+    return time.time_ns() // 1_000_000
 
 
 def since_boot_ms() -> int:
@@ -114,55 +117,3 @@ class Steady:
             self._told_ms = reckoned_ms if self.ahead_ms else max(wall_ms, reckoned_ms)
             self._at_ms = elapsed_ms
             return self._told_ms
-
-
-FAILED_S = 1.0
-FAILED_S_MAX = 30.0
-"""Before the round that follows one that raised something; twice as long after each other one, up to so much."""
-
-
-class Rounds:
-    """Calls a function again and again in a thread of its own, after the pause that the round before asked for."""
-
-    def __init__(self, name: str, take: Callable[[], float]) -> None:
-        """`take` is one round, and gives the seconds until the next one. What it raises is told of in the log."""
-        self._name = name
-        self._take = take
-        self._failed_s = 0.0
-        """The pause after the last round, if that raised something."""
-        self._said = ""
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._pause_s = 0.0
-
-    def start(self, first_s: float) -> None:
-        """Begin after this many seconds."""
-        self._pause_s = first_s
-        self._thread.start()
-
-    def rest(self, pause_s: float) -> bool:
-        """Pause within a round; whether it is time to break off."""
-        return self._closing.wait(pause_s)
-
-    def close(self, wait_s: float = 30.0) -> None:
-        """Finish the round under way, wait for it at most this long, and begin no more."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=wait_s)
-
-    def _run(self) -> None:
-        while not self.rest(self._pause_s):
-            try:
-                self._pause_s = self._take()
-                self._failed_s, self._said = 0.0, ""
-            except Exception as error:
-                self._pause_s = self._failed(error)
-
-    def _failed(self, error: Exception) -> float:
-        """Tell of a round that came to nothing: without the thread all that it does would be left undone for good."""
-        text = words_of(error)
-        if text != self._said and not self._closing.is_set():
-            _log.error("%s: %s", self._name, text, exc_info=error)
-        self._said = text
-        self._failed_s = min(FAILED_S_MAX, 2 * self._failed_s or FAILED_S)
-        return self._failed_s

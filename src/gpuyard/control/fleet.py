@@ -4,17 +4,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.config import Cluster, Config
-from gpuyard.config.quantities import gpus_of_node
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
 from gpuyard.engines.apart import Making
 from gpuyard.engines.contract import Engine, Transient
 from gpuyard.engines.local.hosts import STAND_IN, EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
-from gpuyard.engines.local.kind import LocalCluster
+from gpuyard.engines.local.making import LocalCluster
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.registry import Context, EngineKind, runnable
 from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.keys.quantities import gpus_of_node
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.shipping.contract import SinkSpec
@@ -36,12 +36,12 @@ class LiveCluster:
     @property
     def here(self) -> bool:
         """Whether its jobs run on this machine."""
-        return self.kind is LOCAL
+        return self.kind.this_machine
 
     @property
     def observed(self) -> bool:
         """Whether it is only looked at."""
-        return self.kind.observes is not None and self.kind.observes(self.keys)
+        return self.kind.is_observed(self.keys)
 
     def words(self) -> str:
         """What runs the jobs, for people."""
@@ -49,7 +49,7 @@ class LiveCluster:
 
     def engine(self, data: DataDir, settings: Settings) -> Engine:
         """The engine, with its own folder below the yard's data."""
-        return self.kind.build(self.keys, self._context(data, settings))
+        return self.kind.made(self.keys, self._context(data, settings))
 
     def making(self, adopted: tuple[str, ...], data: DataDir, settings: Settings) -> Making:
         """How the same engine is made in a process of its own. `adopted`: attempts that no log knows."""
@@ -143,7 +143,7 @@ def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> L
         )
     if kind is LOCAL:
         nodes = _nodes(cluster, config, pretended)
-        keys = LocalCluster(nodes, cluster.log_limit_mib, cluster.hands_off, cluster.fence)
+        keys = LocalCluster(nodes, cluster.own)
         return LiveCluster(cluster.name, kind, keys, allow_root=cluster.allow_root)
     pools = [pool for pool in config.pools if pool.cluster == cluster.name] if kind.takes_nodes else []
     described = [node for pool in pools for node in pool.nodes]

@@ -176,7 +176,7 @@ class DataDir:
                 strange = {os.lstat(path).st_uid, os.stat(path).st_uid} - mine
                 if strange:
                     raise YardError(
-                        f"{path} is user {min(strange)}'s, who could change what this yard runs, and as whom",
+                        f"{path} is user {min(strange)}'s, who could change what this yard runs, and as which user",
                         "Name another folder with --data, or make this one your own with chown.",
                     )
         for path in {*self.root.parents, *self.root.resolve().parents}:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.configs import Configurations
+from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.reading.model import Model
 from gpuyard.control.replica.labels import row_label
 from gpuyard.control.serve import Yard
@@ -49,6 +50,16 @@ class Readings:
         return self._yard.store
 
     @property
+    def duties(self) -> Duties:
+        """What this server does by itself."""
+        return self._yard.duties
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads."""
+        return self._yard.epoch() is not None
+
+    @property
     def now_ms(self) -> int:
         """Now."""
         return self._yard.now_ms()
@@ -75,16 +86,16 @@ class Readings:
 
     def curves(self, view: Mapping[str, Any]) -> CurvesReply:
         """What the last try of a job, as it is shown, did over time."""
-        return self._yard.curves_of(view)
+        return self._yard.measures.curves_of(view)
 
     def usage(self, view: Mapping[str, Any]) -> Usage:
         """What the last try of a job used, as far as its engine knows."""
-        return self._yard.usage_of(view)(view["attempts"])
+        return self._yard.measures.usage_of(view)(view["attempts"])
 
     def price(self, view: Mapping[str, Any]) -> int:
         """What an hour of a GPU of a job cost in micro-dollars on the day of its start; 0: it is not known."""
         day = (view["started_ms"] or self.now_ms) // DAY_MS
-        return self._yard.price_of_node(view["nodes"][0], day) if view["nodes"] else 0
+        return self._yard.measures.price_of_node(view["nodes"][0], day) if view["nodes"] else 0
 
     def gpu_memory_mib(self, view: Mapping[str, Any]) -> int:
         """The GPU memory that a job has; 0: nobody knows."""
@@ -117,7 +128,7 @@ class Readings:
             live = model.jobs.get(job_id)
             if live is not None:
                 return live.job.label
-            row = self.store.history(job_id)
+            row = self.store.history.find(job_id)
             return row_label(row) if row is not None else str(job_id)
 
         return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)

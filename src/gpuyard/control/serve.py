@@ -1,136 +1,64 @@
-"""One server process of a yard, without its HTTP face: store, replica, engine, the writing thread and the leader.
+"""One server process of a yard, without its HTTP face: store, replica, engines, the writing thread, the leader, duties.
 
 Every process answers questions and takes in jobs; one of them leads. On SQLite there is one process for one folder of
-data; on PostgreSQL there may be several, which share the engine's folder.
+data; on PostgreSQL there may be several, which share the engine's folder. This file says what is made of what, and in
+which order it begins and ends; what the parts do is in their own files.
 """
 
-import ipaddress
 import logging
 import os
 import socket
-import stat
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpuyard import __version__
-from gpuyard.config.reading import loads, text_of
 from gpuyard.control.access.browsers import BrowserService
 from gpuyard.control.access.oidc import Provider
-from gpuyard.control.access.people import has_other_people, person
+from gpuyard.control.access.people import person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
-from gpuyard.control.clock import Steady
+from gpuyard.control.clock import Steady, clock_ms
 from gpuyard.control.clock_record import ClockRecord
-from gpuyard.control.commands.configs import Configurations, StartFile
-from gpuyard.control.commands.observed import ObservedClusters
+from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.commands.requests import RequestService
-from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.duties.logs import senders
+from gpuyard.control.duties.registry import DutyParts, duties_of
+from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.loop.leading import Leader
-from gpuyard.control.loop.memory import Witness, open_memory
-from gpuyard.control.loop.several import SeveralEngines
+from gpuyard.control.measures import Measures, cluster_of
+from gpuyard.control.notes import Notes
+from gpuyard.control.open_engines import OpenEngines, spare_process
+from gpuyard.control.options import Options
 from gpuyard.control.parsing import Parser
-from gpuyard.control.places import PORT, SYSTEM_DATA, DataDir
-from gpuyard.control.projections.following import Projection, checked, registered
+from gpuyard.control.places import DataDir
+from gpuyard.control.projections.following import Projection
+from gpuyard.control.projections.registry import checked, registered
+from gpuyard.control.readiness import Readiness
 from gpuyard.control.reading.model import unsaid
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.labels import attempt_key, key_of, numbers_named
+from gpuyard.control.replica.labels import attempt_key, key_of
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionRunner
+from gpuyard.control.starting import fleet_of, remember
 from gpuyard.control.upkeep.filling import Filler
 from gpuyard.control.upkeep.metering import Meter
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
-from gpuyard.control.upkeep.waiting import WaitMeter
 from gpuyard.control.upkeep.watching import Watch
-from gpuyard.control.views.curves import curves_view, kernel_lines_view
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
 from gpuyard.engines import apart
-from gpuyard.engines.apart import Line
-from gpuyard.engines.contract import Engine, EngineError, HasUsage, IsObserved, Phase, Usage
-from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.gpus.stand_in import COMMANDS
-from gpuyard.engines.local.hosts import EMULATED
-from gpuyard.engines.machine.installation import note_for_others
-from gpuyard.engines.slurm.words.states import wait_cause
-from gpuyard.errors import BadInput, YardError
-from gpuyard.model import Node, WaitCause
-from gpuyard.shipping.contract import Sends
+from gpuyard.errors import words_of
 from gpuyard.store import open_store
-from gpuyard.telemetry.collector import PAUSE_S
-from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 
 _log = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
-CLOCK = "clock"
-"""The reason of a yard that is ready: the machine's clock was set, as its notes say."""
 EXAMINE_S = 3.0
 """How long a start waits for a look at every page of its store; a longer look goes on beside."""
-STALE_S = 30.0
-"""A leader whose last step ended longer ago is not ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `yard up` was told."""
-
-    data: Path
-    port: int = PORT
-    any_port: bool = False
-    """Whether the next free port will do where that one is taken: it was not asked for by number."""
-    port_taken: int = 0
-    """The port that another program has, so that the next free one is used; 0: none."""
-    config: Path | None = None
-    store: str = ""
-    """A URL; empty: a file in the data folder."""
-    emulate: str = ""
-    """GPUs to pretend to have, as in `8 x H100`; empty: as configured."""
-    host: str = LOOPBACK
-    """The address to listen at."""
-    auth: bool = False
-    """Whether people have to identify themselves, by a token or a login."""
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    older_log: bool = False
-    """Whether to go on with a log that is behind what the engine's folder has seen."""
-    insecure_http: bool = False
-    """Whether to serve others without TLS: something before the server speaks it."""
-    leads: bool = True
-    """Whether this server may be elected; else it only answers."""
-    look_s: float = PAUSE_S
-    """Between two looks at what this machine does."""
-
-    @property
-    def url(self) -> str:
-        """Where the server listens, for a browser on its machine."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
-
-    @property
-    def shared(self) -> bool:
-        """Whether other servers may work on the same store, in the same folder."""
-        return "://" in self.store
-
-
-def clock_ms() -> int:
-    """Now."""
-    return time.time_ns() // 1_000_000
-
-
-NONE_LEADS = (
-    "no server leads: nothing starts until one is started on the same store without --no-lead; jobs wait"
-)
 _QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
-
 _READERS = ("gpuyard.config.reading", "gpuyard.intake.understood")
 """Modules that read the texts of people, likewise."""
 
@@ -146,12 +74,11 @@ class Yard:
         projections: Sequence[Projection] | None = None,
     ) -> None:
         """`projections`: those that follow the log; None: all that are registered or installed."""
-        found = registered() if projections is None else projections
-        self._projections = tuple([checked(each) for each in found])
+        following = [checked(each) for each in (registered() if projections is None else projections)]
         self.options = options
         self.data = DataDir(options.data)
         self.now_ms = now_ms
-        self.fleet, self._file = _fleet(options, self.data)
+        self.fleet, self._file = fleet_of(options, self.data)
         self.data.prepare()
         self.instance = self.data.instance(options.port, options.shared)
         # Before anything is written: on a full disk there is then room to start.
@@ -159,78 +86,56 @@ class Yard:
         self.instance.hold({"port": options.port, "version": __version__})
         self._undo: list[Callable[[], None]] = [self.instance.release]
         try:
-            self._open()
+            self._open(following)
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
-        if self.options.config is not None:
-            self.data.remember(self._file.text, self._file.name)
-        elif not self._file.remembered:
-            # The file in the data folder is found by itself; one that is taken away is not to come back.
-            self.data.forget()
+    def _open(self, following: Sequence[Projection]) -> None:
+        remember(self._file, self.options, self.data)
         self.token = self.data.token()
-        spare = self._spare()
+        if (spare := spare_process(self.fleet, self.options.leads)) is not None:
+            self._undo.append(lambda: apart.end(spare))
         self.reserve.open_on([self.data.database, self.instance.series])
-        self.store = open_store(place := str(self.options.store or self.data.database), examine_s=EXAMINE_S)
+        place = str(self.options.store or self.data.database)
+        self.store = open_store(place, examine_s=EXAMINE_S)
         self._undo += [self.store.close, self.reserve.close]
-        self.reserve.start(self.store)
+        self.reserve.keep_for(self.store)
         self.replica = Replica(self.store)
         self.replica.catch_up()
         record = ClockRecord(self.instance.clock, self.store.yard)
         state = self.replica.state
-        before = record.found(state.skipped_ms)
-        steady_ms = self._clock = Steady(self.now_ms, state.now_ms, before=before)
-        self._open_engines()
-        witnesses = self._compare_log()
-        self.committer = Committer(self.replica, steady_ms)
+        self._clock = Steady(self.now_ms, state.now_ms, before=record.found(state.skipped_ms))
+        self.opened = OpenEngines(self.fleet, self.data, lambda: self.leader.standing.waiting)
+        self._undo += self.opened.closing
+        self.engines, self.engine = self.opened.by_cluster, self.opened.engine
+        witnesses = self.opened.compare_log(self.replica, self.options.older_log)
+        self.committer = Committer(self.replica, self._clock)
         self._undo.append(self.committer.close)
-        self.requests = RequestService(
-            self.replica,
-            self.committer,
-            steady_ms,
-            allow_root=self.fleet.allow_root,
-            observed=self.observed,
-            check_room=self.reserve.check,
-        )
         self._open_beside(place)
-        self.views = Views(
-            self.replica, steady_ms, self.said if self.observed else unsaid, self.late, self.think
-        )
-        self._open_people(steady_ms)
+        self._open_requests()
+        self._open_people()
+        driven = self.opened.apart(spare, witnesses)
+        self._undo += [each.close for each in driven.values()]
         self._holder = f"{socket.gethostname()} pid {os.getpid()} port {self.options.port}"
-        owner = person(os.geteuid(), os.getegid())
-        self.projections = Filler(self.store, self._projections, self.now_ms, self.epoch, ahead=place)
-        self._undo.append(self.projections.close)
-        following = frozenset(self.projections.projections)
         self.leader = Leader(
             self.replica,
-            {**self.engines, **self._apart(spare, witnesses)},
+            {**self.engines, **driven},
             self._file,
-            owner.name,
+            person(os.geteuid(), os.getegid()).name,
             self._holder,
-            steady_ms,
+            self._clock,
             witnesses,
-            following,
             stands=self.options.leads,
             shared=self.options.shared,
             has_room=self.reserve.has_room,
             drop_unread=self.views.drop_unread,
-            clock=steady_ms,
+            clock=self._clock,
             keep_clock=record.keep,
         )
         self._undo.append(self.leader.stop)
-        self.pruner = Pruner(self.replica, self.engine, self.now_ms, lambda: self.leader.standing.leads)
-        self._undo.append(self.pruner.close)
-        self._open_watch(steady_ms)
-        self._open_shippers()
-        self._closing = threading.Event()
-
-    def read_up(self) -> None:
-        """Fold what is written, and publish it for readers: what comes next has little in front of it."""
-        self.requests.read_up()
-        self.views.reading.keep_up()
+        self._open_duties(following, place)
+        self._open_answers()
 
     def _open_beside(self, place: str) -> None:
         """What is read and thought beside the server, in processes that are started when they are needed."""
@@ -239,121 +144,106 @@ class Yard:
         self._undo += [self.parse.close, follower.close]
         self.think = QuestionRunner(self.replica, follower)
 
-    def _open_people(self, steady_ms: Callable[[], int]) -> None:
+    def _open_requests(self) -> None:
+        """What people ask for, and what they see."""
+        observed = self.opened.observed
+        self.requests = RequestService(
+            self.replica,
+            self.committer,
+            self._clock,
+            allow_root=self.fleet.allow_root,
+            observed=observed,
+            check_room=self.reserve.check,
+        )
+        reason = self.opened.named_reason if observed else unsaid
+        self.views = Views(self.replica, self._clock, reason, self._late, self.think)
+
+    def _open_people(self) -> None:
         """The people that may ask, and the configuration that says so."""
         self.people = PeopleInForce(
             self.replica,
             self.committer,
-            steady_ms,
+            self._clock,
             self.fleet.access,
             auth=self.options.auth,
             parse=self.parse,
             valid_ms=self.valid_ms,
         )
-        self._undo.append(self.people.close)
-        self.browsers = BrowserService(self.replica, self.committer, steady_ms, self.people)
+        self.browsers = BrowserService(self.replica, self.committer, self._clock, self.people)
         self.configs = Configurations(
             self.replica,
             self.committer,
             self.fleet,
             self.options.emulate,
-            steady_ms,
+            self._clock,
             self.people.looked_up,
             self.parse,
         )
 
-    def _open_watch(self, steady_ms: Callable[[], int]) -> None:
-        """The eyes on the machines of our own engines, and on what jobs wait for."""
-        self.waits = WaitMeter(self.replica, self.epoch, steady_ms, self._cause_elsewhere)
-        self._undo.append(self.waits.close)
+    def _open_duties(self, following: Sequence[Projection], place: str) -> None:
+        """What the server does by itself, from its start on."""
+        replica, now_ms, here = self.replica, self.now_ms, self.opened.here
+        self.projections = Filler(self.store, following, now_ms, ahead=place)
+        self.pruner = Pruner(replica, self.engine, now_ms)
         self.watch = Watch(
             str(self.instance.series),
-            self._here,
-            self.now_ms,
+            here,
+            now_ms,
             self.reserve.has_room,
-            self._cluster_of,
+            lambda node: cluster_of(replica, node),
             self.options.look_s,
-            Meter(self.replica, self.epoch, log_ms=steady_ms),
+            Meter(replica, self.epoch, log_ms=self._clock),
         )
-        self._undo.append(self.watch.close)
-        if self.fleet.prometheus is not None:
-            from gpuyard.control.upkeep.asking import Asking  # noqa: PLC0415 (only where there is one)
-
-            asking = Asking(self.fleet.prometheus, self.replica, self.watch, self.now_ms, list(self._here))
-            self.watch.asking = asking
-            self._undo.append(asking.close)
-
-    def _open_shippers(self) -> None:
-        """One for each receiver of logs; without any, nothing of it is loaded."""
-        self.shippers: tuple[Sends, ...] = ()
-        if not self.fleet.sinks:
-            return
-        from gpuyard.control.upkeep.shipping import Shipper  # noqa: PLC0415
-
-        def leads() -> bool:
-            return self.leader.standing.leads
-
-        self.shippers = tuple(
-            [
-                Shipper(spec, self.data.shipping, self.replica, self.engine, self.now_ms, leads)
-                for spec in self.fleet.sinks
-            ]
+        self.shippers = senders(self.fleet.sinks, self.data.shipping, replica, self.engine, now_ms)
+        parts = DutyParts(
+            replica=replica,
+            epoch=self.epoch,
+            now_ms=now_ms,
+            log_ms=self._clock,
+            reserve=self.reserve,
+            pruner=self.pruner,
+            filler=self.projections,
+            watch=self.watch,
+            people=self.people,
+            senders=self.shippers,
+            prometheus=self.fleet.prometheus,
+            here=here,
+            elsewhere=self.opened.cause,
+            shared=self.options.shared,
         )
-        self._undo += [shipper.close for shipper in self.shippers]
+        self.duties = Duties(duties_of(parts), self.epoch)
+        self._undo.append(self.duties.close)
 
-    def _open_engines(self) -> None:
-        try:
-            self.engines = self.fleet.engines(self.data)
-        except EngineError as error:
-            raise YardError(str(error)) from error
-        self._undo += [engine.close for engine in self.engines.values()]
-        (first, *others) = self.engines.values()
-        looks = {name: each.scheduler for name, each in self.engines.items() if isinstance(each, IsObserved)}
-        driven = {name: engine for name, engine in self.engines.items() if name not in looks}
-        self.engine = cast(Engine, SeveralEngines(driven)) if others else first
-        """What is known of attempts, whichever cluster they ran in."""
-        self.observed = ObservedClusters(looks, only=not driven)
-
-    def _spare(self) -> Line | None:
-        """A process for the engine of this machine, made before anything is open that it must not have."""
-        if not self.options.leads or not any([cluster.here for cluster in self.fleet.clusters]):
-            return None
-        spare = apart.spare()
-        self._undo.append(lambda: apart.end(spare))
-        return spare
-
-    def _apart(self, spare: Line | None, witnesses: Mapping[str, Witness]) -> dict[str, apart.EngineApart]:
-        """The engines of this machine as the leader has them: in processes of their own, which no request delays."""
-        made = {}
-        for cluster in self.fleet.clusters if spare is not None else ():
-            if cluster.here:
-                making = cluster.making(witnesses[cluster.name].adopted, self.data, self.fleet.settings)
-                made[cluster.name] = apart.EngineApart(self.engines[cluster.name], making, spare)
-                spare = None
-        self._undo += [each.close for each in made.values()]
-        return made
-
-    def _compare_log(self) -> dict[str, Witness]:
-        """Whether the log knows at least what the local engine's folder has seen."""
-        self._behind = ""
-        return {name: self._witness(engine) for name, engine in self._here.items()}
-
-    @property
-    def _here(self) -> dict[str, LocalEngine]:
-        """The engines whose nodes are this machine, by cluster."""
-        return {name: each for name, each in self.engines.items() if isinstance(each, LocalEngine)}
-
-    def _witness(self, engine: LocalEngine) -> Witness:
-        with self.replica.lock:
-            self.replica.catch_up()
-            owned = {key_of(self.store.yard, record) for record in self.replica.state.running.values()}
-        alive = [report.key for report in engine.listing() if report.phase is not Phase.ENDED]
-        strange = [key for key in alive if key not in owned]
-        witness, self._behind = open_memory(
-            self.data.engine, self.store, strange, told=self.options.older_log
+    def _open_answers(self) -> None:
+        """What is told about jobs and about the server itself."""
+        self.measures = Measures(self.replica, self.engine, self.watch, self.now_ms)
+        self._notes = Notes(self.options, self.data, self.fleet, self.engines, self._clock, self.shippers)
+        self.readiness = Readiness(
+            self.replica,
+            self.leader,
+            self._holder,
+            self.options.leads,
+            self.reserve,
+            self.duties,
+            self._clock,
+            lambda: self.notes,
         )
-        engine.adopt(witness.adopted)
-        return witness
+
+    def start(self) -> None:
+        """Begin to write, to lead, and with the duties."""
+        self.committer.start()
+        self.leader.start()
+        self.duties.start()
+
+    def close(self) -> None:
+        """Stop in the reverse order of the start. What runs goes on."""
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                undo()
+            except Exception as error:
+                # What comes after it is still to be closed.
+                _log.warning("the server did not end well: %s", words_of(error), exc_info=error)
 
     @property
     def token_service(self) -> TokenService | None:
@@ -368,155 +258,22 @@ class Yard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
-        unused = self.fleet.access is not None and not self.options.auth
-        auth = ("yard.yaml has `auth`: roles and tokens hold only with `yard up --auth`",) if unused else ()
-        taken = self.options.port_taken
-        port = (
-            (
-                f"port {taken} is taken, perhaps by {_another_yard(self.data)}: "
-                f"this one listens at {self.options.port}",
-            )
-            if taken
-            else ()
-        )
-        told = tuple(
-            [
-                note
-                for note in (
-                    self.leader.note,
-                    self._behind,
-                    _read_by_all(self.options.tls_key),
-                    self._clock.note,
-                )
-                if note
-            ]
-        )
-        of_engine = [note for engine in self.engines.values() for note in getattr(engine, "notes", ())]
-        # Where the fleet has said which GPUs are emulated and why, the engine's own word is one too many.
-        own = [
-            note
-            for note in of_engine
-            if note != EMULATED or not any(["emulated" in said for said in self.fleet.notes])
-        ]
-        # Anybody may ask whether the server is ready; what the receiver said is for the server's own log.
-        waits = [
-            f"logs for {each.spec.name} wait: it does not take them now; the server's log says why"
-            for each in self.shippers
-            if each.trouble
-        ]
-        return (*port, *self.fleet.notes, *own, *auth, *self._of_root, *told, *waits)
+        return self._notes.all(self.leader.note, self.opened.behind)
 
-    @property
-    def _of_root(self) -> tuple[str, ...]:
-        """What other people of the machine meet on a yard of root, where there are any."""
-        runs = any([not cluster.observed for cluster in self.fleet.clusters])
-        if os.geteuid() != 0 or not runs or not has_other_people():
-            return ()
-        fence = "jobs that root submits run as root: no fence keeps them from what other users of this machine have"
-        hidden = note_for_others(str(DataDir(self.options.data).engine / COMMANDS))
-        return tuple([note for note in ("" if self.fleet.allow_root else fence, hidden) if note])
-
-    def said(self, record: JobRecord) -> str:
-        """Why a job waits in the words of the scheduler that decides about it; empty: none does, or it does not say."""
-        cluster, _, key = record.job.spec.origin.rpartition(":")
-        engine = self.engines.get(cluster) if cluster else self.engine
-        if isinstance(engine, IsObserved):
-            return engine.reasons.get(key, "it waits there" if cluster else "")
-        return ""
-
-    def _cause_elsewhere(self, record: JobRecord) -> WaitCause:
-        return wait_cause(self.said(record))
-
-    def late(self, record: JobRecord) -> str:
-        """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
-        late = self.leader.standing.late
-        return late.get(key_of(self.store.yard, record), "") if late else ""
+    def epoch(self) -> int | None:
+        """The epoch of this process while it leads."""
+        standing = self.leader.standing
+        return standing.epoch if standing.leads else None
 
     def valid_ms(self) -> int:
         """The time by which tokens end: the machine's, and where its clock is behind, the time that has passed."""
         # The log stays ahead of a clock that was set ahead and back again.
         return max(self.now_ms(), self._clock() - self.replica.state.skipped_ms)
 
-    def start(self) -> None:
-        """Begin to write and to lead."""
-        self.committer.start()
-        self.leader.start()
-        self.pruner.start()
-        self.projections.start()
-        self.watch.start()
-        self.waits.start()
-        for shipper in self.shippers:
-            shipper.start()
-        if self.options.shared:
-            # Alone, this server puts every version in force itself.
-            self.people.start()
-
-    def epoch(self) -> int | None:
-        """Of this process while it leads."""
-        standing = self.leader.standing
-        return standing.epoch if standing.leads else None
-
-    def close(self) -> None:
-        """Stop in the reverse order of the start. What runs goes on."""
-        while self._undo:
-            undo = self._undo.pop()
-            with suppress(Exception):
-                undo()
-
-    def readiness(self) -> tuple[bool, dict[str, Any]]:
-        """Whether this process can do its work, and how it stands."""
-        standing = self.leader.standing
-        since_s = time.monotonic() - standing.step_at_s if standing.step_at_s else None
-        holder = ""
-        error = standing.error
-        reason = "fault" if error else ""
-        leads = standing.leads
-        if leads:
-            try:
-                # A process that was frozen finds out at its next step; the store knows already.
-                leads = self.store.counters().epoch == standing.epoch
-            except YardError as trouble:
-                error, reason = error or trouble.message, reason or "store"
-        if not leads:
-            try:
-                found = self.store.who_leads()
-                # A process that was elected a moment ago has not looked at its nodes yet.
-                holder = str(found) if found and found.pid and found.name != self._holder else ""
-            except YardError as trouble:
-                error, reason = error or trouble.message, reason or "store"
-        self.reserve.look()
-        if self.reserve.low:
-            # Perhaps nothing was written since it filled up: the next write would fail.
-            error, reason = error or self.reserve.low, "space"
-        if (damage := self.store.damage) is not None:
-            error, reason = f"{damage.message}: nothing is accepted or started. {damage.hint}", "damaged"
-        alone = not (self.options.leads or holder or error)
-        if alone and not self.replica.state.nodes.node:
-            # Jobs are judged by the nodes, and no server that leads has ever told of any.
-            error, reason = NONE_LEADS, "no leader"
-        stale = leads and since_s is not None and since_s > STALE_S
-        ready = not error and not stale and ((leads and standing.steps > 0) or bool(holder) or alone)
-        return ready, {
-            "ready": ready,
-            "role": "leader" if leads else "follower",
-            "reason": (CLOCK if self._clock.note else None)
-            if ready
-            else reason or ("stands still" if stale else "starting"),
-            "leader": holder or None,
-            "epoch": standing.epoch or None,
-            "error": error or ("the loop stands still" if stale else None),
-            "troubles": list(standing.troubles),
-            "difference": standing.difference,
-            "steps": standing.steps,
-            "step_ms_p50": _percentile_ms(standing.step_s, 50),
-            "step_ms_p99": _percentile_ms(standing.step_s, 99),
-            "decide_ms_p50": _percentile_ms(standing.decide_s, 50),
-            "decide_ms_p99": _percentile_ms(standing.decide_s, 99),
-            "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
-            "events": self.replica.seq,
-            "store": self.store.place,
-            "notes": [*self.notes, *([NONE_LEADS] if alone else [])],
-        }
+    def read_up(self) -> None:
+        """Fold what is written, and publish it for readers: what comes next has little in front of it."""
+        self.requests.read_up()
+        self.views.reading.keep_up()
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, to be replayed elsewhere."""
@@ -528,136 +285,7 @@ class Yard:
         """The engine's name of an attempt."""
         return attempt_key(self.store.yard, job_id, attempt, submitted_ms)
 
-    def usage_of(self, view: Mapping[str, Any]) -> Callable[[int], Usage]:
-        """What an attempt of a job, as it is shown, used; by its number, as far as the engine knows."""
-        engine = self.engine
-        if not isinstance(engine, HasUsage):
-            return lambda _attempt: Usage()
-        job_id, submitted_ms = view["id"], view["submitted_ms"]
-        return lambda attempt: engine.usage(self.log_key(job_id, attempt, submitted_ms))
-
-    def curves_of(self, view: Mapping[str, Any]) -> CurvesReply:
-        """What the last try of a job, as it is shown, did over time."""
-
-        def key(attempt: int) -> str:
-            return self.log_key(view["id"], attempt, view["submitted_ms"])
-
-        return curves_view(self.watch, view, key, self._nodes_of(view), self.now_ms())
-
-    def kernel_lines(self, view: Mapping[str, Any]) -> list[KernelLineReply]:
-        """Faults that the kernels of a job's nodes wrote during its last try."""
-        key = self.log_key(view["id"], view["attempts"], view["submitted_ms"])
-        return kernel_lines_view(self.watch, view, key, self._nodes_of(view), self.now_ms())
-
-    def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
-        """The nodes that a job, as it is shown, has, or had: of an ended one all of these names."""
-        with self.replica.lock:
-            state = self.replica.state
-            record = state.jobs.get(view["id"])
-            if record is not None and record.grants:
-                numbers = [grant.node for grant in record.grants]
-            else:
-                numbers = [number for name in view["nodes"] for number in numbers_named(state, name)]
-            return [state.nodes.node[number] for number in numbers]
-
-    def _cluster_of(self, node: str) -> str:
-        """The cluster of the only node of this name; empty: there are several, or none."""
-        with self.replica.lock:
-            found = numbers_named(self.replica.state, node)
-            return self.replica.state.nodes.node[found[0]].cluster if len(found) == 1 else ""
-
-    def price_of_node(self, node: str, day: int) -> int:
-        """What an hour of a GPU of a node costs on a day in micro-dollars; 0: it is not known."""
-        with self.replica.lock:
-            found = numbers_named(self.replica.state, node)
-            return self.replica.state.gpu_price(found[0], day) if found else 0
-
-
-def _percentile_ms(seconds: list[float], percent: int) -> float | None:
-    if not seconds:
-        return None
-    return round(1000 * sorted(seconds)[len(seconds) * percent // 100], 3)
-
-
-def _read_by_all(key: Path | None) -> str:
-    """What is to be said about a TLS key; empty: nothing."""
-    if key is None or not key.stat().st_mode & stat.S_IROTH:
-        return ""
-    return (
-        f"every user of this machine can read the TLS key {key} and pretend to be this yard: `chmod o= {key}`"
-    )
-
-
-def check_address(options: Options) -> None:
-    """A server that other machines can reach wants tokens, and TLS so that nothing is read on the way."""
-    if (options.tls_cert is None) != (options.tls_key is None):
-        raise BadInput("--tls-cert and --tls-key belong together", "Give both, or neither.")
-    if is_loopback(options.host):
-        return
-    if not options.auth:
-        raise BadInput(
-            f"{options.host} can be reached from other machines, and without --auth they all could submit jobs",
-            "Add --auth, or listen at 127.0.0.1.",
-        )
-    if options.tls_cert is None and not options.insecure_http:
-        raise BadInput(
-            f"{options.host} can be reached from other machines, and without TLS tokens can be read on the way",
-            "Add --tls-cert FILE --tls-key FILE; or --insecure-http, if a proxy before the server speaks TLS.",
-        )
-
-
-def check_shared(options: Options) -> None:
-    """A server that does not lead needs another one that does, on the same store."""
-    if not (options.leads or options.shared):
-        raise BadInput(
-            "with --no-lead this server would wait for another one to decide, and a store in a file has one server",
-            "Leave --no-lead out, or name a database that several servers share: --store postgresql://…",
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _another_yard(own: DataDir) -> str:
-    """Which yard may have the port that this one wanted: that of the machine, where it answers."""
-    machine = DataDir(SYSTEM_DATA)
-    if own.root != machine.root and any([each.socket.exists() for each in machine.instances()]):
-        return f"the machine's yard, in {SYSTEM_DATA}"
-    return "another user's yard"
-
-
-def _fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
-    path = options.config
-    if path is None and data.config.is_file():
-        path = data.config
-    if path is None:
-        last = data.remembered()
-        if last is not None:
-            fleet = chosen(loads(*last), options.emulate)
-            names = [cluster.name for cluster in fleet.clusters]
-            plural = "s" if len(names) > 1 else ""
-            what = f"cluster{plural} {', '.join(names)}{' and `auth`' if fleet.access is not None else ''}"
-            where = f"as at the last start, from {last[1]}; another: `yard up --config FILE`"
-            note = f"no yard.yaml was given: {what} {where}"
-            return replace(fleet, notes=(*fleet.notes, note)), StartFile(
-                fleet.settings, *last, remembered=True
-            )
-        fleet = chosen(None, options.emulate)
-        return fleet, StartFile(fleet.settings)
-    text = text_of(path, lasting=True)
-    fleet = chosen(loads(text, str(path)), options.emulate)
-    return fleet, StartFile(fleet.settings, text, str(path))
-
-
-def check(options: Options) -> None:
-    """Raise what is wrong with the options, before a process is made for them."""
-    check_address(options)
-    check_shared(options)
-    _fleet(options, DataDir(options.data))
+    def _late(self, record: JobRecord) -> str:
+        """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
+        late = self.leader.standing.late
+        return late.get(key_of(self.store.yard, record), "") if late else ""

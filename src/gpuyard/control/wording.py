@@ -180,3 +180,9 @@ def _time(ms: int) -> str:
         if ms % size == 0:
             return f"{ms // size}{unit}"
     return f"{ms // SECOND_MS}s"
+
+
+# -- tries of jobs that another scheduler runs. What a try ended with is in the log: these words are never changed.
+
+LETS_WAIT_AGAIN, NODE_FAILED = "which lets it wait again", "its node failed"
+"""How the reason of a try ends after which there may be another one: `preempted by Slurm, which lets it wait again`."""

@@ -367,6 +367,7 @@ def main(calls: int, knocks: int) -> None:
         making: Making = line.recv()
         kind = runnable(making.kind)
         assert kind is not None, making.kind
+        assert kind.build is not None, making.kind
         engine = kind.build(making.keys, making.context)
         if isinstance(engine, Adopts):
             engine.adopt(making.adopted)

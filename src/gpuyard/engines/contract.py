@@ -7,6 +7,8 @@ than the newest it has seen, so that a leader that was paused cannot act when it
 
 A job finds its GPUs in `CUDA_VISIBLE_DEVICES`, and in `YARD_CHECKPOINT_FILE` the file that it writes when it saves its
 work; each task of a gang finds its number in `RANK`.
+
+What looks on at a cluster whose own scheduler decides has a contract of its own: `observer.py`.
 """
 
 import socket
@@ -247,6 +249,9 @@ class NodeReport:
     busy: tuple[ForeignProcess, ...] = ()
     layouts: Mapping[int, tuple[Slice, ...]] | None = None
     """How each GPU is cut, where the engine keeps its hands off them; None: it cuts them as jobs need."""
+    drained: str = ""
+    """Why its cluster closed it to new work though it is up. Only observers tell: for an engine that is driven it is
+    not up."""
 
 
 class EngineError(Exception):
@@ -349,30 +354,9 @@ class Adopts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OwnScheduler:
-    """The scheduler of a cluster that is observed, in its own words."""
-
-    name: str
-    """As in "Slurm decides there"."""
-    commands: Mapping[str, str]
-    """Its commands for what people want of a job, by `Verb`; the id follows."""
-    instead: Mapping[str, str]
-    """What to do instead of the yard's `submit`, `checkpoint`, `nodes` and `logs`, as the beginning of a sentence."""
-
-
-@runtime_checkable
-class IsObserved(Protocol):
-    """An engine whose cluster schedules itself. It is never asked to start or to stop anything."""
-
-    scheduler: OwnScheduler
-    reasons: Mapping[str, str]
-    """Why each job waits there, by its key."""
-
-
 @runtime_checkable
 class ReadsOutputs(Protocol):
-    """An observed engine that reads what jobs of its cluster write, where that can be seen from here."""
+    """An observer that reads what jobs of its cluster write, where that can be seen from here."""
 
     def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what a job of this user writes, read as that user; empty at the end.
@@ -384,7 +368,7 @@ class ReadsOutputs(Protocol):
 
 @runtime_checkable
 class HasDaemonLogs(Protocol):
-    """An engine over a scheduler whose daemons write logs of their own."""
+    """An engine or an observer over a scheduler whose daemons write logs of their own."""
 
     def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """What these logs say of a job, oldest first; empty where they cannot be read from here."""
@@ -537,7 +521,7 @@ class TruncatesLogs(Protocol):
 
 @runtime_checkable
 class HasTerminals(Protocol):
-    """An engine through which a client comes to the terminals of a running attempt (`engines/node/terminal.py`)."""
+    """An engine through which a client comes to terminals of a running attempt (`engines/node/visits/keeper.py`)."""
 
     def terminal(self, key: str, *, own: bool) -> socket.socket | None:
         """A connection to the keeper of an attempt's terminals; None: it is not there yet, or no longer.

@@ -76,7 +76,7 @@ class Bill(NamedTuple):
 def read_number(text: str) -> tuple[Decimal, str, str]:
     """A number, exactly as it is written; or 0, what is wrong with it, and what to do."""
     if len(text) > _NUMBER_CHARACTERS_MAX or not _NUMBER.fullmatch(text):
-        return Decimal(0), f"{quoted(text)} is no number", "write it with a point, as 12.5"
+        return Decimal(0), f"{quoted(text)} is not a number", "write it with a point, as 12.5"
     found = Decimal(text)
     if abs(found) > NUMBER_MAX:
         return Decimal(0), f"{quoted(text)} is more than {NUMBER_MAX:,}", "repair the number"
@@ -90,7 +90,7 @@ def read_moment(text: str) -> tuple[int, str, str]:
             raise ValueError(text)
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        wrong = f"{quoted(text)} is no moment" if text else "it is empty"
+        wrong = f"{quoted(text)} is not a moment" if text else "it is empty"
         return 0, wrong, "write it as 2026-11-01T00:00:00Z"
     at_ms = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     if not 0 <= at_ms < _LATEST_MS:
@@ -193,7 +193,7 @@ def read_bill(path: Path, instances: Mapping[str, tuple[str, int]] = {}) -> Bill
             with gzip.GzipFile(fileobj=file) as unpacked:
                 return _read(unpacked, path, known)
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise BadInput(f"{path} is gzip that is damaged or cut off", "Fetch the file again.") from None
+        raise BadInput(f"{path} is a gzip file that is damaged or cut off", "Fetch the file again.") from None
     except IsADirectoryError:
         raise BadInput(
             f"{path} is a directory", "Name one file in it, the csv or csv.gz of the bill."
@@ -233,7 +233,7 @@ def _read(file: io.BufferedReader | gzip.GzipFile, path: Path, known: Mapping[st
     if broken:
         raise broken_rows(told, broken)
     if not lines and not others:
-        raise BadInput(f"{path} has a heading and no line below it", "Have the cloud write the bill again.")
+        raise BadInput(f"{path} has a heading and no line below it", "Export the bill again from the cloud.")
     return Bill(form.name, lines, others, int(fees * _MICRO), tuple(sorted(unknown)))
 
 
@@ -263,7 +263,7 @@ class _Lines:
             try:
                 yield found.decode()
             except UnicodeDecodeError:
-                raise self._refused("it is no text in UTF-8", "Save it as csv in UTF-8.") from None
+                raise self._refused("it is not text in UTF-8", "Save it as csv in UTF-8.") from None
 
     def _first(self, heading: bytes) -> bytes:
         """The heading without a mark of its encoding, of which some programs write one."""
@@ -295,11 +295,11 @@ def _rows(file: io.BufferedReader | gzip.GzipFile, path: Path) -> Iterator[tuple
 
 def _form(header: Sequence[str], line: int, path: Path) -> _Form:
     if not header:
-        raise BadInput(f"{path} is empty", "Have the cloud write the bill again, or fetch it again.")
+        raise BadInput(f"{path} is empty", "Export the bill again from the cloud, or fetch it again.")
     twice = [name for name, count in Counter(header).items() if name and count > 1]
     if twice:
         raise BadInput(
-            f"{path}, line {line}, column {listed(twice)}: the name is there twice", "Leave one of them."
+            f"{path}, line {line}, column {listed(twice)}: the name occurs twice", "Leave one of them."
         )
     for form in (_CUR, _FOCUS):
         if any([name in header for name in form.columns[0]]):
@@ -307,11 +307,11 @@ def _form(header: Sequence[str], line: int, path: Path) -> _Form:
             if missing:
                 raise BadInput(
                     f"{path} is a bill of the form {form.name} without the columns {listed(missing)}",
-                    "Have the cloud write them too.",
+                    "Export the bill from the cloud with these columns.",
                 )
             return form
     raise BadInput(
-        f"{path} is no bill that is known here: its first line names neither ChargePeriodStart (FOCUS) nor "
+        f"{path} is not a bill of a known form: its first line names neither ChargePeriodStart (FOCUS) nor "
         "lineItem/UsageStartDate (AWS CUR)",
         "Give a csv of FOCUS 1.x or of AWS's Cost and Usage Report, or that in gzip.",
     )

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import yaml
 
 from gpuyard.config import document
-from gpuyard.config.document import Document, Mapping, Node, Scalar, Sequence
-from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.errors import BadInput, quoted
+from gpuyard.keys.problems import ConfigError, Position, Problem
+from gpuyard.keys.tree import Document, Mapping, Node, Scalar, Sequence
 
 __all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents", "each_document"]
 

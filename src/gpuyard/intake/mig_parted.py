@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
 from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.keys.problems import ConfigError
 from gpuyard.model.mig import WHOLE, read_layout
 
 BYTES_MAX = 1 << 20
@@ -88,7 +88,7 @@ def _configs(text: str, file: str) -> dict[str, Any]:
     configs = found.get("mig-configs") if isinstance(found, dict) else None
     if not isinstance(configs, dict) or not configs:
         raise BadInput(
-            f"{file} is no configuration file of mig-parted: it has no 'mig-configs'",
+            f"{file} is not a configuration file of mig-parted: it has no 'mig-configs'",
             "It begins with `version: v1`, and `mig-configs:` has the layouts by name.",
         )
     version = str(found.get("version", "v1"))
@@ -131,17 +131,17 @@ def _layout(entry: Mapping[str, Any], where: str) -> str:
         return WHOLE
     if not isinstance(devices, dict) or not devices:
         raise BadInput(
-            f"{where} switches MIG on and makes nothing",
-            "Leave it out: the yard switches MIG on by itself, when something is to be made.",
+            f"{where} switches MIG on and makes no slice",
+            "Leave it out: the yard switches MIG on itself when it makes a slice.",
         )
     profiles: list[str] = []
     for name, count in devices.items():
         if type(count) is not int or not 0 < count <= 16:
-            raise BadInput(f"{where}: {name}: {count!r} is no number of slices")
+            raise BadInput(f"{where}: {name}: {count!r} is not a number of slices")
         try:
             profiles += read_layout(str(name)) * count
         except ValueError:
             raise BadInput(
-                f"{where}: {quoted(str(name))} is no slice that the yard makes; it makes such as 1g.18gb"
+                f"{where}: {quoted(str(name))} is not a slice that the yard makes; it makes such as 1g.18gb"
             ) from None
     return layout_text([PlacedSlice(name, 0) for name in profiles])

@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from gpuyard.config.problems import FOUND_MAX, ConfigError, Problem
 from gpuyard.errors import quoted, remedy
 from gpuyard.intake.documents import Document, documents
 from gpuyard.intake.native_fields import FIELDS, Wrong
 from gpuyard.intake.values import Form, Intake
+from gpuyard.keys.problems import FOUND_MAX, ConfigError, Problem
 
 
 def read_native(text: str, file: str) -> list[Intake]:

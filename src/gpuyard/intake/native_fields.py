@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuyard.config import quantities
-from gpuyard.config.problems import Position
 from gpuyard.errors import or_meant, quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
+from gpuyard.keys import quantities
+from gpuyard.keys.problems import Position
 from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, Form, JobField
 
 

@@ -58,9 +58,9 @@ class _Row:
         self.broken: list[str] = []
         self._said: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
         if not isinstance(said, _Object):
-            self.refuse("", f"it is no object; {_AGAIN}")
+            self.refuse("", f"it is not an object; {_AGAIN}")
         elif said.twice:
-            self.refuse(said.twice, "the field is there twice; leave one of them")
+            self.refuse(said.twice, "the field occurs twice; leave one of them")
 
     def refuse(self, field: str, wrong: str) -> None:
         """Note what is wrong with a field, or with the row."""
@@ -73,7 +73,7 @@ class _Row:
             return Decimal(0)
         if not isinstance(value, _Figure):
             # OpenCost writes null for a figure that came to no number.
-            told = f"{_shown(value)} is no number" if field in self._said else "it is missing"
+            told = f"{_shown(value)} is not a number" if field in self._said else "it is missing"
             self.refuse(field, f"{told}; {_AGAIN}")
             return Decimal(0)
         found, wrong, _hint = read_number(value)
@@ -89,9 +89,9 @@ class _Row:
             return {}
         if not isinstance(value, _Object) or value.twice:
             wrong = (
-                f"the field {quoted(value.twice)} is there twice"
+                f"the field {quoted(value.twice)} occurs twice"
                 if isinstance(value, _Object)
-                else "it is no object"
+                else "it is not an object"
             )
             self.refuse(field, f"{wrong}; {_AGAIN}")
             return {}
@@ -131,7 +131,7 @@ class _Row:
         # Of an answer that is aggregated by it, it is the whole name.
         name = next(filter(None, found), self.name if "/" not in self.name else UNALLOCATED)
         if not isinstance(name, str):
-            self.refuse(f"properties.{what}", f"{_shown(name)} is no name; {_AGAIN}")
+            self.refuse(f"properties.{what}", f"{_shown(name)} is not a name; {_AGAIN}")
             return ""
         return name
 
@@ -141,7 +141,7 @@ def read_opencost(path: Path, what: str) -> OpencostAnswer:
     try:
         return _read(path, what)
     except RecursionError:
-        raise BadInput(f"{path} has brackets in brackets without end", f"Save what {_ASK} answers.") from None
+        raise BadInput(f"{path} is nested too deeply", f"Save what {_ASK} answers.") from None
 
 
 def _read(path: Path, what: str) -> OpencostAnswer:
@@ -193,7 +193,7 @@ def _text(path: Path) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text in UTF-8 (byte {error.start})", f"Ask again: {_ASK}") from None
+        raise BadInput(f"{path} is not text in UTF-8 (byte {error.start})", f"Ask again: {_ASK}") from None
 
 
 def _parsed(text: str, path: Path) -> object:
@@ -220,9 +220,9 @@ def _sets(said: object, path: Path) -> list[object]:
     """The sets of allocations, one for each step of the window."""
     wants = f"Save what {_ASK} answers."
     if not isinstance(said, _Object) or "data" not in said:
-        raise BadInput(f"{path} has no field 'data': it is no answer of /allocation", wants)
+        raise BadInput(f"{path} has no field 'data': it is not an answer of /allocation", wants)
     if said.twice:
-        raise BadInput(f"{path}: the field {quoted(said.twice)} is there twice", wants)
+        raise BadInput(f"{path}: the field {quoted(said.twice)} occurs twice", wants)
     code = said.get("code", "200")
     if code != "200":
         raise BadInput(
@@ -232,9 +232,9 @@ def _sets(said: object, path: Path) -> list[object]:
         raise BadInput(f"{path}, currency: {_other_currency(said['currency'])}", "Nothing was compared.")
     data = said["data"]
     if isinstance(data, Mapping) and "sets" in data:
-        raise BadInput(f"{path} is a summary, which does not tell GPU-hours", wants)
+        raise BadInput(f"{path} is a summary without GPU-hours", wants)
     if not isinstance(data, list):
-        raise BadInput(f"{path}, data: it is no list", wants)
+        raise BadInput(f"{path}, data: it is not a list", wants)
     return data
 
 
@@ -244,9 +244,9 @@ def _rows(sets: Sequence[object], path: Path) -> Iterator[_Row]:
             # A step without pods.
             continue
         if not isinstance(each, _Object):
-            raise BadInput(f"{path}, data[{place}]: it is no object", f"Save what {_ASK} answers.")
+            raise BadInput(f"{path}, data[{place}]: it is not an object", f"Save what {_ASK} answers.")
         if each.twice:
-            wrong = f"{path}, data[{place}]: the name {quoted(each.twice)} is there twice"
+            wrong = f"{path}, data[{place}]: the name {quoted(each.twice)} occurs twice"
             raise BadInput(wrong, "Leave one of them; nothing was compared.")
         for name, said in each.items():
             yield _Row(f"data[{place}][{quoted(name)}]", name, said)

@@ -23,7 +23,7 @@ def understood(text: str, name: str, cwd: str, host_process: bool, now_ms: int) 
     if len(found) > JOBS_MAX:
         raise BadInput(
             f"{name}: it has {len(found):,} jobs, and {JOBS_MAX} are read at once",
-            "Cut it into several, or give the file to `yard submit`.",
+            "Split the file, or give it to `yard submit`.",
         )
     folder = {"cwd": cwd} if cwd else {}
     jobs = [

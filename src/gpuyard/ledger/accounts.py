@@ -100,7 +100,7 @@ def dimension(name: str) -> _Of:
     if name not in DIMENSIONS:
         known = [*DIMENSIONS, "label:KEY"]
         raise BadInput(
-            f"{quoted(name)} is no dimension{or_meant(name, known)}", f"Take some of {listed(known)}."
+            f"{quoted(name)} is not a dimension{or_meant(name, known)}", f"Take some of {listed(known)}."
         )
     return DIMENSIONS[name]
 

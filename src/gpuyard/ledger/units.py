@@ -64,7 +64,7 @@ def read_day(text: str) -> int:
         return date.fromisoformat(text).toordinal() - EPOCH
     except ValueError:
         raise BadInput(
-            f"{quoted(text)} is no day of the books", "Write a day from 1970 to 2199 as 2026-11-16."
+            f"{quoted(text)} is not a day of the books", "Write a day from 1970 to 2199 as 2026-11-16."
         ) from None
 
 
@@ -77,7 +77,7 @@ def month_days(month: str) -> tuple[int, int]:
         later = date(first.year + first.month // 12, first.month % 12 + 1, 1)
     except ValueError:
         raise BadInput(
-            f"{quoted(month)} is no month of the books", "Write a month from 1970 to 2199 as 2026-11."
+            f"{quoted(month)} is not a month of the books", "Write a month from 1970 to 2199 as 2026-11."
         ) from None
     return first.toordinal() - EPOCH, later.toordinal() - EPOCH
 

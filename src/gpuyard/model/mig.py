@@ -139,7 +139,7 @@ def read_layout(text: str) -> tuple[str, ...]:
     if plain == WHOLE:
         return ()
     if not _ALL.fullmatch(plain):
-        raise ValueError(f"{text[:60]!r} is no layout: write 7x1g.18gb, 2x2g.35gb+3x1g.18gb or whole")
+        raise ValueError(f"{text[:60]!r} is not a layout: write 7x1g.18gb, 2x2g.35gb+3x1g.18gb or whole")
     names: list[str] = []
     for count, name in _PART.findall(plain):
         if count and not int(count):

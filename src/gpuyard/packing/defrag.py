@@ -232,7 +232,4 @@ def _left_behind(source: Grant, target: Grant) -> Grant:
 
 def _enter(nodes: Nodes, record: JobRecord, source: Grant, target: Grant) -> None:
     record.grants = (target,)
-    end_ms, _grant = nodes.attempts_on[source.node].pop(record.id)
-    nodes.attempts_on[target.node][record.id] = (end_ms, target)
-    nodes.recount(source.node)
-    nodes.recount(target.node)
+    nodes.move_attempt(record.id, source, target)

@@ -1,8 +1,8 @@
 """The nodes by what a task would cost there, kept up to date node by node: the live side of packing.
 
 For every size of task the nodes are in sets by their key: the cost, then what stays idle on the node (see `values`). A
-change of one node moves it from one set to another. The keys are those of `kernel`; a test checks that both choose the
-same.
+change of one node moves it from one set to another. The keys are those of `benchmarks/placing/kernel.py`; a
+test checks that both choose the same.
 """
 
 from bisect import bisect_left

@@ -32,10 +32,11 @@ REPORT: "Report[AuditReply]" = Report(
         Column("ABOUT", lambda line: line["about"]),
     ],
     rows="lines",
-    help="Show what people did, the newest first: submissions, wishes about jobs, nodes, tokens, configurations.",
-    more_help="Only administrators may see it.",
+    help="Show what people did, newest first: submissions, requests about jobs, nodes, tokens, "
+    "configurations.",
+    more_help="Only administrators may see the audit trail.",
     flags=[
-        Flag("user", ("-u", "--user"), "Only this user's jobs."),
-        Flag("limit", help="How many to show at most, the newest first.", default=50),
+        Flag("user", ("-u", "--user"), "Show only what this user did."),
+        Flag("limit", help="Show at most N entries.", default=50),
     ],
 )

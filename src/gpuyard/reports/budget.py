@@ -69,9 +69,9 @@ class BudgetLine(TypedDict):
 
 
 class BudgetsReply(TypedDict):
-    """The budgets that you may see: those of your tenants, and with sight of the whole yard all.
+    """The budgets that you may see: those of your tenants, or with sight of the whole yard all.
 
-    Below the named ones stand those that tenants have of their own (`tenants.NAME.budget`), under the tenant's path.
+    After the named budgets come the tenants' own (`tenants.NAME.budget`), each under its tenant's path.
     """
 
     budgets: list[BudgetLine]
@@ -82,9 +82,9 @@ BUDGETS = Endpoint(
     "/budgets",
     Action.SEE_TENANTS,
     BudgetsReply,
-    "What is spent of each budget, what is set aside, and when it will be spent",
+    "How much of each budget is spent and set aside, and when all of it will be spent",
     tag="lists",
-    parameters=(query("budget", "Only the budget of this name.", maxLength=200),),
+    parameters=(query("budget", "Show only the budget of this name.", maxLength=200),),
     problems=(404,),
 )
 
@@ -283,10 +283,10 @@ REPORT: "Report[BudgetsReply]" = Report(
     build,
     _columns,
     rows="budgets",
-    help="Show what is spent of each budget, what is set aside, and when it will be spent.",
+    help="Show how much of each budget is spent and set aside, and when all of it will be spent.",
     more_help=(
-        "A budget is an entry of 'budgets' in yard.yaml. Jobs that run count with what they may still spend. ALL SPENT "
-        "is where nine of ten forecasts from the last four weeks lie."
+        "A budget is an entry of 'budgets' in yard.yaml. What running jobs may still spend is set "
+        "aside. ALL SPENT is the range of nine in ten forecasts from the last four weeks."
     ),
     flags=[Flag("budget", operand=True)],
     notes=_notes,

@@ -4,10 +4,11 @@ Both books are in each line: GPU-hours by the kinds of time, and the charge. Wit
 the time that no job had, and what was not charged, with which the charges add up to the cost of the fleet.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from gpuyard.money import digits, usd
+from gpuyard.reports.money.lines import KINDS, LABEL, MAY_LACK, NO_JOB, NONE, behind, hours_of, not_booked
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -16,14 +17,8 @@ if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
 
-NO_JOB = "(no job)"
-NONE = "(none)"
-MAY_LACK = frozenset({"project", "region", "model"})
-"""Dimensions that the time of a job may lack."""
 NOT_CHARGED = "not charged"
 DEFAULT_BY = "tenant"
-LABEL = "label:"
-
 
 _About = TypedDict(
     "_About",
@@ -42,14 +37,13 @@ _About = TypedDict(
     },
     total=False,
 )
-KINDS = ("used", "wasted", "unmeasured", "starting", "held", "stranded", "idle", "recutting", "unavailable")
-"""The kinds of time, as a line shows them."""
 
 
 class BooksLine(_About):
-    """One line of the books: what it is about, its GPU-hours by kind of time, and its charge.
+    """One line of the books: its dimensions, its GPU-hours by kind of time, and its charge.
 
-    It has those dimensions that were asked for; one that is empty: no job had that time, or its jobs have none.
+    It has the dimensions that were asked for; an empty one means that no job had that time, or that its jobs have no
+    value there.
     """
 
     labels: NotRequired[dict[str, str]]
@@ -101,21 +95,22 @@ COST = Endpoint(
     "Where GPU time went, and what it cost",
     tag="lists",
     parameters=(
-        query("by", f"Dimensions, with commas: tenant,model. Left out: {DEFAULT_BY}.", maxLength=200),
+        query("by", f"Dimensions, separated by commas: tenant,model. Default: {DEFAULT_BY}.", maxLength=200),
         query(
             "from",
-            "The first day: 2026-11-01. Left out: the first of the month of the last day.",
+            "The first day: 2026-11-01. Default: the first of the month of the last day.",
             maxLength=10,
             format="date",
         ),
-        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10, format="date"),
+        query("to", "The last day: 2026-11-30. Default: today, UTC.", maxLength=10, format="date"),
     ),
     problems=(422,),
 )
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """The lines of those tenants that you see, by name; of the whole yard also what no job had."""
+    """The lines of the tenants that you see, sorted by name; with sight of the whole yard also the time that no job
+    had."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
@@ -132,7 +127,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     for key in [word.removeprefix(LABEL) for word in by if word.startswith(LABEL)]:
         if fault := label_fault(key, "value"):
             raise BadInput(
-                f"{quoted(key)} is no key of a label: {fault}",
+                f"{quoted(key)} is not a key of a label: {fault}",
                 "Write the key behind 'label:', as in --by label:stage; `yard show JOB` has the labels of a job.",
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS)
@@ -180,16 +175,6 @@ def _dimensions(by: Sequence[str], names: Sequence[str]) -> Row:
     return row
 
 
-def hours_of(*kinds: str) -> Callable[[Row], str]:
-    """The cell with GPU-hours of these kinds together."""
-
-    def cell(row: Row) -> str:
-        hours = sum([row[f"{kind}_gpu_hours"] for kind in kinds])
-        return f"{hours:,.2f}" if hours else "-"
-
-    return cell
-
-
 def _named(name: str) -> Column:
     """The column of a dimension. A label is named as it was asked for: a key may be the name of a dimension too."""
     if name.startswith(LABEL):
@@ -224,25 +209,6 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     ]
 
 
-def behind(events: int) -> list[str]:
-    """What is said of books that lack events."""
-    return (
-        [f"the books are being filled and lack {events:,} events: `yard rebuild` shows how far they are"]
-        if events
-        else []
-    )
-
-
-def not_booked(hours: float) -> list[str]:
-    """What is to be said of time that counts as unmeasured for now."""
-    if hours < 0.005:
-        return []
-    return [
-        f"not booked yet: what running jobs did with {hours:,.2f} of the unmeasured GPU-hours; it is booked every few "
-        "minutes, at the latest with their hour"
-    ]
-
-
 def _notes(reply: Row) -> list[str]:
     days = f"{reply['from_day']} to {reply['to_day']}, UTC"
     without = [
@@ -274,10 +240,10 @@ REPORT: "Report[BooksReply]" = Report(
     rows="lines",
     help="Show where GPU time went, in GPU-hours, and what it cost.",
     more_help=(
-        "By tenant, user, class, project, label:KEY, model, pool, market, region, cluster, day or month, or several of "
-        "them: --by tenant,model. You see the tenants that are yours; with sight of the whole yard you also see the "
-        "time that no job had, and what was not charged. `yard cost -o html > cost.html` writes a page with "
-        "plots over time."
+        "It sums up by tenant, user, class, project, label:KEY, model, pool, market, region, cluster, "
+        "day or month, or several of them: --by tenant,model. You see only your own tenants; with sight of "
+        "the whole yard you also see the time that no job had, and what was not charged. `yard cost -o html "
+        "> cost.html` writes a page with plots over time."
     ),
     flags=[
         Flag("by", ("--by",)),

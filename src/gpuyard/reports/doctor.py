@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build(readings: "Readings", _values: Mapping[str, Any], _sight: "Sight") -> Table:
-    """As the engine found it when it started."""
+    """What the engine found when it started."""
     found = readings.protections()
     return Table([{"kind": each.kind, "enforced": each.enforced, "by": each.by} for each in found])
 
@@ -30,10 +30,10 @@ REPORT: "Report[DoctorReply]" = Report(
     [
         Column("REQUEST", lambda row: row["kind"]),
         Column("ENFORCED", lambda row: row["enforced"]),
-        Column("BY", lambda row: row["by"]),
+        Column("BY", lambda row: row["by"], wraps=True),
     ],
-    help="Show what keeps a job to the GPUs, memory, cores and files that are its own on this machine.",
-    more_help="`fence: strict` in yard.yaml refuses what is not enforced.",
+    help="Show what holds a job on this machine to its own GPUs, memory, cores and files.",
+    more_help="With `fence: strict` in yard.yaml the yard refuses jobs where it cannot enforce that.",
     notes=_notes,
     wakes=False,
 )

@@ -33,7 +33,7 @@ _LIMIT_STEP_S = 300
 
 
 class EfficiencyRow(TypedDict):
-    """One job: what it asked for, what it used of that, and a smaller ask. Null: nobody knows."""
+    """One job: what it asked for, what it used of that, and a smaller ask. Null: unknown."""
 
     label: str
     name: str
@@ -65,7 +65,7 @@ class EfficiencyRow(TypedDict):
 
 
 class EfficiencyReply(TypedDict):
-    """Jobs, the newest first."""
+    """Jobs, newest first."""
 
     jobs: list[EfficiencyRow]
 
@@ -75,7 +75,7 @@ EFFICIENCY = Endpoint(
     "/efficiency",
     Action.SEE_JOB,
     EfficiencyReply,
-    "What jobs asked for against what they used, and the smaller ask",
+    "What jobs asked for, what they used, and a smaller ask that would have been enough",
     tag="lists",
     parameters=(
         query("job", "Only this job: 17, or 12_3 for a task of array 12.", maxLength=64),
@@ -83,14 +83,14 @@ EFFICIENCY = Endpoint(
         TENANT,
         USER,
         NAME,
-        query("limit", "At most so many jobs, the newest.", "integer", minimum=1, maximum=JOBS_MAX),
+        query("limit", "At most N jobs, newest first.", "integer", minimum=1, maximum=JOBS_MAX),
     ),
     problems=(404,),
 )
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """Jobs that ran, the newest first; of a job that ran more than once, its last try."""
+    """Jobs that ran, newest first, each with its last try."""
     from gpuyard.control.refusals import no_tenant  # noqa: PLC0415
     from gpuyard.control.replica.labels import label_of  # noqa: PLC0415
     from gpuyard.control.views.queue_list import Filter  # noqa: PLC0415
@@ -324,10 +324,12 @@ REPORT: "Report[EfficiencyReply]" = Report(
     build,
     COLUMNS,
     rows="jobs",
-    help="Show what jobs used of what they asked for, and the smaller ask that would have done.",
-    more_help="Of one job, or of the newest jobs of a tenant or a user. ~ marks an estimate, - what nobody measured.",
+    help="Compare what jobs asked for with what they used, and show the smaller ask that would have "
+    "been enough.",
+    more_help="It shows one job, or the newest jobs of a tenant or a user. ~ marks an estimate, - a "
+    "value that was not measured.",
     flags=[
-        Flag("job", help="17, or 12_3 for a task of array 12; left out: the newest jobs.", operand=True),
+        Flag("job", help="17, or 12_3 for a task of array 12. Default: the newest jobs.", operand=True),
         Flag("tenant", ("--tenant", "-t")),
         Flag("user", ("--user", "-u")),
         Flag("name", ("--name",)),

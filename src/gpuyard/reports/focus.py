@@ -42,17 +42,17 @@ FOCUS = Endpoint(
     "The charges as rows of FOCUS",
     tag="lists",
     parameters=(
-        query("month", "The month: 2026-11. Left out: this one, unless days are given.", maxLength=7),
+        query("month", "The month: 2026-11. Default: this one, unless days are given.", maxLength=7),
         query("from", "The first day: 2026-11-01.", maxLength=10, format="date"),
         query("to", "The last day: 2026-11-30.", maxLength=10, format="date"),
-        query("focus", "The version of FOCUS: 1.2 or 1.3. Left out: 1.2.", maxLength=3),
+        query("focus", "The version of FOCUS: 1.2 or 1.3. Default: 1.2.", maxLength=3),
     ),
     problems=(422,),
 )
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """The charges of those tenants that you see, by day, place and owner."""
+    """The charges of the tenants that you see, by day, place and owner."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.accounts import Entry, Owner  # noqa: PLC0415
@@ -61,7 +61,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
 
     version = values["focus"] or VERSIONS[0]
     if version not in VERSIONS:
-        raise BadInput(f"{quoted(version)} is no version of FOCUS here", f"Take {' or '.join(VERSIONS)}.")
+        raise BadInput(f"{quoted(version)} is not a version of FOCUS here", f"Take {' or '.join(VERSIONS)}.")
     first, after = _days(readings, values)
     books = accounts(readings.store, first, after, readings.now_ms)
 
@@ -252,10 +252,10 @@ REPORT: "Report[FocusReply]" = Report(
     build,
     _COLUMNS,
     rows="rows",
-    help="Write the charges as rows of FOCUS, the format in which clouds bill.",
+    help="Write the charges in FOCUS, the billing format of clouds.",
     more_help=(
-        "One row for each day, tenant, user, class, labels and pool, as csv. A correction of a closed month is a row "
-        "of the class Correction. You see the tenants that are yours."
+        "There is one row for each day, tenant, user, class, set of labels and pool, as csv. A "
+        "correction of a closed month is a row of the class Correction. You see only your own tenants."
     ),
     flags=[
         Flag("month", ("--month",)),

@@ -17,7 +17,7 @@ _NAMED_MAX = 3
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """As the driver reports it at this moment, or as the collector of its node told last."""
+    """What the driver reports at this moment, or what the node's collector last reported."""
     found = readings.gpus(values["cluster"] or "", sight)
     return Table(found["gpus"], {"trouble": found["trouble"]})
 

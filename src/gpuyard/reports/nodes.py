@@ -41,7 +41,7 @@ COLUMNS = [
     Column("CLUSTER", lambda node: node["cluster"], wide=True),
     Column("POOL", lambda node: node["pool"], wide=True),
     Column("IDS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
-    Column("WHY", _why),
+    Column("WHY", _why, wraps=True),
 ]
 
 

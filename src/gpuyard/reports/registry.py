@@ -15,6 +15,7 @@ OURS = {
     "budget": "gpuyard.reports.budget:REPORT",
     "cost": "gpuyard.reports.cost:REPORT",
     "doctor": "gpuyard.reports.doctor:REPORT",
+    "duties": "gpuyard.reports.duties:REPORT",
     "efficiency": "gpuyard.reports.efficiency:REPORT",
     "focus": "gpuyard.reports.focus:REPORT",
     "gpus": "gpuyard.reports.gpus:REPORT",
@@ -64,5 +65,5 @@ def loaded(name: str, where: str) -> Report[Any]:
             "Repair the package that has it, or remove the package.",
         ) from error
     if not isinstance(made, Report) or made.name != name:
-        raise YardError(f"{where} is no report of the name {name}", "Repair the package that has it.")
+        raise YardError(f"{where} is not a report of the name {name}", "Repair the package that has it.")
     return made

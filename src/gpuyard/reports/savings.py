@@ -26,7 +26,7 @@ COMPARED = {"idle": (), "stranded": (), "unavailable": (), "wasted": OF_JOBS}
 
 
 class SavingsLine(TypedDict):
-    """One kind of time, or the spend, in both months. The spend has the GPU-hours that were of use."""
+    """One kind of time, or the spend, in both months. The line of the spend has the GPU-hours of useful time."""
 
     what: str
     baseline_gpu_hours: float
@@ -41,7 +41,8 @@ class SavingsLine(TypedDict):
 
 
 class SavingsReply(TypedDict):
-    """A month against another. Without sight of the whole yard it is about the jobs of the tenants that are seen."""
+    """One month compared with another. Without sight of the whole yard it covers the jobs of the tenants that you
+    see."""
 
     lines: list[SavingsLine]
     month: str
@@ -56,11 +57,11 @@ SAVINGS = Endpoint(
     "/cost/savings",
     Action.SEE_TENANTS,
     SavingsReply,
-    "What a month has saved against another",
+    "What one month saved compared with another",
     tag="lists",
     parameters=(
-        query("month", "The month: 2026-11. Left out: this one, so far.", maxLength=7),
-        query("baseline", "The month to compare it with. Left out: the one before.", maxLength=7),
+        query("month", "The month: 2026-11. Default: this one, so far.", maxLength=7),
+        query("baseline", "The month to compare it with. Default: the one before.", maxLength=7),
     ),
     problems=(422,),
 )
@@ -87,7 +88,7 @@ class _Month:
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """Both months, of those tenants that you see."""
+    """Both months, for the tenants that you see."""
     from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_days, month_of  # noqa: PLC0415
@@ -204,11 +205,11 @@ REPORT: "Report[SavingsReply]" = Report(
     build,
     _columns,
     rows="lines",
-    help="Show what a month has saved against another: idle time, waste, spend.",
+    help="Show what one month saved compared with another: idle time, waste, spend.",
     more_help=(
-        "Shares are compared, since months have other lengths and fleets: idle, stranded and unavailable time as a "
-        "share of all GPUs times time, waste as a share of the time that jobs had, the spend as the cost of a "
-        "GPU-hour of use. You see the tenants that are yours; idle time is seen with sight of the whole yard."
+        "It compares shares, since months differ in length and fleet: idle, stranded and unavailable "
+        "time as a share of all GPU time, waste as a share of the time that jobs had, the spend as the cost "
+        "of a used GPU-hour. You see only your own tenants; idle time needs sight of the whole yard."
     ),
     flags=[Flag("month", ("--month",)), Flag("baseline", ("--baseline",))],
     notes=_notes,

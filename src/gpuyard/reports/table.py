@@ -26,16 +26,23 @@ class Table:
 class Column:
     """A header and how a record's cell is made."""
 
-    __slots__ = ("cell", "header", "right", "wide")
+    __slots__ = ("cell", "header", "right", "wide", "wraps")
 
     def __init__(
-        self, header: str, cell: Callable[[Row], str], right: bool = False, wide: bool = False
+        self,
+        header: str,
+        cell: Callable[[Row], str],
+        right: bool = False,
+        wide: bool = False,
+        wraps: bool = False,
     ) -> None:
         self.header = header
         self.cell = cell
         self.right = right
         self.wide = wide
         """Only in the wide form."""
+        self.wraps = wraps
+        """Of the last column: sentences, which go on in the next line where a terminal is too narrow."""
 
 
 def span(ms: int) -> str:

@@ -48,7 +48,7 @@ def _caps(row: Mapping[str, Any]) -> str:
 
 
 def build(readings: "Readings", _values: Mapping[str, Any], sight: "Sight") -> Table:
-    """Parents before children; those that you may see."""
+    """The tenants that you may see, parents before children."""
     return Table(readings.configs.tenants(sight))
 
 

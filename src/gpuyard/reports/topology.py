@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def build(readings: "Readings", values: Mapping[str, Any], _sight: "Sight") -> Table:
-    """As the driver or the emulation says it."""
+    """The topology as the driver or the emulation reports it."""
     found = readings.topology(values["cluster"] or "")
     return Table(found["gpus"], {"trouble": found["trouble"]})
 

@@ -55,7 +55,7 @@ class UsedCluster(TypedDict):
 
 
 class UsageReply(TypedDict):
-    """What was held, by whom, and what there was."""
+    """What was held, by whom, and what clusters had."""
 
     lines: list[UsageLine]
     clusters: list[UsedCluster]
@@ -72,14 +72,14 @@ USAGE = Endpoint(
     tag="lists",
     parameters=(
         query("from_ms", "From this moment on, in milliseconds since 1970.", "integer"),
-        query("until_ms", "Until this moment. Left out: now.", "integer"),
+        query("until_ms", "Until this moment, in milliseconds since 1970. Default: now.", "integer"),
     ),
     problems=(422,),
 )
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """The attempts of those tenants that you see, added up; what clusters had is seen by everybody."""
+    """The summed attempts of the tenants that you see; everybody sees what clusters had."""
     from gpuyard.control.views.held import CORES, GPUS, held  # noqa: PLC0415
     from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS, SECOND_MS  # noqa: PLC0415

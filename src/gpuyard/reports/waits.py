@@ -26,7 +26,8 @@ class _WaitsAbout(TypedDict, total=False):
 
 
 class WaitsLine(_WaitsAbout):
-    """What some jobs waited: GPUs asked for times hours, and hours. It has those dimensions that were asked for."""
+    """How long some jobs waited, in GPU-hours (GPUs asked for times hours) and hours, with the dimensions that were
+    asked for."""
 
     gpu_hours: float
     job_hours: float
@@ -51,21 +52,21 @@ WAITS = Endpoint(
     "What jobs waited for",
     tag="lists",
     parameters=(
-        query("by", f"Dimensions, with commas: tenant,reason. Left out: {DEFAULT_BY}.", maxLength=200),
+        query("by", f"Dimensions, separated by commas: tenant,reason. Default: {DEFAULT_BY}.", maxLength=200),
         query(
             "from",
-            "The first day: 2026-11-01. Left out: a week before the last day.",
+            "The first day: 2026-11-01. Default: a week before the last day.",
             maxLength=10,
             format="date",
         ),
-        query("to", "The last day: 2026-11-30. Left out: today, UTC.", maxLength=10, format="date"),
+        query("to", "The last day: 2026-11-30. Default: today, UTC.", maxLength=10, format="date"),
     ),
     problems=(422,),
 )
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """The waiting of those tenants that you see, by name."""
+    """What the tenants that you see waited for, sorted by name."""
     from gpuyard.control.views.waited import waited  # noqa: PLC0415
     from gpuyard.errors import BadInput, listed, or_meant, quoted  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_of  # noqa: PLC0415
@@ -85,7 +86,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     for name in by:
         if name not in dimensions:
             raise BadInput(
-                f"{quoted(name)} is no dimension of waiting{or_meant(name, dimensions)}",
+                f"{quoted(name)} is not a dimension of waiting{or_meant(name, dimensions)}",
                 f"Take some of {listed(dimensions)}.",
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS, back=6)
@@ -159,8 +160,9 @@ REPORT: "Report[WaitsReply]" = Report(
     rows="lines",
     help="Show what jobs waited for, in GPU-hours.",
     more_help=(
-        "By reason, tenant, pool, size, hour, day or month, or several of them: --by tenant,reason. A job that asks "
-        "for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. You see the tenants that are yours."
+        "It sums up by reason, tenant, pool, size, hour, day or month, or several of them: --by "
+        "tenant,reason. A job that asks for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. You see "
+        "only your own tenants."
     ),
     flags=[Flag("by", ("--by",)), Flag("from", ("--from",)), Flag("to", ("--to",))],
     notes=_notes,

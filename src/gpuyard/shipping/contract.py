@@ -69,8 +69,12 @@ class Sends(Protocol):
         """Logs that are not sent to their end."""
         ...
 
-    def start(self) -> None:
-        """Begin to send."""
+    def round(self) -> float:
+        """Send what there is to send; the pause until the next round."""
+        ...
+
+    def let_go(self) -> None:
+        """Another server sends, from what is on disk."""
         ...
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from gpuyard.core import Policy, State
+from gpuyard.core.caches import Caches
 from gpuyard.garbage import uncollected
 from gpuyard.model import Ask, JobClass, JobSpec, Node, Settings, Whole
 from gpuyard.model.units import DAY_MS
@@ -126,7 +127,7 @@ def freeze(state: State) -> Image:
     pickler.values = {}
     idle_plan, caches = state.idle_plan, state.caches
     # Caches hold parts of a policy, which are functions and cannot be pickled.
-    state.idle_plan, state.caches = None, {}
+    state.idle_plan, state.caches = None, Caches()
     try:
         pickler.dump(state)
     finally:

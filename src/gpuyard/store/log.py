@@ -12,7 +12,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
@@ -236,6 +236,12 @@ class EventLog:
                     lines = self._lines(conn, after_seq, limit, until_seq)
         return self._whole(lines, after_seq, counters)
 
+    def first_seq(self) -> int:
+        """The number of the first event that the log still has; if it has none, of the next one."""
+        with self._backend.reading() as conn:
+            first = conn.scalar(select(func.min(EVENTS.c.seq)))
+        return int(first) if first is not None else self._backend.head() + 1
+
     def read_back(
         self, kinds: Sequence[str], before_seq: int | None, limit: int, after_seq: int = 0
     ) -> list[Numbered]:
@@ -274,6 +280,21 @@ class EventLog:
         backend = self._backend
         backend.listen()
         return backend.notifier.wait(after_seq, timeout_s, backend.poll_s, backend.head)
+
+    def recipes_after(self, conn: Connection, seq: int) -> set[str]:
+        """The recipes of jobs that were submitted after an event, in a transaction that has locked the log."""
+        found = set()
+        # Not `_decoded`: a gap in the log matters only when it is folded.
+        for number, kind, version, body in self._lines(conn, seq, None, None):
+            if kind in (JobSubmitted.__name__, TasksSubmitted.__name__):
+                event = self._codec.decode(number, kind, version, body)
+                if isinstance(event, JobSubmitted | TasksSubmitted):
+                    found.add(event.job.spec.recipe)
+        return found
+
+    def forget_recent(self, before_seq: int) -> None:
+        """Forget the events before this one that this process remembers: they are about to be deleted."""
+        self._recent.cut(before_seq)
 
     def _lines(self, conn: Connection, after_seq: int, limit: int | None, until_seq: int | None) -> list[Any]:
         parts = {"after_seq": after_seq, "until_seq": until_seq if until_seq is not None else _ALL}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, case, delete, exists, insert, or_, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.model import JobSubmitted, TasksSubmitted
+from gpuyard.store.backend.access import Locks
 from gpuyard.store.log import EventLog
 from gpuyard.store.schema import BLOBS, HISTORY, META, RECIPES
 
@@ -81,8 +81,12 @@ def _noted(statement: Any) -> Any:
 _NOTED = {"sqlite": _noted(sqlite.insert(RECIPES)), "postgresql": _noted(postgresql.insert(RECIPES))}
 
 
-class Removals(EventLog):
-    """The part of a store that forgets."""
+class Removals:
+    """What one store has forgotten of its jobs, and how it forgets."""
+
+    def __init__(self, backend: Locks, log: EventLog) -> None:
+        self._backend = backend
+        self._log = log
 
     def ended_until(self, until_ms: int, after: Mark, limit: int) -> list[Ended]:
         """Jobs that ended before a time, in that order, after a mark."""
@@ -179,13 +183,7 @@ class Removals(EventLog):
     def _needed(self, conn: Connection, needed: Collection[str], seq: int) -> Collection[str]:
         """`needed` and the recipes of jobs submitted after `seq`. The log is locked from here on."""
         self._backend.lock_counters(conn)
-        # Not `_decoded`: a gap in the log matters only when it is folded.
-        for number, kind, version, body in self._lines(conn, seq, None, None):
-            if kind in (JobSubmitted.__name__, TasksSubmitted.__name__):
-                event = self._codec.decode(number, kind, version, body)
-                if isinstance(event, JobSubmitted | TasksSubmitted):
-                    needed = {*needed, event.job.spec.recipe}
-        return needed
+        return {*needed, *self._log.recipes_after(conn, seq)}
 
     def bare_recipe(self, name: str) -> bytes | None:
         """What is left of a recipe after its environment was removed."""

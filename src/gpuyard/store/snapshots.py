@@ -19,7 +19,7 @@ from sqlalchemy import delete, func, insert, select
 from gpuyard import __version__
 from gpuyard.model.serialise import Plain
 from gpuyard.model.units import DAY_MS
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Locks
 from gpuyard.store.errors import StoreDamaged, StoreError
 from gpuyard.store.schema import CHECKPOINTS, EVENTS, SNAPSHOTS
 
@@ -47,14 +47,14 @@ def packed(plain: Plain) -> bytes:
 class Snapshots:
     """The snapshots of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Locks) -> None:
         self._backend = backend
 
-    def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
+    def save(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
         """Keep a state; only the newest `keep` and the anchors stay."""
-        self.put_snapshot(seq, packed(plain), now_ms, keep)
+        self.put(seq, packed(plain), now_ms, keep)
 
-    def put_snapshot(self, seq: int, body: bytes, now_ms: int, keep: int = 3) -> None:
+    def put(self, seq: int, body: bytes, now_ms: int, keep: int = 3) -> None:
         """The same with a state that is packed already."""
         if keep < 1:
             raise ValueError("at least one snapshot is kept")
@@ -78,7 +78,7 @@ class Snapshots:
             kept = {*anchors.values(), *[each for each, _ in made[-keep:]]}
             conn.execute(delete(SNAPSHOTS).where(SNAPSHOTS.c.seq.in_([s for s, _ in made if s not in kept])))
 
-    def snapshots(self, until_seq: int | None = None) -> Iterator[Snapshot]:
+    def newest_first(self, until_seq: int | None = None) -> Iterator[Snapshot]:
         """Snapshots that are whole, newest first, none after `until_seq`."""
         query = select(SNAPSHOTS.c.seq).order_by(SNAPSHOTS.c.seq.desc())
         if until_seq is not None:
@@ -90,12 +90,12 @@ class Snapshots:
             if snapshot is not None:
                 yield snapshot
 
-    def latest_snapshot(self, until_seq: int | None = None) -> Snapshot | None:
+    def latest(self, until_seq: int | None = None) -> Snapshot | None:
         """The newest snapshot to start from; none: start from the first event.
 
         Raises `StoreDamaged` if the log does not reach back to where the fold would start.
         """
-        found = next(self.snapshots(until_seq), None)
+        found = next(self.newest_first(until_seq), None)
         seq = found.seq if found else 0
         with self._backend.reading() as conn:
             first = conn.scalar(select(func.min(EVENTS.c.seq)))

@@ -1,7 +1,7 @@
-"""The store as the rest of gpuyard sees it: one class, whichever database is below."""
+"""The store as the rest of gpuyard sees it: the log, and one part for each subject, whichever database is below."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -10,15 +10,18 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from gpuyard.extras import installing
-from gpuyard.store.backend.base import Backend
+from gpuyard.model import Event
+from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.backend.leader import Lease, LeaseHolder
 from gpuyard.store.backend.postgres import PostgresBackend, is_postgresql
 from gpuyard.store.backend.sqlite import SqliteBackend
-from gpuyard.store.codec import CODEC, Codec
+from gpuyard.store.codec import CODEC, Codec, EncodedLine
 from gpuyard.store.errors import StoreDamaged, StoreError
+from gpuyard.store.log import READ_MAX, Commit, EventLog, Numbered
 from gpuyard.store.removals import Removals
 from gpuyard.store.schema import BLOBS, IDEMPOTENCY
 from gpuyard.store.snapshots import Snapshots
+from gpuyard.store.submissions import Accepted, Submission
 from gpuyard.store.tables.bound import BoundTables
 from gpuyard.store.tables.configs import Configs
 from gpuyard.store.tables.following import Following
@@ -38,14 +41,104 @@ LEASE_S = 3.0
 """How long a PostgreSQL server waits for a sign of life of the leader."""
 
 
-class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs, Tokens, Reasons):
-    """Log, snapshots, projections, history, tries, configuration, tokens, blobs and election of one yard.
+class Store:
+    """The log, blobs and election of one yard, and what is derived from its log: one part for each subject.
 
     Any thread may use it.
     """
 
     def __init__(self, backend: Backend, codec: Codec = CODEC) -> None:
-        Removals.__init__(self, backend, codec)
+        self._backend = backend
+        self.log = EventLog(backend, codec)
+        self.snapshots = Snapshots(backend)
+        self.projections = Following(backend)
+        self.bound = BoundTables(backend)
+        self.history = History(backend)
+        self.tries = Tries(backend)
+        self.configs = Configs(backend)
+        self.tokens = Tokens(backend)
+        self.reasons = Reasons(backend)
+        self.removals = Removals(backend, self.log)
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def submit(self, batch: Sequence[Submission], now_ms: int) -> list[Accepted | Exception]:
+        """Accept many submissions with one transaction; durable when this returns (`EventLog.submit`)."""
+        return self.log.submit(batch, now_ms)
+
+    def append(self, events: Sequence[Event]) -> list[int]:
+        """Log requests of people or reports of the world; any process may. Gives their numbers."""
+        return self.log.append(events)
+
+    def commit(
+        self, epoch: int | None, after_seq: int, make: Callable[[list[Numbered]], Commit | None]
+    ) -> list[int]:
+        """Read what is new and write what still holds, with no write in between (`EventLog.commit`)."""
+        return self.log.commit(epoch, after_seq, make)
+
+    def recent(self, after_seq: int, limit: int) -> list[Numbered]:
+        """At most `limit` events right after this one, if this process has just written them; else none."""
+        return self.log.recent(after_seq, limit)
+
+    def head(self) -> int:
+        """The number of the last event; 0 before the first."""
+        return self.log.head()
+
+    def first_seq(self) -> int:
+        """The number of the first event that the log still has; if it has none, of the next one."""
+        return self.log.first_seq()
+
+    def counters(self) -> Counters:
+        """The next number, the next job id and the current epoch."""
+        return self.log.counters()
+
+    def read(self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None) -> list[Numbered]:
+        """At most `limit` events after this one, in order, none after `until_seq` (`EventLog.read`)."""
+        return self.log.read(after_seq, limit, until_seq)
+
+    def read_lines(
+        self, after_seq: int, limit: int = READ_MAX, until_seq: int | None = None
+    ) -> list[EncodedLine]:
+        """The same as the database has them."""
+        return self.log.read_lines(after_seq, limit, until_seq)
+
+    def read_back(
+        self, kinds: Sequence[str], before_seq: int | None, limit: int, after_seq: int = 0
+    ) -> list[Numbered]:
+        """Events of some kinds before the one and after the other, the newest first."""
+        return self.log.read_back(kinds, before_seq, limit, after_seq)
+
+    def seq_at(self, at_ms: int) -> int:
+        """How far to fold the log to see the world as it was at that time; 0: not at all (`EventLog.seq_at`)."""
+        return self.log.seq_at(at_ms)
+
+    def wait(self, after_seq: int, timeout_s: float) -> bool:
+        """Whether there is an event after this one: as soon as there is, at the latest after the timeout."""
+        return self.log.wait(after_seq, timeout_s)
+
+    def forget_log(self, before_ms: int, following: Collection[str] = ()) -> int:
+        """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
+
+        Without such a snapshot nothing is cut. Nor is anything that a projection needs: a checkpoint of each
+        projection that is named, and of any other that was filled here since then, must cover what goes.
+        """
+        wanted = self.snapshots.place_to_cut(before_ms)
+        if wanted is None:
+            return 0
+        covered_seq, name = self.projections.covered_seq(following, before_ms)
+        if covered_seq is not None and covered_seq < wanted:
+            _log.warning(
+                "the log is kept longer than it should be, from event %d on: projection %s has no later checkpoint",
+                covered_seq,
+                name,
+            )
+            wanted = self.snapshots.place_to_cut(before_ms, covered_seq)
+        if wanted is None:
+            return 0
+        self.log.forget_recent(wanted + 1)
+        return self.snapshots.cut_log(wanted)
+
+    # -- the database, and who leads ------------------------------------------------------------------------------
 
     @property
     def yard(self) -> str:
@@ -100,28 +193,6 @@ class Store(Removals, Snapshots, BoundTables, Following, History, Tries, Configs
         """Drop idempotency keys older than this; gives how many."""
         with self._backend.writing() as conn:
             return conn.execute(delete(IDEMPOTENCY).where(IDEMPOTENCY.c.at_ms < before_ms)).rowcount
-
-    def forget_log(self, before_ms: int, following: Collection[str] = ()) -> int:
-        """Cut the log at the newest whole snapshot that was made by then; gives how many events were deleted.
-
-        Without such a snapshot nothing is cut. Nor is anything that a projection needs: a checkpoint of each
-        projection that is named, and of any other that was filled here since then, must cover what goes.
-        """
-        wanted = self.place_to_cut(before_ms)
-        if wanted is None:
-            return 0
-        covered_seq, name = self.covered_seq(following, before_ms)
-        if covered_seq is not None and covered_seq < wanted:
-            _log.warning(
-                "the log is kept longer than it should be, from event %d on: projection %s has no later checkpoint",
-                covered_seq,
-                name,
-            )
-            wanted = self.place_to_cut(before_ms, covered_seq)
-        if wanted is None:
-            return 0
-        self._recent.cut(wanted + 1)
-        return self.cut_log(wanted)
 
     def close(self) -> None:
         """Close every connection. A lease is released by its holder."""

@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS kernel (
 ) WITHOUT ROWID;
 """
 _FORM = 1
-"""Of the file: since 1 nodes are named with their cluster."""
+"""The version of the file; since 1 it names nodes with their cluster."""
 
 Chunk = tuple[list[int], dict[str, list[int | None]]]
 Wanted = Callable[[str], bool]

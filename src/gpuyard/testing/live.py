@@ -96,5 +96,5 @@ class LiveYard(Generic[E]):
 
     def ended(self, job_id: int) -> str:
         """How a job ended, from the history; empty: it has not."""
-        row = self.store.history(job_id)
+        row = self.store.history.find(job_id)
         return row.state if row is not None else ""

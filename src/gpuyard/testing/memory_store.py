@@ -40,6 +40,50 @@ class MemoryLease:
         """Does nothing: nothing is held."""
 
 
+Tables = dict[str, dict[Hashable, Any]]
+"""Rows of the tables that are bound to the log, by the name of the table and their keys."""
+
+
+class MemorySnapshots:
+    """The states that were kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[Snapshot] = []
+
+    def save(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
+        """Keep a state."""
+        self._kept = [*self._kept, Snapshot(seq, plain)][-keep:]
+
+    def latest(self, until_seq: int | None = None) -> Snapshot | None:
+        """The last kept state."""
+        found = [s for s in self._kept if until_seq is None or s.seq <= until_seq]
+        return found[-1] if found else None
+
+
+class MemoryHistory:
+    """The jobs that ended."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, job_id: int) -> HistoryRow | None:
+        """A job that ended."""
+        rows = cast(dict[int, HistoryRow], self._tables.get(HISTORY_ROWS.name, {}))
+        return rows.get(job_id)
+
+
+class MemoryTries:
+    """The tries that ended and did not end their job."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def of_job(self, job_id: int, last: int) -> list[TryRow]:
+        """The tries of a job up to this number, oldest first."""
+        rows = cast(dict[tuple[int, int], TryRow], self._tables.get(TRY_ROWS.name, {}))
+        return [row for key, row in sorted(rows.items()) if key[0] == job_id and key[1] <= last]
+
+
 class MemoryStore:
     """Log, snapshots, history and blobs as lists and dicts."""
 
@@ -47,11 +91,12 @@ class MemoryStore:
         self.yard = yard
         self.place = "memory"
         self.epoch = 0
-        self.tables: dict[str, dict[Hashable, Any]] = {}
-        """Rows of the tables that are bound to the log, by the name of the table and their keys."""
+        self.tables: Tables = {}
+        self.snapshots = MemorySnapshots()
+        self.history = MemoryHistory(self.tables)
+        self.tries = MemoryTries(self.tables)
         self._log: list[Encoded] = []
         self._next_id = 1
-        self._snapshots: list[Snapshot] = []
         self._blobs: dict[str, bytes] = {}
 
     def elect(self, holder: str) -> MemoryLease:
@@ -113,27 +158,9 @@ class MemoryStore:
         ]
         return found[::-1][:limit]
 
-    def tries(self, job_id: int, last: int) -> list[TryRow]:
-        """The tries of a job up to this number, oldest first."""
-        rows = cast(dict[tuple[int, int], TryRow], self.tables.get(TRY_ROWS.name, {}))
-        return [row for key, row in sorted(rows.items()) if key[0] == job_id and key[1] <= last]
-
-    def save_snapshot(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
-        """Keep a state."""
-        self._snapshots = [*self._snapshots, Snapshot(seq, plain)][-keep:]
-
-    def latest_snapshot(self, until_seq: int | None = None) -> Snapshot | None:
-        """The last kept state."""
-        found = [s for s in self._snapshots if until_seq is None or s.seq <= until_seq]
-        return found[-1] if found else None
-
     def blobs(self, names: Collection[str]) -> dict[str, bytes]:
         """Blobs by their hashes."""
         return {name: self._blobs[name] for name in names if name in self._blobs}
-
-    def history(self, job_id: int) -> HistoryRow | None:
-        """A job that ended."""
-        return self.rows.get(job_id)
 
     @property
     def rows(self) -> dict[int, HistoryRow]:

@@ -56,14 +56,14 @@ DOES = {
     Action.SEE_JOB: "see jobs",
     Action.SUBMIT: "submit jobs",
     Action.ACT_ON_JOB: "act on jobs",
-    Action.MOVE_JOB: "move jobs to the top of the line",
+    Action.MOVE_JOB: "move jobs to the top of the queue",
     Action.READ_JOB: "read what jobs wrote",
     Action.ENTER_JOB: "enter jobs",
     Action.SEE_TENANTS: "see the tenants",
     Action.MAKE_TOKEN: "make tokens",
     Action.UNBIND_NAME: "unbind names",
     Action.MANAGE_NODES: "drain and resume nodes",
-    Action.WRITE_SAMPLES: "hand in samples of nodes",
+    Action.WRITE_SAMPLES: "send samples of nodes",
     Action.MANAGE_CONFIG: "see or change the configuration",
     Action.PRUNE: "remove what is kept of ended jobs",
     Action.REBUILD: "fill projections again",
@@ -170,30 +170,30 @@ def header(name: str, text: str, **more: Any) -> Parameter:
     return {"name": name, "in": "header", "description": text, "schema": {"type": "string", **more}}
 
 
-def limit(most: int) -> Parameter:
+def limit(most: int, of: str = "entries") -> Parameter:
     """How many."""
-    return query("limit", "At most so many.", "integer", minimum=1, maximum=most)
+    return query("limit", f"At most N {of}.", "integer", minimum=1, maximum=most)
 
 
-STATE = query("state", "Only in these states, as PENDING,RUNNING; may be repeated.")
+STATE = query("state", "Only jobs in these states, as PENDING,RUNNING; may be repeated.")
 TENANT = query("tenant", "Only this tenant and those below it.", maxLength=512)
-USER = query("user", "Only this user's.", maxLength=512)
-CLUSTER = query("cluster", "Only those that run in this cluster, or may.", maxLength=512)
-OF_CLUSTER = query("cluster", "Only those of this cluster.", maxLength=512)
-NAME = query("name", "Only of this name.", maxLength=512)
-CURSOR = query("cursor", "`next_cursor` of the page before.")
+USER = query("user", "Only this user's jobs.", maxLength=512)
+CLUSTER = query("cluster", "Only jobs that run in this cluster, or may.", maxLength=512)
+OF_CLUSTER = query("cluster", "Only nodes of this cluster.", maxLength=512)
+NAME = query("name", "Only jobs of this name.", maxLength=512)
+CURSOR = query("cursor", "`next_cursor` of the previous page.")
 _FILTER = (STATE, TENANT, USER, NAME)
 
 # fmt: off
 # -- jobs ------------------------------------------------------------------------------------------------------------
 
 SUBMIT = Endpoint("POST", "/jobs", Action.SUBMIT, "JobReply", "Submit a job", tag="jobs", status=201, body="JobRequest",
-    parameters=(header("Idempotency-Key", "Your own name for this request: sending it again does not submit again.",
+    parameters=(header("Idempotency-Key", "Your own name for this request: sending it again submits nothing.",
                        maxLength=KEY_LENGTH_MAX),), problems=(409,))
 JOBS = Endpoint("GET", "/jobs", Action.SEE_JOB, "JobsReply", "Jobs, newest first", tag="jobs",
-    parameters=(*_FILTER, limit(PAGE_MAX), CURSOR))
+    parameters=(*_FILTER, limit(PAGE_MAX, "jobs"), CURSOR))
 JOB = Endpoint("GET", "/jobs/{id}", Action.SEE_JOB, "JobView", "One job", tag="jobs", problems=(404,),
-    parameters=(query("explain", "Also why it waits. Left out: yes.", "boolean"),))
+    parameters=(query("explain", "Whether to explain why the job waits. Default: true.", "boolean"),))
 RECIPE = Endpoint("GET", "/jobs/{id}/recipe", Action.READ_JOB, "RecipeReply",
     "How a job is run: command or script, folder, environment", tag="jobs", problems=(404, 410))
 REQUEST = Endpoint("GET", "/jobs/{id}/request", Action.READ_JOB, "RequestReply",
@@ -213,16 +213,16 @@ ASK_MANY = Endpoint("POST", "/jobs/{verb}", Action.ACT_ON_JOB, "ManyReply", "{ve
 # -- why and when ----------------------------------------------------------------------------------------------------
 
 WHY = Endpoint("GET", "/jobs/{id}/why", Action.SEE_JOB, "ExplainedReply",
-    "Why a job waits; with at_ms, why it did then", tag="explained", problems=(404,),
-    parameters=(query("at_ms", "Answer for that time, which is past.", "integer", minimum=0),))
+    "Why a job waits; with at_ms, why it waited then", tag="explained", problems=(404,),
+    parameters=(query("at_ms", "Answer for this past time, in milliseconds since 1970.", "integer", minimum=0),))
 SHARE = Endpoint("GET", "/share", Action.SEE_TENANTS, "ShareReply",
     "The tenant tree: shares, usage, guarantees, what is borrowed and lent", tag="explained", parameters=(TENANT,),
     problems=(404,))
 ETA = Endpoint("GET", "/jobs/{id}/eta", Action.SEE_JOB, "EtaReply", "When a job will start", tag="foresight",
-    problems=(404,), parameters=(query("seed", "Other draws; the same seed and state give the same answer.", "integer",
-                                       minimum=0, maximum=SEED_MAX),))
+    problems=(404,), parameters=(query("seed", "Seed of the random draws; the same one gives the same answer.",
+                                       "integer", minimum=0, maximum=SEED_MAX),))
 DRY_RUN = Endpoint("POST", "/jobs/dry-run", Action.SUBMIT, "DryRunReply",
-    "What would become of a job; nothing is submitted", tag="foresight", body="JobRequest")
+    "What would happen to a job; nothing is submitted", tag="foresight", body="JobRequest")
 READ = Endpoint("POST", "/jobs/read", Action.SUBMIT, "ReadJobsReply",
     "What a batch script, a manifest of Kubernetes or native YAML asks for; nothing is submitted", tag="foresight",
     body="ReadRequest")
@@ -230,15 +230,15 @@ READ = Endpoint("POST", "/jobs/read", Action.SUBMIT, "ReadJobsReply",
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 QUEUE = Endpoint("GET", "/queue", Action.SEE_QUEUE, "QueueReply", "Live jobs in the order of the scheduler, as rows",
-    tag="lists", parameters=(*_FILTER, CLUSTER, limit(QUEUE_MAX),
-        query("wide", "1: with more columns.", "integer", enum=[0, 1])), problems=(404,))
+    tag="lists", parameters=(*_FILTER, CLUSTER, limit(QUEUE_MAX, "jobs"),
+        query("wide", "1: rows with more columns.", "integer", enum=[0, 1])), problems=(404,))
 HISTORY = Endpoint("GET", "/history", Action.SEE_JOB, "JobsReply", "Jobs that have ended, newest first", tag="lists",
-    parameters=(*_FILTER, query("since_ms", "Those that ended from then on.", "integer", minimum=0), limit(PAGE_MAX),
-                CURSOR))
+    parameters=(*_FILTER, query("since_ms", "Only jobs that ended at or after this time.", "integer", minimum=0),
+                limit(PAGE_MAX, "jobs"), CURSOR))
 NODES = Endpoint("GET", "/nodes", Action.SEE_NODES, "NodesReply", "The fleet", tag="lists",
     parameters=(OF_CLUSTER,), problems=(404,))
 OVERVIEW = Endpoint("GET", "/overview", Action.SEE_NODES, "OverviewReply",
-    "Every GPU and the jobs on it, every tenant's use", tag="lists")
+    "Every GPU with its jobs, every tenant with its use", tag="lists")
 SNAPSHOT = Endpoint("GET", "/debug/snapshot", Action.SEE_ALL, "SnapshotReply",
     "The whole state, to be replayed elsewhere", tag="lists")
 
@@ -246,47 +246,49 @@ SNAPSHOT = Endpoint("GET", "/debug/snapshot", Action.SEE_ALL, "SnapshotReply",
 
 LOGS = Endpoint("GET", "/jobs/{id}/logs", Action.READ_JOB, "", "What a job wrote", tag="streams", problems=(404, 410),
     also=("application/octet-stream", EVENTS), parameters=(
-        query("stream", "Which of the two.", enum=["stdout", "stderr"]),
-        query("attempt", "Which attempt; left out: the last.", "integer", minimum=0),
-        query("offset", "From this byte on.", "integer", minimum=0),
-        limit(READ_BYTES_MAX),
-        query("follow", "As events until the job ends.", "boolean"),
-        query("standing", "With follow: also how the job stands while it waits, and where it runs.", "boolean")))
+        query("stream", "Which output to read.", enum=["stdout", "stderr"]),
+        query("attempt", "Which attempt. Default: the last.", "integer", minimum=0),
+        query("offset", "Start at this byte.", "integer", minimum=0),
+        limit(READ_BYTES_MAX, "bytes"),
+        query("follow", "Whether to send events until the job ends.", "boolean"),
+        query("standing", "With follow: also send what the job waits for, and where it runs.", "boolean")))
 TERMINAL = Endpoint("GET", "/jobs/{id}/terminal", Action.ENTER_JOB, "",
     "A WebSocket into a running job: its terminal, a shell, a port, files", tag="streams", status=101,
     problems=(404, 426))
 LOG_EVENTS = Endpoint("GET", "/events", Action.SEE_ALL, "", "Watch the log", tag="streams", also=(EVENTS,),
-    parameters=(query("after", "From after this event on; left out: from now on.", "integer", minimum=0),))
+    parameters=(query("after", "Start after this event. Default: now.", "integer", minimum=0),))
 CHANGES = Endpoint("GET", "/changes", Action.SEE_QUEUE, "", "Follow the queue", tag="streams", also=(EVENTS,),
     parameters=(query("after",
-                      "From after this event on: `seq` of a list, or the id of the last event of this stream."),
-                query("rows", "0: only that something has happened, whatever it is.", "integer", enum=[0, 1])))
+                      "Start after this event: `seq` of a list, or the id of this stream's last event. Default: now."),
+                query("rows", "0: send only that something has changed, not what.", "integer", enum=[0, 1])))
 
 # -- nodes and GPUs --------------------------------------------------------------------------------------------------
 
-DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply", "Let nothing new start on a node",
-    tag="nodes", body="DrainRequest", body_required=False, problems=(404,))
+DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply",
+    "Stop new jobs from starting on a node", tag="nodes", body="DrainRequest", body_required=False, problems=(404,))
 RESUME = Endpoint("POST", "/nodes/{name}/resume", Action.MANAGE_NODES, "DrainReply", "Let a node take work again",
     tag="nodes", problems=(404,))
 SAMPLES = Endpoint("POST", "/nodes/{name}/samples", Action.WRITE_SAMPLES, "SamplesReply",
-    "Hand in what a node's collector saw", tag="nodes", body="SamplesRequest", problems=(404,))
-GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply", "What GPUs do now, and the jobs on them", tag="sharing",
+    "Send samples of a node, as its collector", tag="nodes", body="SamplesRequest", problems=(404,))
+GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply",
+    "How busy the GPUs are, and the jobs on them", tag="sharing",
     parameters=(OF_CLUSTER,), problems=(404,))
 TOPOLOGY = Endpoint("GET", "/topology", Action.SEE_NODES, "TopologyReply", "How the GPUs of each node are linked",
     tag="nodes", parameters=(OF_CLUSTER,), problems=(404,))
-DOCTOR = Endpoint("GET", "/doctor", Action.SEE_NODES, "DoctorReply", "What keeps a job to what it asked for, by kind",
+DOCTOR = Endpoint("GET", "/doctor", Action.SEE_NODES, "DoctorReply", "What holds a job to what it asked for, by kind",
     tag="nodes")
 MIG = Endpoint("GET", "/mig", Action.SEE_NODES, "MigReply", "How GPUs are cut into MIG slices", tag="sharing")
 MIG_PLAN = Endpoint("POST", "/mig/plan", Action.SEE_NODES, "MigPlanReply",
-    "What a layout would do to GPUs; without one, what the queue leads to", tag="sharing", body="MigPlanRequest",
+    "What a layout would do to GPUs; without a layout, what the queue would do", tag="sharing", body="MigPlanRequest",
     body_required=False, problems=(404,))
 MIG_PIN = Endpoint("POST", "/nodes/{name}/mig", Action.MANAGE_NODES, "PinnedReply", "Pin GPUs of a node to a layout",
     tag="sharing", body="PinRequest", problems=(404, 409))
 MIG_RELEASE = Endpoint("POST", "/nodes/{name}/mig/release", Action.MANAGE_NODES, "ReleasedReply",
-    "Let GPUs be cut by demand again", tag="sharing", body="ReleaseRequest", body_required=False, problems=(404,))
+    "Release pinned GPUs, to be cut on demand again", tag="sharing", body="ReleaseRequest", body_required=False,
+    problems=(404,))
 DEFRAG = Endpoint("GET", "/defrag", Action.MANAGE_NODES, "DefragReply",
-    "Moves of jobs that would free whole GPUs or nodes, with what they destroy", tag="sharing",
-    parameters=(query("moves", "At most so many jobs are moved.", "integer", minimum=1, maximum=MOVES_MAX),))
+    "Moves of jobs that would free whole GPUs or nodes, with the work that they would destroy", tag="sharing",
+    parameters=(query("moves", "At most N moves.", "integer", minimum=1, maximum=MOVES_MAX),))
 
 # -- the configuration, and the upkeep of the store ------------------------------------------------------------------
 
@@ -301,28 +303,28 @@ CONFIG_VERSION = Endpoint("GET", "/config/versions/{version}", Action.MANAGE_CON
 DIFF = Endpoint("POST", "/config/diff", Action.MANAGE_CONFIG, "DifferenceReply", "What a configuration would change",
     tag="config", body="ConfigRequest", body_required=False, problems=(404, 409))
 PREVIEW = Endpoint("POST", "/config/preview", Action.MANAGE_CONFIG, "PreviewReply",
-    "What it would have done to the recorded jobs", tag="config", body="ConfigRequest", body_required=False,
-    problems=(404, 409), also=(EVENTS,))
+    "What a configuration would have done to the recorded jobs", tag="config", body="ConfigRequest",
+    body_required=False, problems=(404, 409), also=(EVENTS,))
 ROLLBACK = Endpoint("POST", "/config/rollback", Action.MANAGE_CONFIG, "AppliedReply",
     "Put an earlier version in force again", tag="config", body="ConfigRequest", body_required=False,
     problems=(404, 409))
 TENANTS = Endpoint("GET", "/tenants", Action.SEE_TENANTS, "TenantsReply",
-    "The tree of tenants, what they may use and use", tag="config")
-PROJECTIONS = Endpoint("GET", "/projections", Action.REBUILD, "ProjectionsReply", "How far projections have come",
-    tag="store")
+    "The tenant tree: what each tenant may use and uses", tag="config")
+PROJECTIONS = Endpoint("GET", "/projections", Action.REBUILD, "ProjectionsReply",
+    "How much of the log each projection holds", tag="store")
 REBUILD = Endpoint("POST", "/projections/{name}/rebuild", Action.REBUILD, "ProjectionReply", "Fill a projection again",
     tag="store", status=202, problems=(404,))
 CLOSE_MONTH = Endpoint("POST", "/cost/months/{month}/close", Action.CLOSE_MONTH, "ClosedMonthReply",
     "Close the books of a month", tag="store", problems=(409, 422),
     parameters=(query("dry_run", "Only say which months would be closed.", "boolean"),))
-PRUNE = Endpoint("POST", "/prune", Action.PRUNE, "PruneReply", "Remove what is kept of old jobs", tag="store",
-    body="PruneRequest", body_required=False)
+PRUNE = Endpoint("POST", "/prune", Action.PRUNE, "PruneReply", "Remove the files of jobs that ended long ago",
+    tag="store", body="PruneRequest", body_required=False)
 
 # -- people ----------------------------------------------------------------------------------------------------------
 
-ME = Endpoint("GET", "/me", Action.SELF, "MeReply", "Who asks, and what they may do", tag="people")
-TOKENS = Endpoint("GET", "/tokens", Action.SELF, "TokensReply", "Tokens that concern you", tag="people",
-    problems=(409,))
+ME = Endpoint("GET", "/me", Action.SELF, "MeReply", "Your user, role and tenants, and what you may do", tag="people")
+TOKENS = Endpoint("GET", "/tokens", Action.SELF, "TokensReply",
+    "Your own tokens, and those of the tenants that you administer", tag="people", problems=(409,))
 MAKE_TOKEN = Endpoint("POST", "/tokens", Action.MAKE_TOKEN, "NewTokenReply", "Make a token", tag="people", status=201,
     body="TokenRequest", problems=(409,))
 REVOKE = Endpoint("DELETE", "/tokens/{id}", Action.SELF, "RevokedReply", "Revoke a token, and those made with it",
@@ -330,7 +332,7 @@ REVOKE = Endpoint("DELETE", "/tokens/{id}", Action.SELF, "RevokedReply", "Revoke
 UNBIND = Endpoint("DELETE", "/logins/{user}", Action.UNBIND_NAME, "UnboundReply",
     "Unbind a name from the person who logged in with it first", tag="people", problems=(404, 409))
 AUDIT = Endpoint("GET", "/audit", Action.SEE_ALL, "AuditReply", "What everybody did, newest first", tag="people",
-    parameters=(USER, limit(PAGE_MAX), CURSOR))
+    parameters=(query("user", "Only what this user did.", maxLength=512), limit(PAGE_MAX), CURSOR))
 LOGIN_WAYS = Endpoint("GET", "/login", Action.ANYBODY, "LoginReply", "How to log in here", tag="people")
 LOGIN_OIDC = Endpoint("POST", "/login/oidc", Action.ANYBODY, "NewTokenReply",
     "Trade an ID token for a token of the yard", tag="people", status=201, body="OidcLogin",
@@ -351,8 +353,8 @@ LOGOUT = Endpoint("POST", "/logout", Action.SELF, "SignedOutReply", "Sign this b
 FRONT = Endpoint("GET", "/", Action.ANYBODY, "FrontReply", "What this address is", tag="health", also=("text/html",))
 ASSET = Endpoint("GET", "/assets/{name}", Action.ANYBODY, "", "A file of the console", tag="health",
     problems=(404, 422), also=("text/javascript", "text/css", "image/svg+xml"))
-HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the process is there", tag="health")
-READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether it can do its work", tag="health",
+HEALTH = Endpoint("GET", "/healthz", Action.ANYBODY, "HealthReply", "Whether the server process runs", tag="health")
+READY = Endpoint("GET", "/readyz", Action.ANYBODY, "ReadyReply", "Whether the server can do its work", tag="health",
     others={503: "ReadyReply"})
 METRICS = Endpoint("GET", "/metrics", Action.SEE_NODES, "",
     "GPUs, nodes, jobs and the scheduler, as Prometheus reads them", tag="health",

@@ -187,7 +187,7 @@ class YardMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.has(None))
     @rule(pick=picks, verb=st.sampled_from((Verb.TOP, Verb.TOP, Verb.BACK)))
     def moved(self, pick: int, verb: Verb) -> None:
-        """An administrator moves a waiting job to the top of the line, or back."""
+        """An administrator moves a waiting job to the top of the queue, or back."""
         ids = self.ids(None)
         self.yard.apply(Requested(self.now(), ids[pick % len(ids)], verb, "root"))
         self.yard.step()

@@ -27,7 +27,7 @@ from typing import Self
 
 import pytest
 
-from gpuyard.engines.node import podman
+from gpuyard.engines.node.containers import podman
 from harness.patience import Patience, patient
 from rigs.components import Missing, skip_or_fail
 from rigs.slurm import config as slurm_config

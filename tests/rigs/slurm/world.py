@@ -4,10 +4,15 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
+from gpuyard.control.loop.observing import FIRST_MS, Recorder
 from gpuyard.control.replica.replica import Replica
+from gpuyard.engines.contract import NodeReport
+from gpuyard.engines.observer import ForeignJobs, OwnScheduler
 from gpuyard.engines.slurm.calls.commands import OutOfReach
+from gpuyard.engines.slurm.foreign import foreign_jobs, node_reports
+from gpuyard.engines.slurm.observed import SLURM
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.site import SlurmSite, read
 from gpuyard.engines.slurm.words.forms import tres
 from gpuyard.model import ConfigSet, Settings, Tenant
@@ -74,7 +79,8 @@ class World:
     cluster: str = "rig"
     gpu_types: dict[str, str] = field(default_factory=lambda: {"a100": "A100-80GB"})
     names: dict[str, str] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    name: str = "slurm"
+    scheduler: OwnScheduler = SLURM
     lag_ms: Callable[[JobRow], int] = lambda _row: 0
     """How much later the accounting tells of an end."""
     silent: set[str] = field(default_factory=set)
@@ -88,6 +94,18 @@ class World:
         self.asked.append(what)
         if what in self.silent:
             raise OutOfReach(f"{what}: nobody answers")
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        return node_reports(self.site(), self.cluster, GpuTypes(self.gpu_types))
+
+    def jobs(self) -> ForeignJobs:
+        return foreign_jobs(self.queue(), self.names)
+
+    def ended(self, from_ms: int) -> ForeignJobs:
+        return foreign_jobs(self.history(from_ms), self.names)
+
+    def close(self) -> None:
+        pass
 
     def queue(self) -> Jobs:
         self._ask("queue")
@@ -149,7 +167,7 @@ class Watched:
     def _begin(self) -> None:
         self.lease = self.store.elect("test")
         assert self.lease is not None
-        self.watcher = SlurmObserver(self.replica, self.world, self.lease.epoch)  # type: ignore[arg-type]
+        self.watcher = Recorder(self.replica, self.world.cluster, self.world, self.lease.epoch)
 
     def restart(self) -> None:
         assert self.lease is not None
@@ -168,8 +186,8 @@ class Watched:
     def ended(self) -> list[tuple[str, str, int, int, int]]:
         """Key, state, start, end and GPUs of everything in the history, in order."""
         rows, before = [], None
-        while page := self.store.ended_since(0, before):
-            rows += [self.store.history(row[0]) for row in page]
+        while page := self.store.history.ended_since(0, before):
+            rows += [self.store.history.find(row[0]) for row in page]
             before = (page[-1][4], page[-1][0])
         return sorted(
             (row.detail["spec"]["origin"], row.state, row.started_ms, row.ended_ms, row.gpus_milli // 1000)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from contract.rigs import LocalRig, look
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 from harness import patience
 
 WAIT_S = 20.0
@@ -20,23 +20,23 @@ class Visit:
             lambda: rig.engine.terminal(key, own=own), WAIT_S, lambda: look(rig, key)
         )
         link.settimeout(patience.patient(WAIT_S))
-        self.send(terminal.HELLO, json.dumps(asked).encode())
+        self.send(frames.HELLO, json.dumps(asked).encode())
         self.frames = self._frames()
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(terminal.frame(kind, content))
+        self.link.sendall(frames.frame(kind, content))
 
     def _frames(self) -> Iterator[tuple[bytes, bytes]]:
         with self.link, self.link.makefile("rb") as file, suppress(ConnectionResetError):
-            while head := file.read(terminal.HEAD.size):
-                kind, size = terminal.HEAD.unpack(head)
+            while head := file.read(frames.HEAD.size):
+                kind, size = frames.HEAD.unpack(head)
                 yield kind, file.read(size)
 
     def until(self, text: str) -> str:
         """What it shows, up to this text."""
         shown = ""
         for kind, content in self.frames:
-            shown += content.decode() if kind == terminal.DATA else ""
+            shown += content.decode() if kind == frames.DATA else ""
             if text in shown:
                 return shown
         raise AssertionError(f"{text!r} was not shown, but {shown!r}")
@@ -45,20 +45,20 @@ class Visit:
         """What it shows up to its end, and how it ended."""
         shown, how = b"", None
         for kind, content in self.frames:
-            shown += content if kind == terminal.DATA else b""
-            if kind in (terminal.EXIT, terminal.ERROR):
-                how = json.loads(content) if kind == terminal.EXIT else content.decode()
+            shown += content if kind == frames.DATA else b""
+            if kind in (frames.EXIT, frames.ERROR):
+                how = json.loads(content) if kind == frames.EXIT else content.decode()
         return shown.decode().replace("\r", ""), how
 
 
 def put(rig: LocalRig, key: str, path: str, text: bytes) -> int:
     """Copy a file into a job, as `yard cp`; how many files arrived."""
     visit = Visit(rig, key, do="write", path=path)
-    assert terminal.HELLO == next(visit.frames)[0]
+    assert frames.HELLO == next(visit.frames)[0]
     head = {"path": "x", "mode": 0o644, "folder": False, "size": len(text)}
-    visit.send(terminal.FILE, json.dumps(head).encode())
-    visit.send(terminal.DATA, text)
-    visit.send(terminal.END)
+    visit.send(frames.FILE, json.dumps(head).encode())
+    visit.send(frames.DATA, text)
+    visit.send(frames.END)
     how = visit.end()[1]
     assert isinstance(how, dict), how
     return int(how["files"])
@@ -67,6 +67,6 @@ def put(rig: LocalRig, key: str, path: str, text: bytes) -> int:
 def fetched(rig: LocalRig, key: str, port: int, sent: bytes) -> str:
     """What a port of a job answers, as `yard forward` passes it on."""
     visit = Visit(rig, key, do="forward", port=port)
-    visit.send(terminal.DATA, sent)
-    visit.send(terminal.END)
+    visit.send(frames.DATA, sent)
+    visit.send(frames.END)
     return visit.end()[0]

@@ -57,7 +57,7 @@ def test_a_byte_that_is_no_text_is_refused_in_our_words(field: dict[str, object]
     with pytest.raises(Problem) as refused:
         checked(JobRequest, field)
     (error,) = refused.value.errors or []
-    assert "it holds a byte that is no text in UTF-8" == error["detail"]
+    assert "it holds a byte that is not text in UTF-8" == error["detail"]
 
 
 def test_a_refusal_takes_a_fraction_of_the_time_that_parsing_takes() -> None:

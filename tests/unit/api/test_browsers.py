@@ -185,7 +185,7 @@ def test_a_revoked_token_signs_the_browser_out_and_ends_its_streams(yard: Team) 
 
 def test_a_session_ends_with_its_token_and_at_a_sign_out(yard: Team) -> None:
     both = signed_in(yard, yard.tokens["ulla"])
-    parent = yard.yard.store.token(yard.tokens["ulla"].split("_")[1])
+    parent = yard.yard.store.tokens.find(yard.tokens["ulla"].split("_")[1])
     ends_ms = yard.call("GET", "/api/v1/me", headers=both).json["expires_ms"]
     assert parent is not None
     assert ends_ms <= parent.expires_ms

@@ -89,7 +89,7 @@ def test_a_refusal_carries_what_is_wrong_and_what_to_do(yard: Callable[[list[byt
 def test_a_reply_or_a_path_of_an_older_server_is_told_as_such(
     yard: Callable[[list[bytes | None]], Client],
 ) -> None:
-    none = {"detail": "there is nothing at /api/v1/me", "hint": f"{DESCRIPTION} lists what there is."}
+    none = {"detail": "there is nothing at /api/v1/me", "hint": f"{DESCRIPTION} lists all paths."}
     with yard(
         [http(200, {"jobs": [{"id": 7}]}), http(404, none), http(404, none), http(404, none)]
     ) as client:
@@ -109,7 +109,7 @@ def test_a_reply_or_a_path_of_an_older_server_is_told_as_such(
 def test_an_answer_that_is_no_yards_is_told_as_such(yard: Callable[[list[bytes | None]], Client]) -> None:
     with (
         yard([b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"]) as client,
-        pytest.raises(YardError, match="is not that of a yard"),
+        pytest.raises(YardError, match="does not come from a yard"),
     ):
         client.ask_for(ME)
 
@@ -139,7 +139,7 @@ def test_addresses(text: str, address: object) -> None:
     "text", ["nowhere", "host:port", "host:0", "host:99999", "https://x:y", "http://a/b:1"]
 )
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(BadInput, match="is no address"):
+    with pytest.raises(BadInput, match="is not an address"):
         address_of(text)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.telemetry.signals import SIGNALS
+from harness.patience import patient
 from rigs.components import Missing, install, skip_or_fail
 from rigs.teams import CONFIG, Team, team
 
@@ -20,7 +21,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Team, dict[
     """A yard with one running job of each of two tenants."""
     with team(tmp_path_factory.mktemp("metrics")) as made:
         # Looks are taken by hand.
-        made.yard.watch._rounds.close()
+        made.yard.duties["watch"].stop(patient(60))
         ids = {
             user: made.submit(
                 user,
@@ -176,7 +177,7 @@ def test_emulated_nodes_without_a_job_have_rows_too(tmp_path: Path) -> None:
     config = CONFIG.replace("box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}", pools)
     with team(tmp_path, config) as made:
         # Looks are taken by hand.
-        made.yard.watch._rounds.close()
+        made.yard.duties["watch"].stop(patient(60))
         load = {"YARD_EMULATED_LOAD": LOADS["ulla"]}
         job = made.submit("ulla", hold=False, gpus=2, command=["sleep", "120"], env=load)
         engine = made.yard.watch._eyes[0]._engine

@@ -23,7 +23,9 @@ from gpuyard.cli.connection.visits import framed
 from gpuyard.control.access.people_in_force import LOOK_S
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import TokenService, WantedToken
-from gpuyard.engines.node.processes import stat_of
+from gpuyard.control.duties import people
+from gpuyard.control.duties.rounds import Duties
+from gpuyard.engines.node.kernel.processes import stat_of
 from gpuyard.model.units import DAY_MS
 from gpuyard.wire.endpoints import ENDPOINTS
 from harness.patience import patient, until
@@ -179,12 +181,14 @@ class Places:
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     folder = tmp_path_factory.mktemp("open")
     with team(folder, OPEN) as yard:
-        yard.until(lambda: yard.yard.store.config_version() is not None)
+        yard.until(lambda: yard.yard.store.configs.version() is not None)
         # As on a shared store.
-        yard.yard.people.start()
+        renewing = Duties(people.duties(yard.yard.people, shared=True), yard.yard.epoch)
+        renewing.start()
         made = Places(yard, folder)
         with made.listener:
             yield made
+        renewing.close()
 
 
 def put(yard: Team, text: str) -> None:
@@ -244,7 +248,7 @@ def test_rights_that_an_apply_takes_away_end_every_open_stream(places: Places, w
         assert 200 == yard.call("PUT", "/api/v1/config", yard.tokens["adam"], {"yaml": LESS}).status
     else:
         put(yard, LESS)
-    says = ("may not", "there is no job", "is ulla's", "sees the jobs of other tenants")
+    says = ("may not", "there is no job", "is ulla's", "may now see the jobs of other tenants")
     all_closed(places, streams, lambda detail: any([each in detail for each in says]))
     put(yard, OPEN)
     yard.until(lambda: str(yard.yard.people.directory.limit("eddy")) == "admin of the whole yard")

@@ -11,6 +11,8 @@ from gpuyard.config.reading import loads
 from gpuyard.config.values import Account
 from gpuyard.control.access.people import Person, UserDirectory
 from gpuyard.control.access.people_in_force import SHORT_BYTES, PeopleInForce
+from gpuyard.control.duties import people
+from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.refusals import Overloaded
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
@@ -26,7 +28,7 @@ ADDED = CONFIG.replace(
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     with team(tmp_path_factory.mktemp("renewed")) as made:
         # Nothing can be applied before the yard has a configuration.
-        made.until(lambda: made.yard.store.config_version() is not None)
+        made.until(lambda: made.yard.store.configs.version() is not None)
         yield made
 
 
@@ -69,7 +71,7 @@ def test_a_viewer_need_not_be_a_user_of_the_machine_and_runs_nothing(yard: Team)
     more = yard.call(
         "POST", "/api/v1/tokens", yard.tokens["adam"], {"user": "lukas", "role": "user", "tenant": "product"}
     )
-    assert (422, True) == (more.status, "no user of this machine" in more.json["detail"])
+    assert (422, True) == (more.status, "is not a user of this machine" in more.json["detail"])
 
 
 def test_a_person_who_is_removed_or_narrowed_has_less_at_once(yard: Team) -> None:
@@ -89,10 +91,11 @@ def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Te
     real = yard.yard
     other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert other.directory.limit("lucy") is None
-    other.start()
+    renewing = Duties(people.duties(other, shared=True), real.epoch)
+    renewing.start()
     applied(yard, ADDED)
     yard.until(lambda: other.directory.limit("lucy") is not None)
-    other.close()
+    renewing.close()
     # A file without them does not undo what was applied.
     restarted = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert "viewer of product" == str(restarted.directory.limit("lucy"))
@@ -102,12 +105,12 @@ def test_a_version_that_is_older_than_the_last_one_changes_nothing(
     yard: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = yard.yard
-    yard.until(lambda: real.store.config_version() is not None)
-    older = real.store.config_version()
+    yard.until(lambda: real.store.configs.version() is not None)
+    older = real.store.configs.version()
     applied(yard, ADDED)
     other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     with monkeypatch.context() as patched:
-        patched.setattr(real.store, "config_version", lambda: older)
+        patched.setattr(real.store.configs, "version", lambda: older)
         other.look()
     assert "viewer of product" == str(other.directory.limit("lucy"))
 
@@ -130,10 +133,11 @@ def test_long_versions_of_others_are_read_beside_the_server_and_again_where_that
     other = PeopleInForce(
         real.replica, real.committer, real.now_ms, real.fleet.access, auth=True, parse=parse
     )
-    other.start()
+    renewing = Duties(people.duties(other, shared=True), real.epoch)
+    renewing.start()
     applied(yard, long)
     yard.until(lambda: other.directory.limit("lucy") is not None)
-    other.close()
+    renewing.close()
     assert [(long, "version 2")] * 2 == read
 
 

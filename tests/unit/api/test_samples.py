@@ -64,7 +64,7 @@ def test_people_hand_in_nothing_unless_the_whole_yard_is_theirs(yard: Team, node
     own = yard.call("POST", f"/api/v1/nodes/{who}/samples", yard.tokens[who], body())
 
     assert [403, 403] == [said.status, own.status]
-    assert [f"{who} is no collector, and hands in no samples"] * 2 == [
+    assert [f"{who} is not a collector, and may not send samples"] * 2 == [
         each.json["detail"] for each in (said, own)
     ]
 

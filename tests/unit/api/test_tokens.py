@@ -10,7 +10,7 @@ import pytest
 
 from gpuyard.control.access.browsers import CODE_MS
 from gpuyard.control.access.tokens import LOOK_S
-from gpuyard.control.serve import clock_ms
+from gpuyard.control.clock import clock_ms
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import StoreUnreachable
 from harness.patience import until
@@ -67,7 +67,7 @@ def test_what_is_made_with_a_token_ends_with_it(yard: Team) -> None:
     status, third = make(yard, str(own["secret"]), user="dora", days=30)
     assert 201 == status
     ends = [each["expires_ms"] for each in (second, own, third)]
-    parent = yard.yard.store.token(name_of(first))
+    parent = yard.yard.store.tokens.find(name_of(first))
     assert parent is not None
     assert [parent.expires_ms] * 3 == ends
 
@@ -126,7 +126,7 @@ def test_a_user_of_the_machine_needs_no_entry_but_a_place(
     status, made = make(yard, "adam", user=ME, tenant="product")
     assert (201, "user", "product") == (status, made["role"], made["tenant"])
     status, problem = make(yard, "adam", user="nobody-of-that-name", tenant="product")
-    assert (422, "nobody-of-that-name is no user of this machine") == (status, problem["detail"])
+    assert (422, "nobody-of-that-name is not a user of this machine") == (status, problem["detail"])
 
 
 def test_a_token_narrows_and_never_widens_what_its_user_has(yard: Team) -> None:
@@ -156,7 +156,7 @@ def test_secrets_are_in_no_listing_and_not_in_the_store(yard: Team) -> None:
         yard.call("GET", path, yard.tokens["adam"], most_s=0.3 if "events" in path else None).body
         for path in ("/api/v1/tokens", "/api/v1/audit", "/api/v1/events?after=0", "/api/v1/debug/snapshot")
     )
-    row = yard.yard.store.tokens()[0]
+    row = yard.yard.store.tokens.all()[0]
     assert row.id.encode() in said
     assert row.hash.encode() not in said
     assert secret.encode() not in said
@@ -217,12 +217,12 @@ def test_users_of_the_machine_are_known_by_the_socket(yard: Team) -> None:
 
 def test_the_use_of_a_token_is_noted_but_not_every_time(yard: Team) -> None:
     token = yard.token("ulla")
-    row = yard.yard.store.token(name_of(token))
+    row = yard.yard.store.tokens.find(name_of(token))
     assert row is not None
     assert 0 == row.used_ms
     for _ in range(3):
         me(yard, token)
-    used = yard.yard.store.token(name_of(token))
+    used = yard.yard.store.tokens.find(name_of(token))
     assert used is not None
     assert 0 < used.used_ms <= yard.token_service._now_ms()
 
@@ -233,7 +233,7 @@ def test_the_socket_asks_the_store_for_no_token(yard: Team, monkeypatch: pytest.
     def never(*_args: object) -> None:
         raise AssertionError("a token was looked up")
 
-    monkeypatch.setattr(yard.yard.store, "token", never)
+    monkeypatch.setattr(yard.yard.store.tokens, "find", never)
     job = {"command": ["true"], "hold": True, "tenant": "research"}
     assert 201 == yard.call("POST", "/api/v1/jobs", body=job, peer=(os.geteuid(), os.getegid())).status
 
@@ -245,7 +245,7 @@ def test_a_store_that_cannot_be_asked_lets_nobody_in(yard: Team, monkeypatch: py
     def away(*_args: object) -> None:
         raise StoreUnreachable("the database is away")
 
-    monkeypatch.setattr(yard.yard.store, "token", away)
+    monkeypatch.setattr(yard.yard.store.tokens, "find", away)
     time.sleep(LOOK_S + 0.05)
     assert 503 == me(yard, token)
 
@@ -282,7 +282,7 @@ def test_tokens_end_by_the_clock_of_the_machine_and_one_set_back_brings_none_to_
         assert replica.state.now_ms > clock_ms() + 999 * DAY_MS, "the log has stayed ahead"
         assert [200, 401, 200] == [me(yard, each) for each in (token, ended, made)]
         # What is made now ends as it would have without all that.
-        ends = [yard.yard.store.token(name_of(each)) for each in (made, code)]
+        ends = [yard.yard.store.tokens.find(name_of(each)) for each in (made, code)]
         lives = [each.expires_ms - clock_ms() for each in ends if each is not None]
         assert [True, True] == [
             left <= most for left, most in zip(lives, (30 * DAY_MS, CODE_MS), strict=True)

@@ -18,7 +18,7 @@ from gpuyard.api.edge.upgrades import Link
 from gpuyard.api.handlers.terminals import _Visit
 from gpuyard.api.messages.frames import Asked
 from gpuyard.control.replica.labels import Label
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 
 MASK = b"\1\2\3\4"
 MUCH = 16 << 20
@@ -119,11 +119,11 @@ def test_a_client_that_takes_all_at_last_is_sent_all_of_it() -> None:
 
 
 def test_many_small_frames_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = 5000
+    count = 5000
 
     async def main() -> int:
         async with linked() as (link, ours, _writer):
-            data = masked(PONG, b"") * frames + masked(BINARY, b"last")
+            data = masked(PONG, b"") * count + masked(BINARY, b"last")
             assert len(data) == ours.send(data)
             received, turns = asyncio.ensure_future(link.receive()), 0
             while not received.done():
@@ -133,17 +133,17 @@ def test_many_small_frames_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch
             return turns
 
     monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
-    assert frames < asyncio.run(main())
+    assert count < asyncio.run(main())
 
 
 def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user's own process in a job sends is the user's."""
-    frames = 5000
+    count = 5000
 
     async def main() -> int:
         async with linked() as (link, _ours, _writer):
             reader = asyncio.StreamReader()
-            reader.feed_data(terminal.frame(terminal.DATA, b".") * frames)
+            reader.feed_data(frames.frame(frames.DATA, b".") * count)
             reader.feed_eof()
             nobody: Any = None
             forward = Asked(do="forward", port=1)
@@ -159,7 +159,7 @@ def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytes
         pass
 
     monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
-    assert frames < asyncio.run(main())
+    assert count < asyncio.run(main())
 
 
 def test_what_a_client_sends_is_charged_to_its_user() -> None:

@@ -1,9 +1,11 @@
 """The benchmark programs work on tiny inputs: what they print is published, so it must be right."""
 
+import ast
 import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 
@@ -285,3 +287,18 @@ def test_a_queue_that_cannot_be_filled_in_time_ends_the_program(program) -> None
     assert ["GET /api/v1/nodes", "POST /api/v1/nodes/n0/drain"] == asked
     Slow().submit(1000, time.monotonic() + 60)
     assert "POST /api/v1/nodes/n0/resume" == asked[-1]
+
+
+def test_what_programs_import_of_gpuyard_is_there() -> None:
+    """A program that is run by hand alone breaks without a word when a name moves."""
+    missing = []
+    for path in sorted(BENCHMARKS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuyard"):
+                module = import_module(str(node.module))
+                missing += [
+                    f"{path.name}:{node.lineno} {node.module}.{each.name}"
+                    for each in node.names
+                    if not hasattr(module, each.name) and not find_spec(f"{node.module}.{each.name}")
+                ]
+    assert [] == missing

@@ -33,8 +33,6 @@ COMMANDS = [
     ("bench",),
     ("bench", "simulate"),
     ("bench", "decide"),
-    ("bench", "pack"),
-    ("bench", "place"),
     *[(name,) for name in ENTRIES if name not in {"simulate", "validate", "demo", "bench"}],
 ]
 

@@ -55,13 +55,13 @@ def test_a_write_that_fails_leaves_what_was_saved(tmp_path: Path) -> None:
     code, said = _written(tmp_path, stdin=b"x" * 100_000, limit=50_000)
     assert (1, "yard: --write saved: File too large") == (code, said.splitlines()[0])
     code, said = _written(tmp_path)
-    assert (2, "yard: nothing came to be written: saved stays as it was\n") == (code, said)
+    assert (2, "yard: there was nothing to write: saved stays as it was\n") == (code, said)
     assert ["7\n"] == [path.read_text() for path in tmp_path.iterdir()]
 
 
 def test_what_cannot_be_replaced_is_refused(yard: Yard, tmp_path: Path) -> None:
     done = yard("checkpoint", "--write", tmp_path, "7")
-    assert (2, True) == (done.code, f"--write {tmp_path}: this is no plain file" in done.err)
+    assert (2, True) == (done.code, f"--write {tmp_path}: this is not a plain file" in done.err)
     done = yard("checkpoint", "--write", "no/such", "7")
     assert (1, True) == (done.code, "--write no/such: the folder is not there\nmkdir -p no\n" in done.err)
 
@@ -70,7 +70,7 @@ def test_words_without_a_letter_are_nothing_to_go_back_to(yard: Yard, tmp_path: 
     saved = tmp_path / "saved"
     saved.write_text("7\n")
     done = yard("checkpoint", "--write", saved, "")
-    assert (2, True) == (done.code, "nothing came to be written" in done.err)
+    assert (2, True) == (done.code, "there was nothing to write" in done.err)
     assert "7\n" == saved.read_text()
 
 
@@ -111,7 +111,7 @@ def test_one_job_is_named_by_its_id_or_by_where_the_command_runs(
     yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YARD_URL", f"unix:{tmp_path}/none.sock")
-    assert "no job was named, and this runs in none" in yard("checkpoint").err
-    assert "a checkpoint is of one job" in yard("checkpoint", "7", "8").err
+    assert "no job was named, and this command does not run in one" in yard("checkpoint").err
+    assert "a checkpoint belongs to one job" in yard("checkpoint", "7", "8").err
     monkeypatch.setenv("YARD_JOB_ID", "7")
     assert (4, 4) == (yard("checkpoint").code, yard("checkpoint", "7").code)

@@ -115,7 +115,7 @@ def test_the_unit_has_the_options_and_says_how_to_make_the_token(
         f"collect --server https://yard:7447 --token-file {tmp_path}/t --node n7 --slurm {tmp_path}\n" in text
     )
     assert "yard token create --role collector --user n7" in text
-    with pytest.raises(BadInput, match="needs to know the yard"):
+    with pytest.raises(BadInput, match="needs --server and --token-file"):
         collect(unit=True)
 
 
@@ -123,7 +123,7 @@ def test_a_token_file_or_folder_that_is_not_there_is_said(tmp_path: Path) -> Non
     (tmp_path / "t").write_text("yard_x")
     with pytest.raises(BadInput, match="No such file"):
         collect(server="http://127.0.0.1:9", token_file=tmp_path / "none")
-    with pytest.raises(BadInput, match="no shared folder"):
+    with pytest.raises(BadInput, match="is not a shared folder"):
         collect(server="http://127.0.0.1:9", token_file=tmp_path / "t", slurm=tmp_path)
 
 

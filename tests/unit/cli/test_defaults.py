@@ -34,7 +34,7 @@ def test_the_environment_goes_before_the_file(file: Path, monkeypatch: pytest.Mo
     ("text", "says"),
     [
         ("tenant: a\ntennant: b\n", "d:2: unknown key 'tennant'; did you mean 'tenant'?"),
-        ("tenant: a\ntenant: b\n", "d:2: 'tenant' is there twice"),
+        ("tenant: a\ntenant: b\n", "d:2: 'tenant' occurs twice"),
         ("- tenant\n", "d:1: is not `name: value`"),
         ("pool:\n  - a\n", "d:1: has no value"),
         ("pool: [a,\n", "d:1: has a list that does not end"),

@@ -31,7 +31,7 @@ def test_the_scrape_file_names_the_yard_that_commands_ask(
     monkeypatch.setenv("YARD_URL", "https://yard.example.org")
     assert ["https", "yard.example.org:443"] == targets()
     refused = yard("export", "prometheus", "--server", "nonsense")
-    assert (2, True) == (refused.code, "no address" in refused.err)
+    assert (2, True) == (refused.code, "is not an address" in refused.err)
 
 
 def test_dashboards_go_into_a_folder_or_one_to_standard_output(yard: Yard, tmp_path: Path) -> None:

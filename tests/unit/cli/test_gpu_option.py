@@ -31,10 +31,10 @@ def test_what_can_be_asked_for(text: str, fields: dict[str, Any]) -> None:
         ("1.5", "a share is less than one GPU"),
         ("0.0001", "a share is less than one GPU"),
         ("0.0", "a share is less than one GPU"),
-        ("-1", "nothing that a GPU can be asked for"),
-        ("all", "nothing that a GPU can be asked for"),
-        ("0x1g.18gb", "nothing that a GPU can be asked for"),
-        ("1g", "nothing that a GPU can be asked for"),
+        ("-1", "is not an ask for GPUs"),
+        ("all", "is not an ask for GPUs"),
+        ("0x1g.18gb", "is not an ask for GPUs"),
+        ("1g", "is not an ask for GPUs"),
     ],
 )
 def test_what_cannot_is_said_with_what_can(text: str, says: str) -> None:

@@ -155,7 +155,7 @@ def test_an_empty_value_says_nothing_but_for_an_array() -> None:
     assert {} == asked("--name", "", "-g", "", "--time=", "--begin", "", "--stdout", "")
     with pytest.raises(BadInput, match="--array names no task"):
         asked("--array", "")
-    with pytest.raises(BadInput, match="two ways"):
+    with pytest.raises(BadInput, match="both say which GPUs"):
         asked("-g", "1", "--gpu-memory", "20G")
 
 
@@ -199,7 +199,7 @@ def test_variables_of_a_file(tmp_path: Path) -> None:
 
 
 def test_a_deadline_that_is_over_is_refused() -> None:
-    with pytest.raises(BadInput, match="--deadline 2020-01-01: that time is over"):
+    with pytest.raises(BadInput, match="--deadline 2020-01-01: that time has passed"):
         asked("--deadline", "2020-01-01")
     assert {"deadline_ms"} == asked("--deadline", "+1h").keys()
     assert {"begin_ms"} == asked("--begin", "2020-01-01").keys(), "a job may begin at once"
@@ -234,6 +234,6 @@ def test_a_cluster_of_a_script_that_is_not_here_is_left_out_with_a_warning(
 
 def test_a_beginning_that_is_over_is_taken_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert moment_ms("--begin", "2020-01-20T08:00") < time.time() * 1000
-    assert "note: --begin 2020-01-20T08:00: that time is over, so the job may start at once\n" == (
+    assert "note: --begin 2020-01-20T08:00: that time has passed, so the job may start at once\n" == (
         capsys.readouterr().err
     )

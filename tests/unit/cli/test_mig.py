@@ -33,7 +33,7 @@ def test_gpus_are_read(text: str, gpus: list[int]) -> None:
 @pytest.mark.parametrize("text", ["", ",", "0-", "3-0", "-1", "x", "0-99999999999", "9" * 5000, "\u0663"])
 def test_what_is_no_list_of_gpus_is_refused(text: str) -> None:
     """An empty one too: a script's variable that was never set does not mean all GPUs."""
-    with pytest.raises(BadInput, match="is no list of GPUs"):
+    with pytest.raises(BadInput, match="is not a list of GPUs"):
         mig._gpus(text)
 
 

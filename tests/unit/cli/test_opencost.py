@@ -319,14 +319,14 @@ def test_the_books_must_have_the_days_and_the_cluster(ask: Callable[..., Any]) -
         assert (2, "") == (code, out)
         assert "the books have nothing from" in err or "2026-12-12 is still to come" in err
     code, _out, err = ask(answer(), "--cluster", "gke")
-    assert (2, True) == (code, "the books have no cluster 'gke' then" in err)
+    assert (2, True) == (code, "the books have no cluster 'gke' in that time" in err)
     assert 0 == ask(answer(), "--cluster", "main")[0]
 
 
 def test_it_takes_sight_of_the_whole_yard(ask: Callable[..., Any]) -> None:
     code, out, err = ask(answer(), sight=Sight(("org",)))
     assert (2, "") == (code, out)
-    assert "OpenCost sees all namespaces, and you see a part of the yard" in err
+    assert "OpenCost sees all namespaces, but you see only a part of the yard" in err
 
 
 def with_field(field: str, value: str) -> str:
@@ -341,26 +341,26 @@ def with_field(field: str, value: str) -> str:
         *[
             (with_field(field, value), f"data[0]['vision'], {field}: {told}")
             for field, value, told in (
-                ("gpuHours", "NaN", "'NaN' is no number"),
-                ("gpuHours", "-Infinity", "'-Infinity' is no number"),
+                ("gpuHours", "NaN", "'NaN' is not a number"),
+                ("gpuHours", "-Infinity", "'-Infinity' is not a number"),
                 ("gpuHours", "-1", "'-1' is less than 0"),
                 ("gpuHours", "1e400", "'1e400' is more than"),
-                ("gpuHours", "1e999999999", "'1e999999999' is no number"),
+                ("gpuHours", "1e999999999", "'1e999999999' is not a number"),
                 ("gpuHours", "9" * 5000, "'99999"),
-                ("gpuHours", '"20"', "'\"20\"' is no number"),
-                ("gpuHours", "null", "'null' is no number"),
-                ("gpuHours", "[" * 900 + "]" * 900, "a list is no number"),
-                ("gpuCost", "true", "'true' is no number"),
+                ("gpuHours", '"20"', "'\"20\"' is not a number"),
+                ("gpuHours", "null", "'null' is not a number"),
+                ("gpuHours", "[" * 900 + "]" * 900, "a list is not a number"),
+                ("gpuCost", "true", "'true' is not a number"),
                 ("cpuCost", "-0.01", "'-0.01' is less than 0"),
-                ("ramCostAdjustment", "{}", "an object is no number"),
+                ("ramCostAdjustment", "{}", "an object is not a number"),
                 ("currency", '"EUR"', "'EUR': the books are in USD"),
-                ("window", "7", "it is no object"),
-                ("properties", '{"namespace": "a", "namespace": "b"}', "the field 'namespace' is there twice"),
+                ("window", "7", "it is not an object"),
+                ("properties", '{"namespace": "a", "namespace": "b"}', "the field 'namespace' occurs twice"),
             )
         ],
         (
             with_field("window", '{"start": "yesterday", "end": "2026-11-13T00:00:00Z"}'),
-            "data[0]['vision'], window.start: 'yesterday' is no moment",
+            "data[0]['vision'], window.start: 'yesterday' is not a moment",
         ),
         (with_field("window", '{"start": "2026-11-13T00:00:00Z"}'), "window.end: it is empty"),
         (
@@ -375,21 +375,21 @@ def with_field(field: str, value: str) -> str:
             with_field("window", '{"start": "2026-11-12T00:00:00Z", "end": "2026-11-12T23:00:00Z"}'),
             "its window begins or ends within a day",
         ),
-        (with_field("properties", '{"namespace": [1]}'), "properties.namespace: a list is no name"),
+        (with_field("properties", '{"namespace": [1]}'), "properties.namespace: a list is not a name"),
         ('{"data": [{"a": {}}]}', "data[0]['a'], window.start: it is empty"),
-        ('{"data": [{"a": 1}]}', "data[0]['a']: it is no object"),
-        ('{"data": [{"a": {}, "a": {}}]}', "data[0]: the name 'a' is there twice"),
-        ('{"data": [1]}', "data[0]: it is no object"),
+        ('{"data": [{"a": 1}]}', "data[0]['a']: it is not an object"),
+        ('{"data": [{"a": {}, "a": {}}]}', "data[0]: the name 'a' occurs twice"),
+        ('{"data": [1]}', "data[0]: it is not an object"),
         ('{"data": []}', "has no allocation in it"),
-        ('{"data": 1}', "data: it is no list"),
-        ('{"data": {"sets": []}}', "is a summary, which does not tell GPU-hours"),
-        ('{"data": [], "data": []}', "the field 'data' is there twice"),
+        ('{"data": 1}', "data: it is not a list"),
+        ('{"data": {"sets": []}}', "is a summary without GPU-hours"),
+        ('{"data": [], "data": []}', "the field 'data' occurs twice"),
         ('{"data": [], "currency": "EUR"}', "currency: 'EUR': the books are in USD"),
         ('{"code": 500, "message": "no metrics", "data": null}', "OpenCost refused with code 500: 'no metrics'"),
-        ("[]", "has no field 'data': it is no answer of /allocation"),
+        ("[]", "has no field 'data': it is not an answer of /allocation"),
         ("", "line 1, column 1: it is no JSON"),
         ('{"data":\n [{]}', "line 2, column 4: it is no JSON"),
-        ("[" * 100_000, "brackets in brackets without end"),
+        ("[" * 100_000, "is nested too deeply"),
         ("Date,Namespace,GPUs\n", "is OpenCost's csv, which does not tell GPU-hours"),
     ],
 )  # fmt: skip
@@ -420,7 +420,7 @@ def test_many_broken_rows_are_counted(ask: Callable[..., Any]) -> None:
         (("--by", "user"), "--by 'user' is not known"),
         (("--by", "label:"), "--by 'label:' is not known"),
         (("--name", "pod"), "--name 'pod' is not known"),
-        (("--map", "vision"), "--map 'vision' maps nothing"),
+        (("--map", "vision"), "--map 'vision' is not NAME=WHAT"),
         (("--tolerance", "nan"), "nan"),
     ],
 )
@@ -455,7 +455,7 @@ def test_values_for_the_charts_have_the_price_of_the_books(ask: Callable[..., An
     [
         (("--chart", "x"), "no values for the chart 'x'"),
         (("--cluster", "gke"), "the books have no GPUs of a cluster 'gke' then"),
-        (("--team-label", "a b"), "--team-label 'a b' is no key of a label"),
+        (("--team-label", "a b"), "--team-label 'a b' is not a key of a label"),
         (("--from", "2026-10-01", "--to", "2026-10-02"), "which cluster is meant?"),
     ],
 )

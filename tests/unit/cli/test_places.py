@@ -6,8 +6,8 @@ import pytest
 
 from gpuyard.api.connecting.ports import listening
 from gpuyard.cli.connection.places import _say_whose, client, whose_yard
+from gpuyard.control.notes import another_yard
 from gpuyard.control.places import SYSTEM_DATA, DataDir
-from gpuyard.control.serve import _another_yard
 
 from .conftest import Yard
 
@@ -63,9 +63,9 @@ def test_the_machines_yard_is_named_where_it_may_have_the_port(
 ) -> None:
     machine, own = tmp_path / "machine", tmp_path / "own"
     machine.mkdir()
-    monkeypatch.setattr("gpuyard.control.serve.SYSTEM_DATA", machine)
-    assert "another user's yard" == _another_yard(DataDir(own)), "nothing answers there"
+    monkeypatch.setattr("gpuyard.control.notes.SYSTEM_DATA", machine)
+    assert "another user's yard" == another_yard(DataDir(own)), "nothing answers there"
     for name in ("yard.pid", "yard.sock"):
         (machine / name).touch()
-    assert f"the machine's yard, in {machine}" == _another_yard(DataDir(own))
-    assert "another user's yard" == _another_yard(DataDir(machine))
+    assert f"the machine's yard, in {machine}" == another_yard(DataDir(own))
+    assert "another user's yard" == another_yard(DataDir(machine))

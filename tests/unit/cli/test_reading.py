@@ -115,7 +115,10 @@ def test_options_are_read(words: list[str], values: dict[str, Any]) -> None:
     [
         (["x"], "it takes no word such as 'x'"),
         (["-o"], "-o needs a value: -o FORM"),
-        (["-u", "--mine"], "-u needs a value: -u USER; --mine is no value, unless it is written -u=--mine"),
+        (
+            ["-u", "--mine"],
+            "-u needs a value: -u USER; --mine is not a value, unless it is written -u=--mine",
+        ),
         (["-o", "jsn"], "-o takes table, wide, json, yaml or csv, not 'jsn'; did you mean 'json'?"),
         (["--limit", "0"], "--limit takes 1 or more, not 0"),
         (["--limit", "1_0"], "--limit takes a whole number, not '1_0'"),

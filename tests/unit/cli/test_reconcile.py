@@ -141,7 +141,7 @@ def test_a_broken_row_ends_with_2_and_nothing_is_compared(ask: Callable[..., Any
     before = path.read_bytes()
     code, out, err = ask(path)
     assert (2, "") == (code, out)
-    assert "line 5, column lineItem/UsageAmount: 'one' is no number; write it with a point, as 12.5" in err
+    assert "line 5, column lineItem/UsageAmount: 'one' is not a number; write it with a point, as 12.5" in err
     assert "Nothing was compared." in err
     assert "problems" not in err
     assert before == path.read_bytes()
@@ -181,9 +181,9 @@ def test_a_table_has_the_first_200_differences_and_json_all(ask: Callable[..., A
         (("--tolerance", "nan"), "nan"),
         (("--from", "2026-12-01", "--to", "2026-12-31"), "GPUs from 2026-12-01 to 2026-12-31"),
         (("--from", "2026-12-01"), "Its lines are from 2026-11-01 to 2026-11-02, UTC"),
-        (("--to", "2026-10-31"), "has no line about a machine with GPUs"),
+        (("--to", "2026-10-31"), "has no line for a machine with GPUs"),
         (("--from", "2026-11-09", "--to", "2026-11-01"), "after the last one"),
-        (("--from", "someday"), "--from 'someday' is no time"),
+        (("--from", "someday"), "--from 'someday' is not a time"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -197,7 +197,7 @@ def test_what_makes_no_sense_is_refused(
 def test_a_bill_is_about_the_whole_yard(ask: Callable[..., Any], tmp_path: Path) -> None:
     code, out, err = ask(bill(tmp_path / "bill.csv"), sight=Sight(("org",)))
     assert (2, "") == (code, out)
-    assert "a bill is about the whole yard, and you see a part of it" in err
+    assert "a bill covers the whole yard, but you see only a part of it" in err
 
 
 def test_a_bill_without_gpus_is_refused(ask: Callable[..., Any], tmp_path: Path) -> None:
@@ -206,5 +206,5 @@ def test_a_bill_without_gpus_is_refused(ask: Callable[..., Any], tmp_path: Path)
     )
     code, _out, err = ask(path)
     assert 2 == code
-    assert "no line about a machine with GPUs; not known: p9.metal" in err
+    assert "no line for a machine with GPUs; not known: p9.metal" in err
     assert 0 == ask(path, "--instance", "p9.metal=A100-40GB:8")[0]

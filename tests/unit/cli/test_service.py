@@ -89,7 +89,7 @@ def test_it_is_written_below_a_root_and_removed_there(tmp_path: Path) -> None:
     [
         (["install", "--print", "--", "--prot", "5"], "there is no option --prot; did you mean '--port'?"),
         (["install", "--print", "--", "-d"], "in the foreground"),
-        (["install", "--root", "/nowhere", "--name", "a/b"], "no name of a service"),
+        (["install", "--root", "/nowhere", "--name", "a/b"], "is not a name of a service"),
     ],
 )
 def test_what_could_not_start_is_refused_before_it_is_written(words: list[str], says: str) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from gpuyard.cli.commands.jobs import show
-from gpuyard.cli.listings.tables import emit
+from gpuyard.cli.listings.tables import emit, table
 from gpuyard.cli.terminal import shown as module
 from gpuyard.cli.terminal.shown import shown, shown_lines, size_text
 from gpuyard.cli.terminal.streams import notice
@@ -45,6 +46,42 @@ def test_a_listing_sends_nothing_of_it(capsys: pytest.CaptureFixture[str], outpu
         assert text == read[0]["why"], "a program gets it as it is"
     else:
         assert 3 == len(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (
+            40,
+            [
+                "REQUEST  BY",
+                "cores    the cgroup of the job, which",
+                "         the kernel holds to them",
+                "files    none",
+            ],
+        ),
+        (22, ["REQUEST  BY", "cores    the cgroup o…", "files    none"]),
+        (
+            80,
+            [
+                "REQUEST  BY",
+                "cores    the cgroup of the job, which the kernel holds to them",
+                "files    none",
+            ],
+        ),
+    ],
+    ids=["goes on below", "no width for it", "has room"],
+)
+def test_a_sentence_goes_on_below_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, lines: list[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1)
+    monkeypatch.setattr("os.get_terminal_size", lambda *_fd: os.terminal_size((width, 24)))
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [["cores", "the cgroup of the job, which the kernel holds to them"], ["files", "none"]]
+    table([Column("REQUEST", lambda row: row[0]), Column("BY", lambda row: row[1], wraps=True)], rows)
+    assert lines == capsys.readouterr().out.splitlines()
 
 
 def test_a_notice_sends_nothing_of_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,8 @@ from .conftest import Yard, command, environment
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("folder", "is no plain file"),
-        ("pipe", "is no plain file"),
+        ("folder", "is not a plain file"),
+        ("pipe", "is not a plain file"),
         ("link", "is a link: name the file that it leads to"),
     ],
 )

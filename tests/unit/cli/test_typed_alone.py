@@ -60,8 +60,5 @@ def test_a_command_that_wants_a_terminal_says_what_does_without_one(
     monkeypatch.setattr(attached, "here", lambda: False)
     assert 2 == run(words.split())
     first, second = capsys.readouterr().err.splitlines()
-    assert (
-        f"yard: {who} wants a terminal, and this is none: its input or its output is a file or a pipe"
-        == first
-    )
+    assert f"yard: {who} needs a terminal, but its input or output is a file or a pipe" == first
     assert f"{hint}; over ssh, `ssh -t` gives a terminal." == second

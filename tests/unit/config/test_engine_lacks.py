@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.config.values import Cluster
-from gpuyard.engines.local.keys import Fence
-from gpuyard.engines.slurm.keys import LACKS, Mode, SlurmCluster
+from gpuyard.engines.local.settings import Fence, LocalSettings
+from gpuyard.engines.slurm.cluster import LACKS, Mode, SlurmCluster
 from gpuyard.model import Capability
 
 
@@ -15,7 +15,7 @@ from gpuyard.model import Capability
         (Cluster("c", "slurm", (), own=SlurmCluster()), LACKS),
         (Cluster("c", "slurm", (), own=SlurmCluster(mode=Mode.OBSERVE)), frozenset()),
         (Cluster("c", "local", ()), frozenset()),
-        (Cluster("c", "local", (), fence=Fence.STRICT), frozenset({Capability.SHARES})),
+        (Cluster("c", "local", (), own=LocalSettings(fence=Fence.STRICT)), frozenset({Capability.SHARES})),
         (Cluster("c", "sim", ()), frozenset()),
     ],
 )

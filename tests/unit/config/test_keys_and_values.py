@@ -19,6 +19,10 @@ ADDED = [
     ("retention: {logs: 0s}", "6:19: 'logs' of 'retention' must be longer than zero, not 0s"),
     ("retention: {logs: always}", f"6:19: 'logs' of 'retention' {DURATION}, not 'always'"),
     # Keys.
+    (
+        "price_book: [{modell: H100, price: 1}]",
+        "6:15: unknown key 'modell' in 'price_book'; did you mean 'model'?",
+    ),
     ("tennants: {}", "6:1: unknown key 'tennants' at the top level; did you mean 'tenants'?"),
     ("Policy: fair", "6:1: unknown key 'Policy' at the top level; did you mean 'policy'?"),
     (

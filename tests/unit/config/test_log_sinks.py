@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import loads
+from gpuyard.keys.problems import ConfigError
 from gpuyard.shipping.contract import SinkSpec
 
 _BASE = "version: 1\nclusters: {main: {}}\nlogs:\n  sinks:\n"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard import durations
-from gpuyard.config import quantities as q
+from gpuyard.keys import quantities as q
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 EXACT = [

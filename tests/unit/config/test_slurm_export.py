@@ -2,7 +2,7 @@
 
 from gpuyard.config.reading import loads
 from gpuyard.config.slurm.exporting_accounts import people, script
-from gpuyard.config.slurm.notes import Notes
+from gpuyard.engines.slurm.site.notes import Notes
 
 YARD = """\
 version: 1

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuyard.cli.slurm.admin.site_options import told_types
 from gpuyard.config import Config
 from gpuyard.config.reading import loads
 from gpuyard.config.slurm.importing import classes_of, document
 from gpuyard.config.slurm.importing_tenants import paths, tenant_of
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes, told_types
 from gpuyard.engines.slurm.site import site
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.errors import BadInput
 
 RECORDED = Path(__file__).parents[1] / "engines" / "slurm_22_05"
@@ -254,7 +255,7 @@ def test_names_that_no_tenant_has_are_mended_and_kept_apart() -> None:
         assert tenant_of(account, user, places) in weights
     assert "x-2/y-" == tenant_of("y+", "", places)
     # Who observes the cluster is told too.
-    slurm = config.clusters["yardrig"].slurm
+    slurm = config.clusters["yardrig"].own
     assert slurm is not None
     assert {"_x": "x-2", "y+": "y-", "jane@uni.edu": "jane-uni.edu-2"} == slurm.names
     for was, name in (

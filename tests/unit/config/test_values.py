@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.config import Cluster, Engine
+from gpuyard.config import Cluster
 from gpuyard.config.reading import load, loads
+from gpuyard.engines.local.settings import LocalSettings
 from gpuyard.errors import BadInput
 from gpuyard.model import (
     Budget,
@@ -146,8 +147,8 @@ def test_every_key_of_a_pool() -> None:
 
 def test_clusters_and_their_engines() -> None:
     assert {
-        "main": Cluster("main", Engine.LOCAL, ("h100",), frozenset({"h100"})),
-        "cloud": Cluster("cloud", Engine.SLURM, ("p100",)),
+        "main": Cluster("main", "local", ("h100",), frozenset({"h100"}), own=LocalSettings()),
+        "cloud": Cluster("cloud", "slurm", ("p100",)),
     } == loads(EVERYTHING).clusters
 
 
@@ -172,7 +173,7 @@ def test_what_the_smallest_file_means(fleet: str) -> None:
     smallest = loads(fleet)
 
     assert Settings(policy=registry.PRESETS["default"]) == smallest.settings
-    assert {"main": Cluster("main", Engine.LOCAL, ("h100",))} == smallest.clusters
+    assert {"main": Cluster("main", "local", ("h100",), own=LocalSettings())} == smallest.clusters
     assert dict(registry.PRESETS) == smallest.policies
     (pool,) = smallest.pools
     assert Market.RESERVED is pool.market

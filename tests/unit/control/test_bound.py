@@ -30,7 +30,7 @@ def test_a_projection_is_declared_once(
     replica = Replica(store)
     for at_ms in (5, 9, 9):
         replica.commit(None, lambda draft, at_ms=at_ms: draft.add(Ticked(at_ms)))  # type: ignore[misc]
-    found = store.tries(1, 99) if durable else [*store.tables["tries"].values()]
+    found = store.tries.of_job(1, 99) if durable else [*store.tables["tries"].values()]
     assert [TryRow(1, 5, 0, 5, "TICKED"), TryRow(1, 9, 5, 9, "TICKED")] == found
 
 
@@ -44,6 +44,6 @@ def test_a_write_that_fails_leaves_neither_event_nor_row(
             broken.setattr(TRY_ROWS, "_values", lambda _row: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 replica.commit(None, lambda draft: draft.add(Ticked(5)))
-        assert (0, []) == (store.head(), store.tries(1, 99))
+        assert (0, []) == (store.head(), store.tries.of_job(1, 99))
         replica.commit(None, lambda draft: draft.add(Ticked(7)))
         assert [(1, Ticked(7))] == store.read(0)

@@ -13,12 +13,13 @@ from gpuyard.api.edge.peers import PERSON
 from gpuyard.api.server.app import _health
 from gpuyard.control.access.people import person
 from gpuyard.control.admission.wanted import new_job
-from gpuyard.control.clock import Instant, Steady, since_boot_ms
+from gpuyard.control.clock import Instant, Steady, clock_ms, since_boot_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import StartFile
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.observe import attempt_events
-from gpuyard.control.serve import Options, Yard, clock_ms
+from gpuyard.control.options import Options
+from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.engines.machine.processes import boot_id
 from gpuyard.model import AttemptEnded, CheckpointSeen, ClockSet, Outcome, Settings
@@ -138,8 +139,8 @@ def test_a_running_job_gets_no_longer_by_a_clock_that_is_set_and_its_end_is_by_t
         assert row is not None
         assert 0 <= model.now_ms - row.record.started_ms <= since_boot_ms() - began_ms
         stop.touch()
-        until(lambda: here.store.history(job_id))
-        kept = here.store.history(job_id)
+        until(lambda: here.store.history.find(job_id))
+        kept = here.store.history.find(job_id)
         assert kept is not None
         assert "COMPLETED" == kept.state
         assert 0 <= kept.ended_ms - kept.started_ms <= since_boot_ms() - began_ms

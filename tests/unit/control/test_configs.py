@@ -54,7 +54,7 @@ class Here:
 
     def live(self) -> tuple[int, VersionCause, str]:
         """Number, way and text in force; the log, the state and the versions have to agree on it."""
-        found = self.replica.store.config_version()
+        found = self.replica.store.configs.version()
         assert found is not None
         text = self.configs.shown()["yaml"]
         assert loads(text).settings == self.replica.state.settings
@@ -300,7 +300,7 @@ def test_a_write_that_fails_leaves_the_old_version_whole(here: Here, monkeypatch
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(here.replica.store, "_write", full)
+        patched.setattr(here.replica.store.log, "_write", full)
         with pytest.raises(StoreFull):
             here.apply(TWO)
     here.replica.catch_up()

@@ -67,7 +67,7 @@ def test_there_is_no_version_without_its_settings(tmp_path: Path, moment: str, v
     assert -signal.SIGKILL == done.returncode, done.stderr
 
     with open_store(place) as store:
-        live = store.config_version()
+        live = store.configs.version()
         assert live is not None
         body = store.blob(live.hash)
         assert body is not None

@@ -91,7 +91,7 @@ def test_an_array_runs_only_so_many_at_a_time(service: Rig) -> None:
         service.end(min(state.running))
     assert 2 == most
     assert {} == state.jobs
-    assert 5 == len(service.replica.store.array_history(array))
+    assert 5 == len(service.replica.store.history.of_array(array))
 
 
 def test_what_a_dependency_on_an_array_takes_in_the_log_does_not_grow_with_its_tasks(service: Rig) -> None:
@@ -187,9 +187,9 @@ def test_the_corresponding_tasks_of_an_ended_array_are_looked_up_once(
         service.start(first + task)
         service.end(first + task)
     asked = []
-    ends = service.replica.store.array_ends
+    ends = service.replica.store.history.ends_of_array
     monkeypatch.setattr(
-        service.replica.store, "array_ends", lambda job_id: asked.append(job_id) or ends(job_id)
+        service.replica.store.history, "ends_of_array", lambda job_id: asked.append(job_id) or ends(job_id)
     )
     second = service.submit(array=(1, 2, 3), dependencies=after("aftercorr", first))
     assert [(), (), (After(AfterKind.COMPLETED, first + 3),)] == [

@@ -102,7 +102,7 @@ def test_before_the_log_begins_nothing_is_known(yard: Rig) -> None:
     assert yard.replica.save(yard.now_ms(), every=1)
     at_ms = yard.time_ms - 10_000
     yard.add(JobHeld(yard.now_ms(), second))
-    yard.replica.store.prune(yard.replica.seq)
+    yard.replica.store.snapshots.prune(yard.replica.seq)
     with pytest.raises(Unacceptable, match="does not reach back"):
         explained(yard).why(label_of(str(second)), at_ms)
 

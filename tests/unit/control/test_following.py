@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.projections import Projection, following, register
+from gpuyard.control.projections import Projection, register, registry
 from gpuyard.errors import YardError
 from rigs.gpu_time import GpuTime
 
 
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 def installed(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,29 +23,29 @@ def installed(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_program_registers_its_own() -> None:
-    assert ["fleet", "ledger", "waits"] == [each.name for each in following.registered()]
+    assert ["fleet", "ledger", "waits"] == [each.name for each in registry.registered()]
     mine = GpuTime()
     register(mine)
-    assert mine in following.registered()
-    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
+    assert mine in registry.registered()
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.registered()]
 
 
 def test_those_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "rigs.gpu_time:GpuTime", monkeypatch)
-    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in following.registered()]
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.registered()]
 
 
 def test_one_that_cannot_be_loaded_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "rigs.gpu_time:Nothing", monkeypatch)
     with pytest.raises(YardError, match=r"the projection mine \(rigs\.gpu_time:Nothing\) cannot be loaded"):
-        following.registered()
+        registry.registered()
 
 
 @pytest.mark.parametrize(
     ("name", "version", "wrong"),
     [
-        ("", 1, "'' is no name"),
-        ("Gpu Time", 1, "'Gpu Time' is no name"),
+        ("", 1, "'' is not a name"),
+        ("Gpu Time", 1, "'Gpu Time' is not a name"),
         ("x", 0, "projection x has version 0"),
     ],
 )

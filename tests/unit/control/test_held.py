@@ -34,12 +34,16 @@ class Store:
     """Rows of the history and of tries, and the nodes over time."""
 
     def __init__(self, events: list[Event], ended: list[Any] = (), tried: list[Any] = ()) -> None:
-        self.rows = {key: json.dumps(value) for key, value in projected(Fleet(), events).items()}
-        self.ran_between = lambda *_: [(*row[:-1], json.dumps(row[-1])) for row in ended]
-        self.tried_between = lambda *_: [(*row[:-1], json.dumps({"nodes": row[-1]})) for row in tried]
-
-    def projected_between(self, _name: str, low: str, high: str) -> list[tuple[str, str]]:
-        return [(key, text) for key, text in sorted(self.rows.items()) if low <= key < high]
+        rows = {key: json.dumps(value) for key, value in projected(Fleet(), events).items()}
+        ran = [(*row[:-1], json.dumps(row[-1])) for row in ended]
+        tries = [(*row[:-1], json.dumps({"nodes": row[-1]})) for row in tried]
+        self.history = SimpleNamespace(ran_between=lambda *_: ran)
+        self.tries = SimpleNamespace(between=lambda *_: tries)
+        self.projections = SimpleNamespace(
+            between=lambda _name, low, high: [
+                (key, text) for key, text in sorted(rows.items()) if low <= key < high
+            ]
+        )
 
 
 def model(*live: Any) -> Any:

@@ -94,7 +94,7 @@ def test_only_an_admin_says_how_gpus_are_cut(shop: Shop) -> None:
     [
         ("8x1g.10gb", (), H100, Unacceptable, "H100 cannot be cut to 8x1g.10gb"),
         ("1g.18gb", (), H100, Unacceptable, "H100 has no profile 1g.18gb; it has 1g.10gb"),
-        ("nonsense", (), H100, Unacceptable, "is no layout"),
+        ("nonsense", (), H100, Unacceptable, "is not a layout"),
         ("+".join(["1g.10gb"] * 3000), (), H100, Unacceptable, "no GPU has so many slices"),
         ("whole", (8,), H100, Unacceptable, "n1 has no GPU 8: its GPUs are 0 to 7"),
         ("1g.10gb", (), "old", Unacceptable, "T4 has no MIG"),

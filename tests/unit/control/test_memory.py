@@ -12,7 +12,9 @@ import pytest
 
 from gpuyard.control.access.people import person
 from gpuyard.control.admission.wanted import new_job
-from gpuyard.control.serve import NONE_LEADS, Options, Yard
+from gpuyard.control.options import Options
+from gpuyard.control.readiness import NONE_LEADS
+from gpuyard.control.serve import Yard
 from gpuyard.errors import BadInput
 from harness.patience import until
 
@@ -52,7 +54,7 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
     data, kept, stop = tmp_path / "data", tmp_path / "kept.db", tmp_path / "stop"
     with yard(data) as here:
         first = submit(here, "true")
-        until(lambda: here.store.history(first) is not None)
+        until(lambda: here.store.history.find(first) is not None)
         backup(data, kept)
         runs = submit(here, "sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done")
         until((data / "engine" / "jobs" / str(runs)).is_dir)
@@ -67,14 +69,14 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
             # What runs keeps its GPU, and is neither stopped nor given away.
             one, both = submit(here, "true"), submit(here, "true", gpus=2)
             assert runs + 1000 < one
-            until(lambda: here.store.history(one) is not None)
+            until(lambda: here.store.history.find(one) is not None)
             if not restored:
                 return
             time.sleep(0.3)
             assert both in here.replica.state.jobs
             assert here.engine.listing()
             stop.touch()
-            until(lambda: here.store.history(both) is not None)
+            until(lambda: here.store.history.find(both) is not None)
         # Once it was told, it starts by itself.
         with yard(data) as here:
             assert both < submit(here, "true")

@@ -218,7 +218,7 @@ def test_a_store_that_fails_for_a_while_loses_nothing(
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.desk.replica.store, "history", fails)
+        patch.setattr(server.desk.replica.store.history, "find", fails)
         server.round(over + 2 * MINUTE_MS, [])
     with monkeypatch.context() as patch:
         patch.setattr(server.desk.replica.store, "commit", fails)

@@ -57,7 +57,7 @@ class Yard:
 
     def rewritten(self) -> tuple[int, int]:
         """What changes if anything is written."""
-        version = self.service.replica.store.config_version()
+        version = self.service.replica.store.configs.version()
         return self.service.replica.store.head(), version.version if version else 0
 
     def october(self) -> tuple[Any, ...]:

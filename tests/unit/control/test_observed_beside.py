@@ -5,14 +5,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Wish
 from gpuyard.control.loop.loop import Controller
-from gpuyard.control.loop.slurm_watch import SlurmObserver
+from gpuyard.control.loop.observing import Recorder
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.views.queue_list import Filter
@@ -65,8 +64,7 @@ class Beside(Watched):
     def _begin(self) -> None:
         self.lease = self.store.elect("test")
         assert self.lease is not None
-        observed: Any = self.world
-        self.watcher = SlurmObserver(self.replica, observed, self.lease.epoch, {"here"})
+        self.watcher = Recorder(self.replica, "rig", self.world, self.lease.epoch, {"here"})
         self.controller = Controller(
             self.replica, {"here": self.engine}, self.lease.epoch, observed=frozenset({"rig"})
         )
@@ -251,11 +249,9 @@ def test_two_observed_clusters_may_have_jobs_of_one_id(tmp_path: Path) -> None:
     both = replace(settings(False), observed={"rig": False, "old": False})
     yard.replica.commit(None, lambda draft: draft.add(ConfigSet(T0_MS, both)))
     old = World([attempt("7", 0, 3, 30, gpus=2)], cluster="old")
-    other: Any = old
     assert yard.lease is not None
-    rig: Any = yard.world
-    yard.watcher = SlurmObserver(yard.replica, rig, yard.lease.epoch, {"here", "old"})
-    second = SlurmObserver(yard.replica, other, yard.lease.epoch, {"here", "rig"})
+    yard.watcher = Recorder(yard.replica, "rig", yard.world, yard.lease.epoch, {"here", "old"})
+    second = Recorder(yard.replica, "old", old, yard.lease.epoch, {"here", "rig"})
     yard.world.tries = [attempt("7", 0, 2, 20, gpus=4)]
     for _ in range(6):
         yard.step()
@@ -279,3 +275,13 @@ def test_no_engine_is_asked_for_what_slurm_started(yard: Beside) -> None:
     assert [] == yard.engine.world.live()
     assert 0 == yard.controller.difference.count
     assert [JobState.RUNNING] == [record.state for record in yard.replica.state.jobs.values()]
+
+
+def test_an_origin_names_its_cluster() -> None:
+    beside, alone = ObservedClusters({"rig": SLURM}), ObservedClusters({"rig": SLURM}, only=True)
+
+    assert [("rig", "7@5"), ("", ""), ("", "")] == [
+        beside.place_of(each) for each in ("rig:7@5", "7@5", "old:7@5")
+    ]
+    assert [("rig", "7@5"), ("", "")] == [alone.place_of(each) for each in ("7@5", "")]
+    assert ["Slurm", ""] == [beside.name_of(each) for each in ("rig:7@5", "7@5")]

@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_snapshot_and_a_cut_log_amount_to_what_they_amounted_to(place: Path) -> None:
     earlier = json.loads((GOLDEN / "store-0004.json").read_text(encoding="utf-8"))
     with open_store(place) as store:
-        found = store.latest_snapshot()
+        found = store.snapshots.latest()
         assert found is not None
         assert (SNAPSHOT_SEQ, SNAPSHOT_SEQ + 1) == (found.seq, store.read(SNAPSHOT_SEQ, 1)[0][0])
         with pytest.raises(StoreDamaged):
@@ -50,5 +50,5 @@ def test_the_jobs_of_such_a_store_are_in_the_states_that_they_were_in(place: Pat
         assert jobs["held"].held
         assert [piece.profile for grant in jobs["slice"].grants for piece in grant.slices] == ["1g.10gb"]
         assert [(3, 2), (0, 1)] == [
-            (row.exit_code, row.attempts) for row in map(store.history, (2, 1)) if row is not None
+            (row.exit_code, row.attempts) for row in map(store.history.find, (2, 1)) if row is not None
         ]

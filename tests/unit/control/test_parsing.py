@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control import forking, parsing
 from gpuyard.control.parsing import Parser
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.errors import BadInput, Misuse
 from gpuyard.intake.understood import understood
+from gpuyard.keys.problems import ConfigError
 from harness.patience import until
 
 

@@ -40,7 +40,7 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("accounts")
 @pytest.mark.parametrize("name", ["root", "slurm", "mysql", "munge"])
 def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
-    says = f"{name} is an account of the system"
+    says = f"{name} is a system account"
     with pytest.raises(Forbidden, match=says):
         UserDirectory().bearer(name, USER, "t", 1)
     for right in (USER, VIEWER):
@@ -49,7 +49,7 @@ def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
     with pytest.raises(Forbidden, match=says):
         UserDirectory().check(name, USER, named_here=True)
     assert 1000 == run_as(UserDirectory().bearer("ana", USER, "t", 1), allow_root=False).uid
-    with pytest.raises(Forbidden, match="ana is an account of the system"):
+    with pytest.raises(Forbidden, match="ana is a system account"):
         UserDirectory(uid_min=2000).bearer("ana", USER, "t", 1)
 
 
@@ -57,9 +57,9 @@ def test_a_name_alone_makes_nobody_the_system(name: str) -> None:
 def test_a_program_with_an_account_of_the_system_may_look_and_runs_nothing() -> None:
     UserDirectory().check("munge", VIEWER, named_here=True)
     assert NO_UID == UserDirectory().bearer("munge", VIEWER, "t", 1).uid
-    with pytest.raises(Forbidden, match="root is an account of the system"):
+    with pytest.raises(Forbidden, match="root is a system account"):
         UserDirectory().check("root", VIEWER, named_here=True)
-    with pytest.raises(Forbidden, match="root is an account of the system"):
+    with pytest.raises(Forbidden, match="root is a system account"):
         UserDirectory().bearer("root", VIEWER, "t", 1)
 
 
@@ -69,9 +69,9 @@ def test_what_the_kernel_says_of_root_and_of_the_server_holds_and_of_nobody_else
     UserDirectory().check("root", everything, by_kernel=True)
     root = UserDirectory().bearer("root", everything, "t", 1, by_kernel=True)
     assert (0, False) == (root.uid, root.admin)
-    with pytest.raises(Forbidden, match="jobs of root are not run as root"):
+    with pytest.raises(Forbidden, match="a token does not let jobs run as root"):
         run_as(root, allow_root=False)
-    with pytest.raises(Forbidden, match="slurm is an account of the system"):
+    with pytest.raises(Forbidden, match="slurm is a system account"):
         UserDirectory().check("slurm", everything, by_kernel=True)
 
 
@@ -80,9 +80,9 @@ def test_yard_yaml_can_say_so_and_root_needs_two_words() -> None:
     directory = UserDirectory({"ops": Account("root"), "slurm": Account()})
     assert 64_030 == run_as(directory.bearer("slurm", USER, "t", 1), allow_root=False).uid
     ops = directory.bearer("ops", USER, "t", 1)
-    with pytest.raises(Forbidden, match="jobs of root are not run as root on the word of a token") as refused:
+    with pytest.raises(Forbidden, match="a token does not let jobs run as root") as refused:
         run_as(ops, allow_root=False)
-    file = refused.value.hint.partition("that it takes them:\n")[2]
+    file = refused.value.hint.partition("for every cluster that runs jobs:\n")[2]
     assert loads(file, "yard.yaml").clusters["box"].allow_root, "the file that it shows"
     assert 0 == run_as(ops, allow_root=True).uid
     assert 0 == run_as(Person(0, 0, "root", True), allow_root=False).uid, (
@@ -96,7 +96,7 @@ def test_who_only_looks_needs_no_account_and_runs_nothing() -> None:
     assert NO_UID == wanda.uid
     with pytest.raises(Forbidden, match="wanda is viewer of research, and no user of this machine"):
         run_as(wanda, allow_root=True)
-    with pytest.raises(Forbidden, match="wanda is no user of this machine"):
+    with pytest.raises(Forbidden, match="wanda is not a user of this machine"):
         UserDirectory().bearer("wanda", USER, "t", 1)
 
 
@@ -136,7 +136,7 @@ def test_a_name_is_the_first_ones_who_logged_in_with_it(yard: Team) -> None:
 
     first = log_in("ulla", "https://id.example 1", "a")
     assert 200 == yard.call("GET", "/api/v1/me", first).status
-    with pytest.raises(Forbidden, match="ulla is somebody else here"):
+    with pytest.raises(Forbidden, match="ulla belongs here to another person"):
         log_in("ulla", "https://id.example 2", "b")
     with pytest.raises(Forbidden, match="you are ulla here, and cannot be adam as well"):
         log_in("adam", "https://id.example 1", "c")
@@ -169,7 +169,7 @@ def test_an_administrator_unbinds_a_name_and_the_next_login_binds_it(yard: Team)
     assert [401, 401, 200, 200] == [
         yard.call("GET", "/api/v1/me", token).status for token in (before, again, made, after)
     ]
-    with pytest.raises(Forbidden, match="carl is somebody else here") as refusal:
+    with pytest.raises(Forbidden, match="carl belongs here to another person") as refusal:
         log_in("carl", 11, "i")
     assert "yard token unbind carl" in refusal.value.hint
     assert log_in("dora", 11, "j"), "whoever had the name may have another one"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuyard.control.notes import read_by_all
 from gpuyard.control.places import DataDir, named_store
-from gpuyard.control.serve import _read_by_all
 from gpuyard.errors import YardError
 
 
@@ -88,6 +88,6 @@ def test_a_stores_url_need_not_stand_on_the_command_line(
 def test_a_key_that_everybody_can_read_is_named(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.touch(0o640)
-    assert "" == _read_by_all(None) == _read_by_all(key)
+    assert "" == read_by_all(None) == read_by_all(key)
     key.chmod(0o644)
-    assert f"chmod o= {key}" in _read_by_all(key)
+    assert f"chmod o= {key}" in read_by_all(key)

@@ -9,7 +9,6 @@ import pytest
 
 from gpuyard import interpreter
 from gpuyard.cli.commands.foresight import demo_yard
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight.previews import Previews
@@ -18,6 +17,7 @@ from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.thought import QuestionContext
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
 from gpuyard.engines import apart
+from gpuyard.keys.problems import ConfigError
 from harness.patience import until
 from harness.planted_folder import PlantedFolder
 from rigs.request_service import rig

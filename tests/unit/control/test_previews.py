@@ -39,7 +39,7 @@ def made(tmp_path: Path) -> Iterator[Previews]:
             )
             for n in range(12)
         ]  # fmt: skip
-        found.replica.store.put_rows({HISTORY_ROWS: rows})
+        found.replica.store.bound.put({HISTORY_ROWS: rows})
         yield Previews(found.replica, lambda: NOW)
 
 

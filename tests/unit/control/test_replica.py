@@ -200,7 +200,7 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(
         assert not replica.save_beside(7)
         go_on.touch()
         until(lambda: replica.save_beside(8))
-        found = store.latest_snapshot()
+        found = store.snapshots.latest()
         assert found is not None
         assert (2, then) == (found.seq, canonical(load(found.plain)))
         assert not replica.save_beside(9), "one event is not worth another"

@@ -327,7 +327,7 @@ def test_an_administrator_moves_waiting_jobs_to_the_top(
         ask(service, Verb.TOP, runs)
     assert [1, 0] == [ask(service, Verb.BACK, f"{array}_0")["jobs"] for _ in range(2)]
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(Forbidden, match="ana may not move jobs to the top of the line"):
+    with pytest.raises(Forbidden, match="ana may not move jobs to the top of the queue"):
         ask(service, Verb.TOP, service.submit(ANA), ANA)
 
 
@@ -447,7 +447,7 @@ def test_a_month_is_closed_once_after_its_end_by_an_administrator(service: Rig) 
     service.time_ms = 20_789 * DAY_MS
     with pytest.raises(Forbidden, match="ana may not close the books"):
         service.requests.close_month(ANA, "2026-11")
-    with pytest.raises(Unacceptable, match="'11/2026' is no month"):
+    with pytest.raises(Unacceptable, match="'11/2026' is not a month"):
         service.requests.close_month(ROOT, "11/2026")
     with pytest.raises(Impossible, match="2026-12 has not ended") as early:
         service.requests.close_month(ROOT, "2026-12").result(10)
@@ -472,4 +472,4 @@ def test_a_month_is_closed_once_after_its_end_by_an_administrator(service: Rig) 
     while filler.step(lease.epoch):
         pass
     assert 20_788 == closed_day(service.replica.store)
-    assert [] != service.replica.store.checkpoints(Ledger.name)
+    assert [] != service.replica.store.projections.checkpoints(Ledger.name)

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from gpuyard.control.duties.reserve import FAILED, LOOK_S, duty
+from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.places import SPARE_BYTES, DataDir
 from gpuyard.control.upkeep import reserve
 from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, FREE_FILES_MIN, Reserve
 from gpuyard.control.upkeep.spare_files import BESIDE, FILES
 from gpuyard.store import StoreFull, open_store
 from gpuyard.store.errors import explain
-from harness.patience import until
 
 
 class Disk(DataDir):
@@ -40,7 +41,7 @@ def test_what_is_kept_is_given_back_on_a_full_disk_and_taken_again(tmp_path: Pat
     kept = Reserve(data, path)
     with open_store(tmp_path / "yard.db") as store:
         try:
-            kept.start(store)
+            kept.keep_for(store)
             size = path.stat().st_blocks * 512
             assert FILE_BYTES == size
             assert 15 << 20 <= (tmp_path / "yard.db-wal").stat().st_blocks * 512, "the store has its blocks"
@@ -73,13 +74,16 @@ def test_what_nobody_expected_does_not_end_the_looks_at_the_disk(
         return data.free
 
     kept = Reserve(data, tmp_path / "yard.reserve")
+    looks = RunningDuty(duty(kept), lambda: None)
     with open_store(tmp_path / "yard.db") as store:
+        kept.keep_for(store)
         monkeypatch.setattr(data, "free_bytes", free_bytes)
-        kept.start(store)
         try:
-            until(lambda: "no such thing" in caplog.text)
+            assert FAILED.first_s == looks.round()
+            assert "reserve: the room on the disk cannot be looked at: no such thing" in caplog.text
             data.free = 0
-            until(lambda: kept.low)
+            assert LOOK_S == looks.round()
+            assert kept.low
         finally:
             kept.close()
 
@@ -89,8 +93,9 @@ def test_files_are_kept_for_a_start_without_inodes_and_put_beside_its_databases(
     path, spares = tmp_path / "yard.reserve", tmp_path / "yard.spares"
     kept = Reserve(data, path)
     with open_store(tmp_path / "yard.db") as store:
-        kept.start(store)
-        until(lambda: spares.is_dir() and FILES == len(os.listdir(spares)))
+        kept.keep_for(store)
+        kept.look()
+        assert FILES == len(os.listdir(spares))
         data.files = FREE_FILES_MIN - 1
         kept.look()
         with pytest.raises(StoreFull, match="no inode left: nothing new is taken in or started"):

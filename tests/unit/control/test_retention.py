@@ -12,16 +12,16 @@ from subprocess import PIPE
 
 import pytest
 
+from gpuyard.control.duties.retention import EVERY_S, duty
+from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.replica.labels import attempt_key, label_of
-from gpuyard.control.upkeep import retention
 from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, cursor_of
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
-from harness.patience import until
 from rigs.hung import hung_mount
 from rigs.request_service import Rig, rig
 
@@ -56,11 +56,11 @@ class Yard:
     def __init__(self, service: Rig, root: Path) -> None:
         self.requests = service
         self.folders = Folders(root)
-        self.keeper = Pruner(service.replica, self.folders, lambda: service.time_ms, lambda: True)  # type: ignore[arg-type]
+        self.keeper = Pruner(service.replica, self.folders, lambda: service.time_ms)  # type: ignore[arg-type]
 
     def key(self, job_id: int, attempt: int = 1) -> str:
         record = self.requests.replica.state.jobs.get(job_id)
-        row = self.requests.replica.store.history(job_id)
+        row = self.requests.replica.store.history.find(job_id)
         submitted_ms = record.job.submitted_ms if record is not None else row.submitted_ms  # type: ignore[union-attr]
         return attempt_key(self.requests.replica.store.yard, job_id, attempt, submitted_ms)
 
@@ -205,7 +205,7 @@ class Folders(Leftovers):
     leftovers = Leftovers.sizes
 def walk(begun):
     with open_store(sys.argv[1]) as store:
-        keeper = Pruner(Replica(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]), lambda: True)
+        keeper = Pruner(Replica(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]))
         place = PruneCursor()
         os.write(begun, b"x")
         while place is not None:
@@ -285,11 +285,12 @@ def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
             cursor_of(text)
 
 
-def test_it_looks_by_itself_while_it_leads(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "FIRST_S", 0.01)
-    monkeypatch.setattr(retention, "EVERY_S", 0.01)
+def test_it_looks_by_itself_while_it_leads(yard: Yard) -> None:
     job = yard.run()
     yard.requests.time_ms += 365 * DAY_MS
-    yard.keeper.start()
-    until(lambda: not (yard.left(job)), 20)
-    yard.keeper.close()
+    epochs = [None, 7]
+    keeps = RunningDuty(duty(yard.keeper), lambda: epochs.pop(0))
+    assert EVERY_S == keeps.round()
+    assert yard.left(job), "another server leads"
+    assert EVERY_S == keeps.round()
+    assert not yard.left(job)

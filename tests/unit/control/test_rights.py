@@ -204,5 +204,5 @@ def test_the_configuration_is_for_admins_of_the_whole_yard() -> None:
     [(NEIGHBOUR, "alice is user of the whole yard"), ((), "alice has no role here")],
 )
 def test_a_refusal_says_who_has_which_role(rights: Rights, has: str) -> None:
-    with pytest.raises(Forbidden, match=f"alice may not move jobs to the top of the line: {has}"):
+    with pytest.raises(Forbidden, match=f"alice may not move jobs to the top of the queue: {has}"):
         check_ever("alice", rights, Action.MOVE_JOB)

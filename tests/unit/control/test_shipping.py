@@ -62,7 +62,7 @@ class World:
         """As a server makes one that begins."""
         spec = SinkSpec("loki", "loki", "http://127.0.0.1")
         replica, now_ms = self.requests.replica, self.requests.now_ms
-        made = Shipper(spec, self.folder, replica, self.engine, now_ms, lambda: True, self.receiver)
+        made = Shipper(spec, self.folder, replica, self.engine, now_ms, self.receiver)
         self._made.append(made)
         return made
 
@@ -92,7 +92,7 @@ def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world:
     first = world.requests.submit(ANA)
     world.requests.start(first)
     world.write(first, b"one\n")
-    world.shipper._round()
+    world.shipper.round()
     assert ["one"] == world.receiver.texts
     labels = world.receiver.lines[0].labels
     assert ("c", "ana", str(first), "1", "", "n1") == tuple(
@@ -107,12 +107,12 @@ def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world:
     world.requests.end(second)
     world.shipper = world.made()
     for _ in range(4):
-        world.shipper._round()
+        world.shipper.round()
     assert ["one", "three", "two"] == sorted(world.receiver.texts)
     assert (2, 0) == (world.shipper.sent, world.shipper.streams)
     # And again: nothing is left to send.
     world.shipper = world.made()
-    world.shipper._round()
+    world.shipper.round()
     assert (0, 0) == (world.shipper.sent, world.shipper.streams)
 
 
@@ -122,11 +122,11 @@ def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(world:
     world.receiver.away = True
     for number in range(5):
         world.write(job, f"line {number}\n".encode())
-        assert world.shipper._round() >= 7.0, "as the receiver said"
+        assert world.shipper.round() >= 7.0, "as the receiver said"
     assert "nobody is there" == world.shipper.trouble
     assert world.shipper.lag_s > 0
     world.receiver.away = False
-    world.shipper._round()
+    world.shipper.round()
     assert [f"line {number}" for number in range(5)] == world.receiver.texts
     assert ("", 0.0) == (world.shipper.trouble, world.shipper.lag_s)
 
@@ -135,10 +135,10 @@ def test_a_line_that_is_not_wanted_keeps_no_other_back(world: World):
     job = world.requests.submit()
     world.requests.start(job)
     world.write(job, b"a\nb\npoison\nc\nd\ne\n")
-    world.shipper._round()
+    world.shipper.round()
     assert ["a", "b", "c", "d", "e"] == world.receiver.texts
     assert (5, 1) == (world.shipper.sent, world.shipper.refused)
-    world.shipper._round()
+    world.shipper.round()
     assert 5 == len(world.receiver.texts)
 
 
@@ -147,7 +147,7 @@ def test_errors_in_a_file_of_their_own_are_a_stream(world: World):
     world.requests.start(job)
     world.write(job, b"out\n")
     world.write(job, b"err\n", stream="stderr")
-    world.shipper._round()
+    world.shipper.round()
     assert [("err", "stderr"), ("out", "stdout")] == sorted(
         [(line.text, line.stream) for line in world.receiver.lines]
     )
@@ -158,17 +158,17 @@ def test_logs_that_wait_are_bounded_and_what_is_given_up_is_counted(
 ):
     monkeypatch.setattr(shipping, "STREAMS_MAX", 3)
     world.receiver.away = True
-    world.shipper._round()
+    world.shipper.round()
     for _ in range(5):
         job = world.requests.submit()
         world.requests.start(job)
         world.write(job, b"line\n")
         world.requests.end(job)
-        world.shipper._round()
+        world.shipper.round()
     assert (3, 2) == (world.shipper.streams, world.shipper.lost)
     world.receiver.away = False
     for _ in range(4):
-        world.shipper._round()
+        world.shipper.round()
     assert (3, 0) == (world.shipper.sent, world.shipper.streams)
 
 

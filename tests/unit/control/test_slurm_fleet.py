@@ -11,8 +11,8 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.registry import runnable
 from gpuyard.engines.slurm.calls.client import CommandClient
 from gpuyard.engines.slurm.calls.rest import RestClient
-from gpuyard.engines.slurm.keys import Rest, SlurmCluster
-from gpuyard.engines.slurm.kind import client_of, driven
+from gpuyard.engines.slurm.cluster import Rest, SlurmCluster
+from gpuyard.engines.slurm.making import client_of, driven
 from gpuyard.errors import BadInput
 
 FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.loop.slurm_watch import LOST_MS
+from gpuyard.control.loop.observing import LOST_MS
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.views.explained import Explained
 from gpuyard.control.views.views import Views
 from gpuyard.engines.contract import Answer, Permanent, StopRequest
+from gpuyard.engines.observer import LooksOn
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import Jobs
@@ -335,14 +336,15 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
     watched.look()
 
     def said(record) -> str:
-        return world.reasons.get(record.job.spec.origin, "")
+        told = watched.watcher.waiting.get(record.job.spec.origin)
+        return told.reason if told is not None else ""
 
     found = Explained(watched.replica, lambda: world.now_ms, said).why(label_of("9"))
 
     assert ("9", "QOSMaxGRESPerUser") == (found["label"], found["said"])
     assert ["ROOM"] == [each["code"] for each in found["blockers"]]
     views = Views(watched.replica, lambda: world.now_ms, said)
-    assert "Slurm: QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]
+    assert "QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]
     with pytest.raises(NotFound):
         views.job(label_of("77"))
 
@@ -357,10 +359,27 @@ def test_only_commands_that_read_are_run() -> None:
     ):
         with pytest.raises(Permanent, match="never touched"):
             engine.ask(*words)
-    assert Answer.REFUSED is engine.stop(1, [StopRequest("k", Outcome.CANCELLED, 0)])[0].answer
+    looks_on = LooksOn("rig", engine)
+    assert Answer.REFUSED is looks_on.stop(1, [StopRequest("k", Outcome.CANCELLED, 0)])[0].answer
     with pytest.raises(Permanent, match="there is no program squeue"):
         engine.queue()
 
 
 def test_a_key_tells_tries_apart() -> None:
     assert key_of(attempt("4_3", 1)) != key_of(attempt("4_3", 2))
+
+
+def test_a_node_that_is_in_no_partition_any_more_stays_as_it_was(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.look()
+    reports = watched.world.nodes()
+    out = [replace(each, node=replace(each.node, pool="", gpus=4)) for each in reports]
+    new = replace(out[0], node=replace(out[0].node, name="n9"))
+    monkeypatch.setattr(watched.world, "nodes", lambda: (*out, new))
+    watched.look(60)
+
+    state = watched.replica.state
+    assert [("main", 8, ""), ("main", 8, "")] == [
+        (node.pool, node.gpus, down) for node, down in zip(state.nodes.node, state.nodes.down, strict=True)
+    ]

@@ -144,7 +144,7 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
     yard.start(jobs[0])
     yard.end(jobs[0])
     store = yard.replica.store
-    kept = [store.tries(job_id, 9) for job_id in jobs]
+    kept = [store.tries.of_job(job_id, 9) for job_id in jobs]
     with store._backend.writing() as conn:
         conn.exec_driver_sql("DELETE FROM tries")
         conn.exec_driver_sql("DELETE FROM history")
@@ -152,9 +152,12 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
     again = Draft(State())
     for _seq, event in store.read(0):
         again.add(event)
-    store.put_rows(again.rows)
+    store.bound.put(again.rows)
 
-    assert (kept, [1, 1]) == ([store.tries(job_id, 9) for job_id in jobs], [len(each) for each in kept])
+    assert (kept, [1, 1]) == (
+        [store.tries.of_job(job_id, 9) for job_id in jobs],
+        [len(each) for each in kept],
+    )
     assert [(1, "NODE_FAIL"), (2, "COMPLETED")] == tries(yard, jobs[0], "attempt", "outcome")
 
 

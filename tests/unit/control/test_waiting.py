@@ -125,7 +125,7 @@ def report(planted: Planted, by: str = "", sight: Sight = ALL, **values: Any) ->
     def between(_name: str, low: str, high: str) -> Iterator[tuple[str, str]]:
         return iter([(key, json.dumps(value)) for key, value in sorted(rows.items()) if low <= key < high])
 
-    store = SimpleNamespace(projected_between=between)
+    store = SimpleNamespace(projections=SimpleNamespace(between=between))
     readings: Any = SimpleNamespace(store=store, now_ms=planted.yard.now_ms)
     return build(readings, {"by": by, "from": "", "to": "", **values}, sight)
 
@@ -192,9 +192,9 @@ def test_a_tenant_sees_its_own_waiting_alone(planted: Planted) -> None:
 
 
 def test_another_dimension_or_a_day_that_is_none_is_refused(planted: Planted) -> None:
-    with pytest.raises(BadInput, match="no dimension of waiting"):
+    with pytest.raises(BadInput, match="is not a dimension of waiting"):
         report(planted, "colour")
-    with pytest.raises(BadInput, match="no day"):
+    with pytest.raises(BadInput, match="is not a day"):
         report(planted, **{"from": "yesterday"})
 
 

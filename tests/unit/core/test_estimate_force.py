@@ -48,7 +48,7 @@ def test_of_several_the_time_counts_at_which_enough_may_be_stopped() -> None:
     remembered = yard.state.idle_plan
     at_ms, how = told(yard, job)
 
-    assert remembered is yard.state.idle_plan, "what was found for then is no answer for now"
+    assert remembered is yard.state.idle_plan, "what was found for then is not an answer for now"
     assert MINUTE_MS + MIN_RUN_MS + GRACE_MS == at_ms
     assert "jobs 1 and 2 are stopped for it in 2 min, once they have had their minimum run time" in how
 

@@ -93,7 +93,7 @@ CASES = [
         ["started", "per_user", "started", "per_user"],
     ),
     Case(
-        "a team between is no user",
+        "a team between is not a user",
         [tenant("a", max_gpus_per_user=3000)],
         [("a/team/x", 3), ("a/team/y", 3)],
         ["started", "started"],

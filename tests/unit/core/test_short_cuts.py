@@ -10,7 +10,7 @@ from gpuyard.core.schedule import decide as module
 from gpuyard.core.schedule.decide import decide
 from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.reserve import Looked
+from gpuyard.core.schedule.reserve import READY, Looked
 from gpuyard.core.schedule.victims import VictimOrder
 from gpuyard.model import Ask, NodeCordoned, ReasonCode, Reservation
 from gpuyard.testing import ask, nodes, tenant
@@ -172,8 +172,8 @@ def test_a_promise_looks_at_few_nodes() -> None:
 
 def looked_at(here: CheckedYard, way: int, tasks: int) -> list[int]:
     """The nodes of which it is known when they have the room for so many tasks."""
-    kept = here.state.caches["ready"]
-    assert isinstance(kept, dict)
+    kept = here.state.caches.get(READY)
+    assert kept is not None
     times = kept[way, tasks, 0]
     assert isinstance(times, Looked)
     return list(times.refresh(here.state.nodes))

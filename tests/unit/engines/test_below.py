@@ -15,9 +15,9 @@ from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.client import Data, Spawner
 from gpuyard.engines.local.watching import AttemptMonitor
 from gpuyard.engines.machine.backoff import NodeBackoff
-from gpuyard.engines.node.crew import Crew
-from gpuyard.engines.node.processes import descendants, signal_below
-from gpuyard.engines.node.tasks import TaskEntry
+from gpuyard.engines.node.attempt.crew import Crew
+from gpuyard.engines.node.attempt.tasks import TaskEntry
+from gpuyard.engines.node.kernel.processes import descendants, signal_below
 from harness.patience import until
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print(flush=True); time.sleep(600)"

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuyard.engines.node import terminal, visitors
-from gpuyard.engines.node.processes import stat_of
-from gpuyard.engines.node.tasks import TaskEntry, beside
+from gpuyard.engines.node.attempt.tasks import TaskEntry, beside
+from gpuyard.engines.node.kernel.processes import stat_of
+from gpuyard.engines.node.visits import frames, visitors
 from harness import patience
 
 WAIT_S = 10.0
@@ -41,7 +41,7 @@ class Ran:
         return pid
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(terminal.frame(kind, content))
+        self.link.sendall(frames.frame(kind, content))
 
     def until(self, text: bytes) -> None:
         while text not in self.out:
@@ -55,13 +55,13 @@ class Ran:
         return code
 
     def turn(self) -> int | None:
-        kind, size = terminal.HEAD.unpack(self._exactly(terminal.HEAD.size))
+        kind, size = frames.HEAD.unpack(self._exactly(frames.HEAD.size))
         content = self._exactly(size)
-        if kind == terminal.DATA:
+        if kind == frames.DATA:
             self.out += content
-        elif kind == terminal.ERRORS:
+        elif kind == frames.ERRORS:
             self.errors += content
-        return json.loads(content)["code"] if kind == terminal.EXIT else None
+        return json.loads(content)["code"] if kind == frames.EXIT else None
 
     def _exactly(self, size: int) -> bytes:
         got = b""
@@ -106,7 +106,7 @@ class Stalled(Ran):
                 visitors._KEPT_BYTES_MAX = 1
                 theirs.setblocking(False)
                 with suppress(BlockingIOError):
-                    while theirs.send(terminal.said(terminal.HELLO, {})):
+                    while theirs.send(frames.said(frames.HELLO, {})):
                         pass
                 visitors.Command(theirs, argv, env).run()
             finally:
@@ -121,11 +121,11 @@ class Stalled(Ran):
 def test_bytes_go_in_and_out_as_they_are_until_they_end() -> None:
     ran, content = Ran("cat"), bytes(range(256)) * 4096
     for at in range(0, len(content), 65536):
-        ran.send(terminal.DATA, content[at : at + 65536])
+        ran.send(frames.DATA, content[at : at + 65536])
         # More than the pipes hold: what comes out is taken while more goes in.
         while len(ran.out) + 65536 < at:
             ran.turn()
-    ran.send(terminal.END)
+    ran.send(frames.END)
     assert (0, content, b"") == (ran.code(), ran.out, ran.errors)
 
 
@@ -141,8 +141,8 @@ def test_errors_come_apart_and_the_code_is_the_commands() -> None:
 def test_a_command_may_leave_its_input_unread() -> None:
     ran = Served("sh", "-c", "exec <&-; echo closed; sleep 60")
     ran.until(b"closed\n")
-    ran.send(terminal.DATA, bytes(100_000))
-    ran.send(terminal.SIGNAL, str(int(signal.SIGTERM)).encode())
+    ran.send(frames.DATA, bytes(100_000))
+    ran.send(frames.SIGNAL, str(int(signal.SIGTERM)).encode())
     assert (143, b"closed\n") == (ran.code(), ran.out)
     heeds = Served("grep", "SigIgn", "/proc/self/status")
     assert 0 == heeds.code()
@@ -153,7 +153,7 @@ def test_a_command_may_leave_its_input_unread() -> None:
 def test_a_command_may_end_before_its_input_does() -> None:
     ran = Served("head", "-c", "1")
     for _ in range(10):
-        ran.send(terminal.DATA, b"x" * 10_000)
+        ran.send(frames.DATA, b"x" * 10_000)
     assert (0, b"x") == (ran.code(), ran.out)
 
 
@@ -162,7 +162,7 @@ def taken_after_the_end(ran: Ran) -> None:
     while ran.turn() is None:
         pass
     for _ in range(20):
-        ran.send(terminal.DATA, bytes(100_000))
+        ran.send(frames.DATA, bytes(100_000))
     assert b"" == ran.link.recv(1)
     ran.link.close()
     os.waitpid(ran.pid, 0)
@@ -186,12 +186,12 @@ def test_what_is_sent_to_a_port_that_has_hung_up_is_taken_until_its_client_goes(
 def test_a_signal_reaches_the_command_and_what_it_started() -> None:
     ran = Ran("sh", "-c", "trap 'echo heard; exit 9' USR1; echo ready; sleep 60 & wait")
     ran.until(b"ready\n")
-    ran.send(terminal.SIGNAL, str(int(signal.SIGUSR1)).encode())
+    ran.send(frames.SIGNAL, str(int(signal.SIGUSR1)).encode())
     assert (9, b"ready\nheard\n") == (ran.code(), ran.out)
     killed = Ran("sleep", "60")
-    killed.send(terminal.SIGNAL, b"0")
-    killed.send(terminal.SIGNAL, b"-9")
-    killed.send(terminal.SIGNAL, str(int(signal.SIGTERM)).encode())
+    killed.send(frames.SIGNAL, b"0")
+    killed.send(frames.SIGNAL, b"-9")
+    killed.send(frames.SIGNAL, str(int(signal.SIGTERM)).encode())
     assert 143 == killed.code()
 
 
@@ -208,7 +208,7 @@ def test_a_signal_that_is_sent_before_the_command_runs_is_not_lost() -> None:
     try:
         for _ in range(20):
             ran = Ran("sleep", "60")
-            ran.send(terminal.SIGNAL, str(int(signal.SIGTERM)).encode())
+            ran.send(frames.SIGNAL, str(int(signal.SIGTERM)).encode())
             assert 143 == ran.code()
     finally:
         signal.signal(signal.SIGTERM, before)

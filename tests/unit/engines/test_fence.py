@@ -15,7 +15,8 @@ import pytest
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local.attempt import devices
 from gpuyard.engines.machine import nvml
-from gpuyard.engines.node import fence, processes
+from gpuyard.engines.node.attempt import fence
+from gpuyard.engines.node.kernel import processes
 from rigs.others import OTHER, act, needs_root, refused
 
 

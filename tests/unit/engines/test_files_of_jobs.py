@@ -9,7 +9,7 @@ import pytest
 
 from gpuyard.engines.local import images
 from gpuyard.engines.local.attempt import room
-from gpuyard.engines.node import image
+from gpuyard.engines.node.containers import image
 
 Read = Callable[[Path], object]
 """What is read of a job whose folder this is."""

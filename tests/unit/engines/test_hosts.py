@@ -6,7 +6,8 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
-from gpuyard.control.serve import Options, Yard
+from gpuyard.control.options import Options
+from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local import hosts
 from gpuyard.engines.local.hosts import emulated

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.slurm.steps import live_steps
-from gpuyard.engines.node import image, runtimes, visitors
+from gpuyard.engines.local.steps import live_steps
+from gpuyard.engines.node.containers import image, runtimes
+from gpuyard.engines.node.visits import visitors
 
 
 @pytest.fixture

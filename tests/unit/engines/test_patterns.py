@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.engines.slurm_names import appends, check_pattern
+from gpuyard.engines.patterns import appends, check_pattern
 from gpuyard.intake.sbatch import expand_pattern
 
 VALUES = {"j": 128, "A": 120, "a": 7, "x": "train", "N": "n1", "u": "ana", "J": "128.0", "s": "batch"}
@@ -36,7 +36,7 @@ def test_a_name_is_made(pattern: str, name: str) -> None:
 def test_a_letter_that_stands_for_nothing_is_named() -> None:
     assert [] == check_pattern("%x-%j-%A-%a-%N-%u-%t-%%.out")
     assert ["%q stands for nothing and stays as it is"] == check_pattern("%q-%q-%j")
-    told = "%a stands for the task's index in the array, and this is no array: it stays as it is"
+    told = "%a stands for the task's index in the array, and this is not an array: it stays as it is"
     assert [told] == check_pattern("%a-%j", array=False)
 
 

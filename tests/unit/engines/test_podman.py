@@ -10,7 +10,8 @@ import pytest
 
 from gpuyard.engines.local.gpus import cdi
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node import boxes, devices, image, podman, runtimes
+from gpuyard.engines.node.containers import devices, image, podman, runtimes
+from gpuyard.engines.node.slurm import images
 
 
 def plan(**more: Any) -> dict[str, Any]:
@@ -333,7 +334,7 @@ def test_a_gpu_of_slurm_comes_with_the_drivers_libraries(
 def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_from_starting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
+    monkeypatch.setattr(images, "FOLDER", str(tmp_path / "box-{}"))
     monkeypatch.setattr(podman, "missing", list)
     theirs = tmp_path / f"box-{os.getuid()}"
     elsewhere = tmp_path / "elsewhere"
@@ -343,39 +344,39 @@ def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_f
         os.chown(path, 12345, 12345)
     Path(f"{theirs}-b").symlink_to(elsewhere)
     Path(f"{theirs}-c").touch()
-    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
-    boxes.make(found)
+    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    images.make(found)
     own = Path(found["store"]).parent
     assert own.name.startswith(f"{theirs.name}-")
     assert (0, 0o700) == (own.lstat().st_uid, own.lstat().st_mode & 0o7777)
     assert [] == [*elsewhere.iterdir(), *theirs.iterdir(), *Path(f"{theirs}-a").iterdir()]
-    again = boxes.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    again = images.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
     assert found["store"] == again["store"], "images are pulled once"
 
     shutil.rmtree(theirs)
     theirs.symlink_to(elsewhere)
-    assert str(own) == boxes.own_folder()
+    assert str(own) == images.own_folder()
 
 
 def test_a_folder_that_is_open_to_other_users_holds_no_images(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(boxes, "FOLDER", str(tmp_path / "box-{}"))
+    monkeypatch.setattr(images, "FOLDER", str(tmp_path / "box-{}"))
     monkeypatch.setattr(podman, "missing", list)
-    found = boxes.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
-    boxes.make(found)
-    boxes.make(found)
+    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    images.make(found)
+    images.make(found)
     assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
-    boxes.clear(found)
+    images.clear(found)
     assert ["images"] == os.listdir(tmp_path / f"box-{os.getuid()}")
     (tmp_path / f"box-{os.getuid()}").chmod(0o755)
     with pytest.raises(
         runtimes.Failed, match=r"is open to other users; close it \(chmod 700\), or remove it"
     ):
-        boxes.own_folder()
+        images.own_folder()
     monkeypatch.setattr(podman, "missing", lambda: ["podman"])
     with pytest.raises(runtimes.Failed, match="podman is not installed on node"):
-        boxes.make(found)
+        images.make(found)
 
 
 # -- what else may run a container: neither pyxis nor Apptainer was there to try --------------------------------------

@@ -9,10 +9,10 @@ import pytest
 from gpuyard.engines.local.attempt import room
 from gpuyard.engines.local.attempt.supervisor import Supervisor
 from gpuyard.engines.machine import files
-from gpuyard.engines.node import runner
-from gpuyard.engines.node.head import Head
-from gpuyard.engines.node.runner import Runner
-from gpuyard.engines.node.tasks import Failure
+from gpuyard.engines.node.attempt import runner
+from gpuyard.engines.node.attempt.runner import Runner
+from gpuyard.engines.node.attempt.tasks import Failure
+from gpuyard.engines.node.slurm.head import Head
 
 PLAN = {"limit_ms": 60_000, "grace_ms": 5_000, "warn_signal": signal.SIGUSR1, "warn_ms": 20_000}
 

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.loop import slurm_events
+from gpuyard.engines.slurm import fleet, foreign
 from gpuyard.engines.slurm.site import accounting, site
-from gpuyard.engines.slurm.words import forms, states, translate
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
+from gpuyard.engines.slurm.site.pools import gpus_of
+from gpuyard.engines.slurm.words import forms, queue, rows, states
 from gpuyard.model import Outcome
 
 RECORDED = Path(__file__).parent / "slurm_22_05"
@@ -33,6 +36,9 @@ VARIANTS = [
     {"gres": "gpu"},
     {"gres": "gpu:nvidia_a100-sxm4-80gb:8(S:0-1),shard:32"},
     {"gres": "gpu:a100:4,gpu:a100:4"},
+    {"gres": "gpu:a100:4,gpu:v100:4"},
+    {"gres": "gpu:v100:6,gpu:a100:2"},
+    {"gres": "gpu:a100:4,gpu:1g.10gb:7"},
     {"gres": "craynetwork:4,gpu:h100:2(IDX:0-1)"},
     # A reason may hold what looks like another field.
     {"reason": "bad State=IDLE CPUTot=1 Gres=gpu:t4:99"},
@@ -54,18 +60,15 @@ def texts() -> list[str]:
 
 @pytest.mark.parametrize("line", texts())
 def test_a_node_is_the_same_node(line: str) -> None:
-    (drive,) = translate.read_nodes(line)
+    (drive,) = rows.read_nodes(line)
     (observe,) = site.read({"nodes.txt": line}, {}).nodes
 
-    assert (drive.name, drive.cpus, drive.memory_mib) == (observe.name, observe.cpus, observe.memory_mib)
-    assert (drive.states, drive.features) == (observe.states, observe.features)
-    assert drive.reason == observe.reason or (drive.reason, observe.reason) == ("none", "")
+    assert drive == observe
     assert (not drive.trouble()) == observe.up
-    counts: dict[str, int] = {}
-    for each in observe.gres:
-        if each.name == "gpu":
-            counts[each.type] = counts.get(each.type, 0) + each.number
-    assert dict(drive.gres) == counts
+    driven = fleet.node_of(drive, "c", "p", {})
+    assert (driven.gpus, driven.gpu_model, driven.nvlink_group_size) == gpus_of(
+        observe, GpuTypes({}), Notes()
+    )
 
 
 def test_partitions_and_reservations_are_the_same() -> None:
@@ -73,19 +76,10 @@ def test_partitions_and_reservations_are_the_same() -> None:
         file: (RECORDED / file).read_text(encoding="utf-8") for file in ("partitions.txt", "reservations.txt")
     }
     observed = site.read(read, {})
+    assert observed.partitions == rows.read_partitions(read["partitions.txt"])
+    assert observed.reservations == rows.read_reservations(read["reservations.txt"])
     assert observed.partitions
     assert observed.reservations
-
-    assert [(each.name, each.nodes, each.default, each.up, each.max_minutes) for each in
-            translate.read_partitions(read["partitions.txt"])] == [
-        (each.name, each.nodes, each.default, each.state == "UP", each.max_ms // 60_000)
-        for each in observed.partitions
-    ]  # fmt: skip
-    assert [(each.name, each.nodes, each.start_s, each.end_s, each.flags) for each in
-            translate.read_reservations(read["reservations.txt"])] == [
-        (each.name, each.nodes, each.start_ms // 1000, each.end_ms // 1000, set(each.flags))
-        for each in observed.reservations
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -99,18 +93,18 @@ def test_partitions_and_reservations_are_the_same() -> None:
     ],
 )
 def test_resources_are_the_same(text: str) -> None:
-    drive, observe = translate.read_tres(text), forms.tres(text)
+    drive, observe = queue.read_held(text), forms.tres(text)
 
-    assert (drive.get("cpu", 0) * 1000, drive.get("mem", 0), drive.get("gres/gpu", 0)) == (
+    assert (drive.cpus * 1000, drive.memory_mib, drive.gpus) == (
         observe.cpu_milli,
         observe.memory_mib,
         observe.gpus,
     )
 
 
-@pytest.mark.parametrize("text", ["1-02:30:00", "30:00", "08:00:00", "2-00:00:00", "UNLIMITED", "NONE"])
-def test_limits_are_the_same(text: str) -> None:
-    assert translate.minutes(text) * 60_000 == forms.limit_ms(text, "MaxTime")
+def test_a_job_of_unreadable_resources_is_in_the_queue_all_the_same() -> None:
+    assert (4, 0, 0) == queue.read_held("gres/gpu=4,cpu=many,mem=?")
+    assert (0, 0, 0) == queue.read_held("rubbish")
 
 
 def test_there_is_one_table_of_states() -> None:
@@ -121,4 +115,4 @@ def test_there_is_one_table_of_states() -> None:
     assert None is states.outcome_of("POWER_UP_NODE")
     assert "POWER_UP_NODE" in accounting.LIVE
     waits_again = {"PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
-    assert {**states.OUTCOMES, **waits_again} == slurm_events._OUTCOMES
+    assert {**states.OUTCOMES, **waits_again} == foreign.ENDS

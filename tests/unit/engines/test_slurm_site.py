@@ -54,7 +54,7 @@ def test_nodes_and_partitions(found: site.SlurmSite) -> None:
     assert [("n1", True), ("n2", True), ("n3", True), ("n4", False)] == [(n.name, n.up) for n in found.nodes]
     sick = found.nodes[3]
     assert ("bad fan, ask Ann", 1_794_738_623_000) == (sick.reason, sick.reason_ms)
-    assert [(8, "a100", 64, 512_000)] * 4 == [(*n.gpus(), n.cpus, n.memory_mib) for n in found.nodes]
+    assert [(8, "a100", 64, 512_000)] * 4 == [(*n.gpus, n.cpus, n.memory_mib) for n in found.nodes]
     (main,) = found.partitions
     assert ("main", ("n1", "n2", "n3", "n4"), True, 0) == (main.name, main.nodes, main.default, main.max_ms)
     (kept,) = found.reservations
@@ -70,7 +70,7 @@ def test_a_node_of_a_newer_release() -> None:
 
     (node,) = site.read(texts, {}).nodes
 
-    assert (8, "h100") == node.gpus()
+    assert (8, "h100") == node.gpus
     assert (False, "Kill task failed", 1_793_491_200_000) == (node.up, node.reason, node.reason_ms)
     assert ("h100", "ib") == node.features
     assert {"cpu": "0.0", "gres/gpu:h100": "6.88"} == site.read(texts, {}).partitions[0].billing

@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 
-from gpuyard.engines.node import copying, fence, inside, terminal, visitors
-from gpuyard.engines.node.processes import stat_of
+from gpuyard.engines.node.attempt import fence
+from gpuyard.engines.node.kernel import terminals
+from gpuyard.engines.node.kernel.processes import Fork, stat_of
+from gpuyard.engines.node.visits import copying, frames, inside, visitors
+from gpuyard.engines.node.visits.keeper import Client, KeeperHandle, Session, keep
 from harness import patience
 from rigs.others import OTHER, THIRD, act, needs_root
 
@@ -33,26 +36,26 @@ class Looker:
     """A client of a keeper."""
 
     def __init__(self, folder: Path, **asked: Any) -> None:
-        found = terminal.reach(str(folder))
+        found = frames.reach(str(folder))
         assert found is not None
         self.link = found
         _links.append(found)
         self.link.settimeout(patience.patient(WAIT_S))
-        self.send(terminal.HELLO, json.dumps({"do": "attach", **asked}).encode())
+        self.send(frames.HELLO, json.dumps({"do": "attach", **asked}).encode())
         self.shown = b""
 
     def send(self, kind: bytes, content: bytes) -> None:
-        self.link.sendall(terminal.frame(kind, content))
+        self.link.sendall(frames.frame(kind, content))
 
     def next(self) -> tuple[bytes, bytes]:
-        kind, size = terminal.HEAD.unpack(self._exactly(terminal.HEAD.size))
+        kind, size = frames.HEAD.unpack(self._exactly(frames.HEAD.size))
         return kind, self._exactly(size)
 
     def until(self, text: bytes) -> bytes:
         """What is shown, up to this text."""
         while text not in self.shown:
             kind, content = self.next()
-            if kind == terminal.DATA:
+            if kind == frames.DATA:
                 self.shown += content
         before, found, self.shown = self.shown.partition(text)
         return before + found
@@ -61,9 +64,9 @@ class Looker:
         """How the session ended."""
         while True:
             kind, content = self.next()
-            if kind == terminal.DATA:
+            if kind == frames.DATA:
                 self.shown += content
-            if kind in (terminal.EXIT, terminal.ERROR):
+            if kind in (frames.EXIT, frames.ERROR):
                 return content.decode()
 
     def _exactly(self, size: int) -> bytes:
@@ -97,22 +100,20 @@ def stopped(work: Callable[[], None], complain: Callable[[str], None]) -> int:
 
 
 @contextmanager
-def kept(
-    folder: Path, *argv: str, container: str = "", fork: terminal.Fork = plainly
-) -> Iterator[terminal.KeeperHandle]:
+def kept(folder: Path, *argv: str, container: str = "", fork: Fork = plainly) -> Iterator[KeeperHandle]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)
     try:
-        pty = terminal.open_pty()
+        pty = terminals.open_pty()
         log = os.open("stdout", os.O_WRONLY | os.O_CREAT, 0o600)
         pid = os.fork()
         if pid == 0:
             os.setsid()
-            terminal.take(pty[1])
+            terminals.take(pty[1])
             os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
-        own = terminal.Session(terminal.OWN, pty, log=log)
-        keeper = terminal.keep(fork, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container)
+        own = Session(frames.OWN, pty, log=log)
+        keeper = keep(fork, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container)
     finally:
         os.chdir(before)
     try:
@@ -137,10 +138,10 @@ def test_two_clients_see_the_same_and_one_that_comes_back_sees_what_it_missed(tm
     with kept(tmp_path, "cat"):
         one, two = Looker(tmp_path, seen=0), Looker(tmp_path, seen=0)
         hello = json.loads(one.next()[1])
-        one.send(terminal.DATA, b"first\n")
+        one.send(frames.DATA, b"first\n")
         assert b"first\r\nfirst\r\n" == one.until(b"first\r\nfirst\r\n") == two.until(b"first\r\nfirst\r\n")
         one.link.close()
-        two.send(terminal.DATA, b"second\n")
+        two.send(frames.DATA, b"second\n")
         two.until(b"second\r\nsecond\r\n")
         again = Looker(tmp_path, seen=len(b"first\r\nfirst\r\n"))
         told = json.loads(again.next()[1])
@@ -153,10 +154,10 @@ def test_two_clients_see_the_same_and_one_that_comes_back_sees_what_it_missed(tm
 def test_a_terminal_has_the_size_of_the_client_that_asked_last(tmp_path: Path) -> None:
     with kept(tmp_path, "sh"):
         one = Looker(tmp_path, seen=0, rows=31, columns=101)
-        one.send(terminal.DATA, b"stty size\n")
+        one.send(frames.DATA, b"stty size\n")
         one.until(b"31 101")
-        one.send(terminal.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
-        one.send(terminal.DATA, b"stty size\n")
+        one.send(frames.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
+        one.send(frames.DATA, b"stty size\n")
         one.until(b"41 111")
 
 
@@ -164,10 +165,10 @@ def test_a_shell_beside_it_is_found_again_by_its_name_and_ends_with_its_code(tmp
     with kept(tmp_path, "cat"):
         one = Looker(tmp_path, do="shell")
         name = json.loads(one.next()[1])["session"]
-        one.send(terminal.DATA, b"x=42\n")
+        one.send(frames.DATA, b"x=42\n")
         one.link.close()
         again = Looker(tmp_path, session=name)
-        again.send(terminal.DATA, b"echo x=$x; exit 9\n")
+        again.send(frames.DATA, b"echo x=$x; exit 9\n")
         again.until(b"x=42\r\n")
         assert {"code": 9} == json.loads(again.end())
         assert "no such terminal" in Looker(tmp_path, session=name).end()
@@ -177,10 +178,10 @@ def test_a_client_that_takes_nothing_holds_up_no_job_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It holds for the one that looks late, too.
-    monkeypatch.setattr(terminal, "_STALLED_S", patience.patient(0.5))
+    monkeypatch.setattr("gpuyard.engines.node.visits.keeper._STALLED_S", patience.patient(0.5))
     with kept(tmp_path, "sh", "-c", "read x; yes | head -c 4000000; echo done; sleep 60"):
         stuck = Looker(tmp_path, seen=0)
-        stuck.send(terminal.DATA, b"\n")
+        stuck.send(frames.DATA, b"\n")
         patience.until(lambda: (tmp_path / "stdout").read_bytes().endswith(b"done\r\n"), WAIT_S)
         # What it showed last is there, from the beginning of a line on.
         late = Looker(tmp_path)
@@ -193,10 +194,10 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
     with kept(tmp_path, "cat"):
         assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
         assert "cannot be served" in Looker(tmp_path, do="shell", env=[1]).end()
-        raw = terminal.reach(str(tmp_path))
+        raw = frames.reach(str(tmp_path))
         assert raw is not None
         _links.append(raw)
-        raw.sendall(terminal.HEAD.pack(terminal.DATA, 1 << 30))
+        raw.sendall(frames.HEAD.pack(frames.DATA, 1 << 30))
         raw.settimeout(120)
         assert b"" == raw.recv(1)
         Looker(tmp_path, seen=0).next()
@@ -204,7 +205,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
 
 def test_a_container_that_is_not_there_yet_is_said_to_a_shell_and_a_copy(tmp_path: Path) -> None:
     with kept(tmp_path, "cat", container=str(tmp_path / "pid-0")):
-        says = "its container is not there: it has not started yet, or has ended"
+        says = "its container does not run: it has not started yet, or has ended"
         assert says == Looker(tmp_path, do="shell").end()
         assert says == Looker(tmp_path, do="read", path="/etc/hostname").end()
         (tmp_path / "pid-0").write_text(str(os.getpid()))
@@ -228,13 +229,13 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
     monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
     with kept(tmp_path, "cat", container="here", fork=stopped) as keeper:
         one = Looker(tmp_path, do="shell", argv=["sh"])
-        one.send(terminal.DATA, b"echo fi''rst\n")
+        one.send(frames.DATA, b"echo fi''rst\n")
         (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
         try:
             taken = sent_on(tmp_path, one)
         finally:
             stopped_and_let_go(shell)
-        one.send(terminal.DATA, b"stty size; exit 6\n")
+        one.send(frames.DATA, b"stty size; exit 6\n")
         one.until(b"first\r\n")
         one.until(b"41 111\r\n")
         assert {"code": 6} == json.loads(one.end())
@@ -244,13 +245,13 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
 def test_a_shell_that_is_to_go_goes_and_is_forgotten_also_if_it_ignores_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_HEEDED_S", 0.1)
+    monkeypatch.setattr("gpuyard.engines.node.visits.keeper._HEEDED_S", 0.1)
     with kept(tmp_path, "cat") as keeper:
         one = Looker(tmp_path, do="shell", argv=["sh", "-c", "trap '' HUP; echo up; exec sleep 600"])
         name = json.loads(one.next()[1])["session"]
         one.until(b"up\r\n")
         assert below(keeper.pid)
-        one.send(terminal.END, b"")
+        one.send(frames.END, b"")
         assert {"code": 128 + signal.SIGKILL} == json.loads(one.end())
         assert "no such terminal" in Looker(tmp_path, session=name).end()
         assert not below(keeper.pid)
@@ -274,7 +275,7 @@ def test_a_shell_whose_client_has_left_before_it_is_in_the_container_goes(
 
 def sent_on(folder: Path, client: Looker) -> bool:
     """Fill a connection of a client again and again; whether the keeper has taken something of it."""
-    sizes = terminal.frame(terminal.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
+    sizes = frames.frame(frames.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
     taken = False
     for again in range(5):
         client.link.setblocking(False)
@@ -293,9 +294,9 @@ def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Pa
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     with kept(folder, "cat"):
-        assert 0o600 == os.stat(folder / terminal.SOCKET).st_mode & 0o777
+        assert 0o600 == os.stat(folder / frames.SOCKET).st_mode & 0o777
         Looker(folder, seen=0).next()
-    assert terminal.reach(str(folder)) is None
+    assert frames.reach(str(folder)) is None
 
 
 def test_a_keeper_that_cannot_be_forked_leaves_nothing_behind(
@@ -309,7 +310,7 @@ def test_a_keeper_that_cannot_be_forked_leaves_nothing_behind(
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(BlockingIOError):
-            terminal.keep(plainly, {}, None, None)
+            keep(plainly, {}, None, None)
     assert (before, []) == (len(os.listdir("/proc/self/fd")), os.listdir(tmp_path))
 
 
@@ -317,10 +318,10 @@ def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> Non
     there, link = tmp_path / "there", tmp_path / "link"
     there.mkdir()
     link.mkdir()
-    (link / terminal.SOCKET).symlink_to(there / terminal.SOCKET)
+    (link / frames.SOCKET).symlink_to(there / frames.SOCKET)
     with kept(there, "cat"):
-        assert terminal.reach(str(link)) is None
-        assert terminal.reach(str(there), os.geteuid() + 1) is None
+        assert frames.reach(str(link)) is None
+        assert frames.reach(str(there), os.geteuid() + 1) is None
 
 
 def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> None:
@@ -328,9 +329,9 @@ def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> N
     before = {*sockets_of(os.getpid())}
     with kept(tmp_path, "sleep", "60") as keeper:
         shell = Looker(tmp_path, do="shell", argv=["sh", "-c", "read line; exit 4"])
-        assert terminal.HELLO == shell.next()[0]
+        assert frames.HELLO == shell.next()[0]
         run = Looker(tmp_path, do="run", argv=["sleep", "600"])
-        assert terminal.HELLO == run.next()[0]
+        assert frames.HELLO == run.next()[0]
         (visitor,) = [pid for pid in below(keeper.pid) if {*sockets_of(pid)} - before]
         assert 1 == len({*sockets_of(visitor)} - before)
         assert [] == [path for path in opened_by(visitor) if "ptmx" in path or "pts" in path]
@@ -359,12 +360,12 @@ def test_a_forward_to_a_port_that_takes_nothing_ends_with_its_client(
     monkeypatch.setattr(visitors, "_HUNG_UP_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as deaf, kept(tmp_path, "sleep", "60") as keeper:
         client = Looker(tmp_path, do="forward", port=deaf.getsockname()[1])
-        assert terminal.HELLO == client.next()[0]
+        assert frames.HELLO == client.next()[0]
         (visitor,) = [pid for pid in below(keeper.pid) if sockets_of(pid)]
         client.link.settimeout(0.5)
         with suppress(TimeoutError):
             while True:
-                client.send(terminal.DATA, bytes(65536))
+                client.send(frames.DATA, bytes(65536))
         client.link.close()
         patience.until(lambda: not sockets_of(visitor))
 
@@ -376,12 +377,12 @@ def test_a_signal_reaches_the_foreground_of_a_terminal(tmp_path: Path, number: s
     ):
         one = Looker(tmp_path, seen=0)
         one.until(b"up\r\n")
-        one.send(terminal.SIGNAL, str(number.value).encode())
+        one.send(frames.SIGNAL, str(number.value).encode())
         one.until(b"told\r\n")
-        one.send(terminal.SIGNAL, b"0")
-        one.send(terminal.SIGNAL, b"-9")
-        one.send(terminal.SIGNAL, b"999")
-        one.send(terminal.DATA, b"shown\n")
+        one.send(frames.SIGNAL, b"0")
+        one.send(frames.SIGNAL, b"-9")
+        one.send(frames.SIGNAL, b"999")
+        one.send(frames.DATA, b"shown\n")
         one.until(b"shown\r\n")
 
 
@@ -391,7 +392,7 @@ def test_however_many_signals_a_client_sends_one_process_sends_them(tmp_path: Pa
         one = Looker(tmp_path, seen=0)
         one.until(b"up\r\n")
         for number in [signal.SIGUSR1, signal.SIGUSR2] * 500:
-            one.send(terminal.SIGNAL, str(int(number)).encode())
+            one.send(frames.SIGNAL, str(int(number)).encode())
         # What is asked for after them is answered after them.
         assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
         (first,) = below(keeper.pid)
@@ -433,15 +434,15 @@ class Recycled:
         fence.unshare()
         fence.mount("proc", "/proc", "proc", 0, "")
         os.chdir(self.folder)
-        pty = terminal.open_pty((OTHER, OTHER))
+        pty = terminals.open_pty((OTHER, OTHER))
         leader = self._leader(pty[1])
-        own = terminal.Session(terminal.OWN, pty, log=os.open("stdout", os.O_WRONLY | os.O_CREAT, 0o600))
-        keeper = terminal.keep(self._as_user, {}, (OTHER, OTHER), own)
+        own = Session(frames.OWN, pty, log=os.open("stdout", os.O_WRONLY | os.O_CREAT, 0o600))
+        keeper = keep(self._as_user, {}, (OTHER, OTHER), own)
         group = self._ended_foreground(leader)
         victim = self._somebody(group)
         one = Looker(self.folder, seen=0)
         for number in (signal.SIGINT, signal.SIGKILL):
-            one.send(terminal.SIGNAL, str(int(number)).encode())
+            one.send(frames.SIGNAL, str(int(number)).encode())
         # What is asked for after them is answered after them.
         Looker(self.folder, seen=0).next()
         # What the kernel does not send is sent by a process of its own, which ends then.
@@ -475,7 +476,7 @@ class Recycled:
         pid = os.fork()
         if pid == 0:
             os.setsid()
-            terminal.take(slave)
+            terminals.take(slave)
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             child = os.fork()
             if child == 0:
@@ -642,7 +643,7 @@ def test_a_file_that_becomes_shorter_is_told_and_the_rest_is_copied(tmp_path: Pa
              b'{"path": "a", "mode": 0, "folder": false, "size": -1}'],
 )  # fmt: skip
 def test_a_head_that_is_none_is_refused_in_words(tmp_path: Path, head: bytes) -> None:
-    with pytest.raises(copying.Trouble, match="no head of a file"):
+    with pytest.raises(copying.Trouble, match="is not a head of a file"):
         copying.Taker(str(tmp_path)).head(head)
 
 
@@ -670,38 +671,36 @@ def test_a_file_that_is_not_whole_is_not_left_there(tmp_path: Path) -> None:
 def test_what_comes_with_the_first_frame_is_left_to_whoever_takes_the_connection_over() -> None:
     here, there = socket.socketpair()
     with here, there:
-        there.sendall(
-            terminal.frame(terminal.HELLO, b'{"do": "forward"}') + terminal.frame(terminal.DATA, b"early")
-        )
-        client, found = terminal.Client(here), []
+        there.sendall(frames.frame(frames.HELLO, b'{"do": "forward"}') + frames.frame(frames.DATA, b"early"))
+        client, found = Client(here), []
         while not found:
             found = client.frames() or []
-        assert [(terminal.HELLO, b'{"do": "forward"}')] == found
-        assert terminal.frame(terminal.DATA, b"early") == here.recv(100)
+        assert [(frames.HELLO, b'{"do": "forward"}')] == found
+        assert frames.frame(frames.DATA, b"early") == here.recv(100)
 
 
 def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> None:
     here, there = socket.socketpair()
     with here, there:
         here.sendall(b"shown and not read")
-        there.sendall(terminal.frame(terminal.DATA, b"typed"))
+        there.sendall(frames.frame(frames.DATA, b"typed"))
         there.close()
-        client = terminal.Client(here)
+        client = Client(here)
         client.greeted = True
-        assert [(terminal.DATA, b"typed")] == client.frames()
+        assert [(frames.DATA, b"typed")] == client.frames()
         assert client.frames() is None
 
 
 def test_what_a_client_typed_last_counts_though_something_is_shown_to_it_after_it_left() -> None:
     here, there = socket.socketpair()
     with here:
-        there.sendall(terminal.frame(terminal.DATA, b"typed"))
+        there.sendall(frames.frame(frames.DATA, b"typed"))
         there.close()
-        client = terminal.Client(here)
+        client = Client(here)
         client.greeted = True
-        client.send(terminal.frame(terminal.DATA, b"shown"))
+        client.send(frames.frame(frames.DATA, b"shown"))
         assert client.flush(), "the keeper lets it go before it has read what was typed"
-        assert [(terminal.DATA, b"typed")] == client.frames()
+        assert [(frames.DATA, b"typed")] == client.frames()
         assert client.frames() is None
 
 
@@ -723,5 +722,5 @@ def test_a_port_is_reached_without_more_of_python_than_is_loaded(monkeypatch: py
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 1 << 70])
 def test_a_number_that_is_no_port_is_told_so(port: int) -> None:
-    with pytest.raises(copying.Trouble, match=f"{port} is no port"):
+    with pytest.raises(copying.Trouble, match=f"{port} is not a port"):
         visitors._connected(port)

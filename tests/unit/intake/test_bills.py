@@ -181,19 +181,23 @@ def test_machines_that_were_paid_for_in_advance_are_reserved(bill: Path) -> None
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("lineItem/UsageAmount", "1,0", "column lineItem/UsageAmount: '1,0' is no number"),
-        ("lineItem/UnblendedCost", "NaN", "column lineItem/UnblendedCost: 'NaN' is no number"),
-        ("lineItem/UsageStartDate", "yesterday", "column lineItem/UsageStartDate: 'yesterday' is no moment"),
+        ("lineItem/UsageAmount", "1,0", "column lineItem/UsageAmount: '1,0' is not a number"),
+        ("lineItem/UnblendedCost", "NaN", "column lineItem/UnblendedCost: 'NaN' is not a number"),
+        (
+            "lineItem/UsageStartDate",
+            "yesterday",
+            "column lineItem/UsageStartDate: 'yesterday' is not a moment",
+        ),
         *[
             (f"lineItem/{column}", value, f"column lineItem/{column}: {value!r} is {wrong}")
             for column in ("UsageAmount", "UnblendedCost")
             for value, wrong in (
                 ("1e400", "more than 1,000,000,000,000"),
                 ("-1e300", "more than"),
-                ("1e9999", "no number"),
-                ("9_8", "no number"),
-                ("\u0661\u0662", "no number"),
-                ("Infinity", "no number"),
+                ("1e9999", "not a number"),
+                ("9_8", "not a number"),
+                ("\u0661\u0662", "not a number"),
+                ("Infinity", "not a number"),
             )
         ],
         ("lineItem/UsageAmount", "", "column lineItem/UsageAmount: it is empty"),
@@ -232,14 +236,14 @@ def test_a_broken_row_is_told_with_line_and_column(bill: Path, column: str, valu
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,2\n", "is no bill that is known here"),
+        ("a,b\n1,2\n", "is not a bill of a known form"),
         ("", "bill.csv is empty"),
         (written([]), "has a heading and no line below it"),
         ('"ChargePeriodStart";"BilledCost"\n', "has semicolons between its cells"),
         (written(cur_rows()).replace(",", ";"), "has semicolons between its cells"),
         (
             written(cur_rows()).replace("product/regionCode", "lineItem/UsageAmount"),
-            "line 1, column lineItem/UsageAmount: the name is there twice",
+            "line 1, column lineItem/UsageAmount: the name occurs twice",
         ),
         ("ChargePeriodStart,BilledCost\n", "FOCUS without the columns ChargePeriodEnd, ChargeCategory"),
         (written(cur_rows()) + "Usage,1\n", "line 148: 2 cells, and the first line has 14"),
@@ -262,7 +266,7 @@ def test_no_file_and_no_text(tmp_path: Path) -> None:
         (whole.encode("utf-16"), "bad.csv is text in UTF-16"),
         (whole.encode("utf-16-be"), "bad.csv is text in UTF-16"),
         (gzip.compress(whole.encode("utf-16")), "bad.csv is text in UTF-16"),
-        (whole.encode() + b"\xe4\n", "line 148: it is no text in UTF-8"),
+        (whole.encode() + b"\xe4\n", "line 148: it is not text in UTF-8"),
         (packed[:-20], "damaged or cut off"),
         (packed[:60] + bytes(40) + packed[100:], "damaged or cut off"),
         (b"\x1f\x8bxyz", "damaged or cut off"),
@@ -299,7 +303,7 @@ def test_every_bad_cell_of_a_row_is_one_problem(bill: Path) -> None:
         read_bill(bill)
     (line,) = refused.value.message.splitlines()
     assert "line 2, column lineItem/UsageAmount: 'one'" in line
-    assert "; column lineItem/UsageEndDate: 'soon' is no moment" in line
+    assert "; column lineItem/UsageEndDate: 'soon' is not a moment" in line
 
 
 def test_details_nested_without_end_are_no_json(bill: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_the_yard_lacks_is_said(convert: Convert, monkeypatch: pytest.Monke
     [
         (("absent.sh",), "absent.sh: no such file"),
         ((".",), "Is a directory"),
-        (("absent.sh", "--from", "slurm"), "'slurm' is no form"),
+        (("absent.sh", "--from", "slurm"), "'slurm' is not a form"),
     ],
 )
 def test_what_cannot_be_read_is_refused(convert: Convert, words: tuple[str, ...], says: str) -> None:

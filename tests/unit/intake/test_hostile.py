@@ -57,8 +57,8 @@ def test_a_comment_in_latin_1_does_not_matter_and_is_told() -> None:
         ("a: b: c\n", r"f:1:\d+: "),
         ("#SBATCH -N2\nhostname\n", "f:1: the first line must begin with #!"),
         ("\ufeff#!/bin/bash\nhostname\n", "f:1: begins with a byte order mark"),
-        ("#!/bin/bash\r\nhostname\r\n", "f:1: ends with the line break of Windows"),
-        ("#!/bin/bash\n#SBATCH -N2\r\nhostname\n", "f:2: ends with the line break of Windows"),
+        ("#!/bin/bash\r\nhostname\r\n", "f:1: ends with a Windows line break"),
+        ("#!/bin/bash\n#SBATCH -N2\r\nhostname\n", "f:2: ends with a Windows line break"),
         ("#!/bin/bash\n#SBATCH -J 'x\n", "f:2: the quote '"),
         ("#!/bin/bash\n" + "x" * 1024 * 1024, "larger than 1024 KiB"),
         ("a: &x [*x]\n", "inside of what it refers to"),
@@ -102,7 +102,7 @@ _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{nam
 )
 def test_references_that_stand_for_more_than_any_file_are_refused(text: str) -> None:
     """One manifest of a kilobyte took all memory of the machine, and the server with it (`POST /jobs/read`)."""
-    with pytest.raises(BadInput, match=r"f:\d+:\d+: .* goes too far: what references .* longer than 8 MiB"):
+    with pytest.raises(BadInput, match=r"f:\d+:\d+: .* expands too far: the references .* more than 8 MiB"):
         read(text, "f", CALLER)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuyard.api.messages.schemas import JobRequest
-from gpuyard.engines.node import podman
+from gpuyard.engines.node.containers import podman
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED, Caller
 from gpuyard.intake.kubernetes import read_kubernetes, resources

@@ -63,7 +63,7 @@ def test_a_config_map_is_taken_off() -> None:
     ("text", "name", "says"),
     [
         (TEXT, "all-balance", "did you mean 'all-balanced'"),
-        (TEXT, "all-enabled", "switches MIG on and makes nothing"),
+        (TEXT, "all-enabled", "switches MIG on and makes no slice"),
         (TEXT, "mixed", "there is no GPU 2 on this node, which has 2"),
         ("a: [", "x", "f"),
         ("a: 1", "x", "no 'mig-configs'"),
@@ -76,12 +76,12 @@ def test_a_config_map_is_taken_off() -> None:
         (
             "mig-configs: {x: [{devices: all, mig-enabled: true, mig-devices: {1c.2g.35gb: 1}}]}",
             "x",
-            "'1c.2g.35gb' is no slice that the yard makes",
+            "'1c.2g.35gb' is not a slice that the yard makes",
         ),
         (
             "mig-configs: {x: [{devices: all, mig-enabled: true, mig-devices: {1g.18gb: -1}}]}",
             "x",
-            "no number of slices",
+            "is not a number of slices",
         ),
     ],
 )

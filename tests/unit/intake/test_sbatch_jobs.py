@@ -166,7 +166,7 @@ def test_fields(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
         ("--gpus=gpu:2", "read as any GPU"),
         ("-i in.txt", "standard input is /dev/null"),
         ("--kill-on-invalid-dep=no", "can no longer come true is cancelled"),
-        ("-o a-%a", "this is no array"),
+        ("-o a-%a", "this is not an array"),
     ],
 )
 def test_what_is_not_served_is_named_with_its_line(sbatch: Any, options: str, says: str) -> None:

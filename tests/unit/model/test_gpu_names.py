@@ -2,11 +2,12 @@
 
 import pytest
 
-from gpuyard.config.slurm.importing import gpus_of
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
+from gpuyard.engines.slurm.fleet import node_of
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
+from gpuyard.engines.slurm.site.pools import gpus_of
 from gpuyard.engines.slurm.site.site import read
-from gpuyard.engines.slurm.words.translate import node_of, read_nodes
+from gpuyard.engines.slurm.words.rows import read_nodes
 from gpuyard.intake.sbatch.constraints import constraint
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import mig_profile, model_measured, model_taken, models_called, models_meant

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply
-from gpuyard.core.fleet import claims
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
     Ask,
@@ -98,8 +97,8 @@ def test_what_is_kept_for_somebody_is_not_free() -> None:
     state = yard(2)
     run(state, 1, 0, 0b01)
     run(state, 2, 1, 0b01)
-    claims.set_foreign(state.nodes, 0, 0b10, "a stranger")
-    claims.set_foreign(state.nodes, 1, 0b10, "a stranger")
+    state.nodes.set_foreign(0, 0b10, "a stranger")
+    state.nodes.set_foreign(1, 0b10, "a stranger")
 
     assert () == empty_nodes(state, best_fit.place, NOW_MS, 10)
 

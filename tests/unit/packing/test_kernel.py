@@ -5,11 +5,12 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placing import kernel
+from placing.board import POLICIES, Board
+from placing.compiled import numba_is_here
 
 from gpuyard.model.units import MILLI
-from gpuyard.packing import kernel, prices, values
-from gpuyard.packing.board import POLICIES, Board
-from gpuyard.packing.compiled import numba_is_here
+from gpuyard.packing import prices, values
 from gpuyard.packing.tasks import NodeShape, Task
 
 from .boards import scenes

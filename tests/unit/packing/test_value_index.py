@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placing.board import Board
 
 from gpuyard.core import State, apply, decide
 from gpuyard.core.state.dump import dump, load
@@ -23,7 +24,6 @@ from gpuyard.model import (
     PolicySpec,
     Whole,
 )
-from gpuyard.packing.board import Board
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.packing.value_index import ValueIndex
 from gpuyard.policies.placement import pack

@@ -66,7 +66,7 @@ def anew(state: State, ask: Ask) -> tuple[Grant, ...] | None:
     kept = state.nodes.demand
     state.demand = state.demand
     grants = choose(state, ask)
-    state.nodes.demand = kept
+    state.nodes.expect(kept)
     return grants
 
 

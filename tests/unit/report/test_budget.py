@@ -27,17 +27,11 @@ RULES = (
 class NoBooks:
     """A store whose books are empty."""
 
-    def cursors(self) -> dict[str, object]:
-        return {}
+    def __init__(self) -> None:
+        self.projections = SimpleNamespace(cursors=dict, between=lambda *_key: [], at=lambda *_key: {})
 
     def head(self) -> int:
         return 0
-
-    def projected_between(self, *_key: object) -> list[tuple[str, str]]:
-        return []
-
-    def projected_at(self, *_key: object) -> dict[str, str]:
-        return {}
 
 
 @pytest.fixture

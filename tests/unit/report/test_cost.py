@@ -143,8 +143,8 @@ def test_a_tenants_money_is_seen_by_the_tenant_and_those_above_it_alone(readings
 @pytest.mark.parametrize(
     ("by", "first", "last", "wrong"),
     [
-        ("tenat", "", "", "'tenat' is no dimension; did you mean 'tenant'?"),
-        ("", "12.11.2026", "", "'12.11.2026' is no day"),
+        ("tenat", "", "", "'tenat' is not a dimension; did you mean 'tenant'?"),
+        ("", "12.11.2026", "", "'12.11.2026' is not a day"),
         ("", "2026-11-13", "2026-11-12", "2026-11-13, is after the last one, 2026-11-12"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.reports.efficiency import options, smaller_cores, smaller_gpu, smaller_memory_mib
+from harness.patience import patient
 from rigs.teams import CONFIG, team
 
 A100 = [("1g.10gb", 9728, 142), ("2g.20gb", 19_968, 285), ("3g.40gb", 40_192, 428), ("7g.80gb", 81_152, 1000)]
@@ -114,7 +115,7 @@ def test_five_programs_of_known_need_run_with_the_smaller_ask(tmp_path: Path) ->
     config = CONFIG.replace("box: {gpus: 8 x A100-80GB, emulate: true, allow_root: true}", pool)
     assert pool in config
     with team(tmp_path / "yard", config) as made:
-        made.yard.watch._rounds.close()
+        made.yard.duties["watch"].stop(patient(60))
         engine = made.yard.watch._eyes[0]._engine
 
         def submitted(name: str, round_: str, **asked: Any) -> int:

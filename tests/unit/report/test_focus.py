@@ -137,7 +137,7 @@ def test_version_1_3_says_how_it_was_allocated(readings: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
-        ({"focus": "2.0"}, "no version of FOCUS"),
+        ({"focus": "2.0"}, "is not a version of FOCUS"),
         ({"month": "2026-11", "from": "2026-11-01"}, "different things"),
         ({"from": "2026-11-09", "to": "2026-11-01"}, "after the last"),
     ],

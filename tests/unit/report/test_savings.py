@@ -110,7 +110,7 @@ def test_a_tenant_sees_its_own_waste_and_spend_alone(readings: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
-        ({"month": "november"}, "is no month"),
+        ({"month": "november"}, "is not a month"),
         ({"baseline": "2026-11"}, "compared with itself"),
         ({"month": "2027-01"}, "has not begun"),
     ],

@@ -210,7 +210,7 @@ def test_a_tenants_statement_is_for_the_tenant_and_those_above_it(readings: Any)
     ("tenant", "month", "wrong"),
     [
         ("", "", "a statement is of one tenant"),
-        ("org", "november", "is no month"),
+        ("org", "november", "is not a month"),
         ("org", "2027-01", "2027-01 has not begun"),
     ],
 )

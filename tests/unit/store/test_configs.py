@@ -27,17 +27,17 @@ def put(store: Store, version: int, text: str, how: VersionCause = VersionCause.
 
 
 def test_a_new_store_has_no_version(store: Store) -> None:
-    assert (None, []) == (store.config_version(), store.config_versions())
+    assert (None, []) == (store.configs.version(), store.configs.versions())
 
 
 def test_the_highest_number_is_in_force_and_all_are_kept(store: Store) -> None:
     first, second = put(store, 1, ODD, VersionCause.START), put(store, 2, "version: 1\n")
     third = put(store, 3, ODD)
 
-    assert third == store.config_version()
-    assert [third, second, first] == store.config_versions()
-    assert [third] == store.config_versions(limit=1)
-    assert (second, None) == (store.config_version(2), store.config_version(9))
+    assert third == store.configs.version()
+    assert [third, second, first] == store.configs.versions()
+    assert [third] == store.configs.versions(limit=1)
+    assert (second, None) == (store.configs.version(2), store.configs.version(9))
     assert ODD.encode() == store.blob(first.hash) == store.blob(third.hash)
 
 
@@ -56,14 +56,14 @@ ROW = HistoryRow(1, "n", "t/u", "u", "batch", "COMPLETED", 1000, 5, 10, 20, deta
 
 def test_ended_jobs_come_page_by_page_the_last_to_end_first(store: Store) -> None:
     ends = {1: 50, 2: 20, 3: 30, 4: 30, 5: 30, 6: 9}
-    store.put_rows(
+    store.bound.put(
         {HISTORY_ROWS: [replace(ROW, id=job_id, ended_ms=ended_ms) for job_id, ended_ms in ends.items()]}
     )
     found: list[int] = []
     before: tuple[int, int] | None = None
-    while rows := store.ended_since(10, before, 2):
+    while rows := store.history.ended_since(10, before, 2):
         found += [row[0] for row in rows]
         before = (rows[-1][4], rows[-1][0])
 
     assert [1, 5, 4, 3, 2] == found
-    assert (1, "t/u", 5, 10, 50, 0, '{"limit_ms":7}') == store.ended_since(10, None, 1)[0]
+    assert (1, "t/u", 5, 10, 50, 0, '{"limit_ms":7}') == store.history.ended_since(10, None, 1)[0]

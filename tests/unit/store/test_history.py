@@ -20,7 +20,7 @@ ROWS = [
 
 @pytest.fixture
 def filled(store: Store) -> Store:
-    store.put_rows({HISTORY_ROWS: ROWS})
+    store.bound.put({HISTORY_ROWS: ROWS})
     return store
 
 
@@ -46,11 +46,11 @@ CASES = [
 
 def test_filters(filled: Store) -> None:
     """One store for all of them: nothing is changed."""
-    assert CASES == [(query, [row.id for row in filled.find_history(query)]) for query, _ in CASES]
+    assert CASES == [(query, [row.id for row in filled.history.search(query)]) for query, _ in CASES]
 
 
 def test_what_ran_between_two_moments_comes_as_plain_values(filled: Store) -> None:
-    found = filled.ran_between(41, 60)
+    found = filled.history.ran_between(41, 60)
     assert [(4, "lab/vision/deep", "ann", 1000, 40, 41, 42), (5, "lab/vision", "bob", 1000, 50, 51, 52)] == [
         row[:-1] for row in found
     ]
@@ -58,14 +58,14 @@ def test_what_ran_between_two_moments_comes_as_plain_values(filled: Store) -> No
 
 
 def test_rows_come_back_whole(filled: Store) -> None:
-    assert list(reversed(ROWS)) == filled.find_history(HistoryQuery())
-    assert ROWS[3] == filled.history(4)
-    assert filled.history(99) is None
+    assert list(reversed(ROWS)) == filled.history.search(HistoryQuery())
+    assert ROWS[3] == filled.history.find(4)
+    assert filled.history.find(99) is None
 
 
 def test_tasks_of_an_array_by_index(filled: Store) -> None:
-    assert [5, 6] == [row.id for row in filled.array_history(5)]
-    assert [6] == [row.id for row in filled.array_history(5, after_index=0)]
+    assert [5, 6] == [row.id for row in filled.history.of_array(5)]
+    assert [6] == [row.id for row in filled.history.of_array(5, after_index=0)]
 
 
 def test_a_row_is_written_with_the_commit_that_ends_the_job(store: Store) -> None:
@@ -74,18 +74,18 @@ def test_a_row_is_written_with_the_commit_that_ends_the_job(store: Store) -> Non
     store.commit(lease.epoch, 0, lambda _new: Commit(ticks(1), {HISTORY_ROWS: [ended(1), ended(2)]}))
     store.commit(lease.epoch, 1, lambda _new: Commit([], {HISTORY_ROWS: [ended(2, why="again")]}))
 
-    assert [ended(2, why="again"), ended(1)] == store.find_history(HistoryQuery())
+    assert [ended(2, why="again"), ended(1)] == store.history.search(HistoryQuery())
     assert 1 == store.head()
     lease.release()
 
 
 def test_no_text_stops_a_job_from_ending(store: Store) -> None:
-    store.put_rows({HISTORY_ROWS: [ended(1, why="a\0b\ud800", name="é")]})
+    store.bound.put({HISTORY_ROWS: [ended(1, why="a\0b\ud800", name="é")]})
 
-    row = store.history(1)
+    row = store.history.find(1)
     assert row is not None
     assert ("a\ufffdb?", "é") == (row.why, row.name)
-    store.put_rows(
+    store.bound.put(
         {HISTORY_ROWS: [ended(2, tenant="t" * 100_000, user="\U0001f600" * 5000, gpus_milli=1 << 80)]}
     )
-    assert store.history(2) is not None
+    assert store.history.find(2) is not None

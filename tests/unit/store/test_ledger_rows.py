@@ -52,7 +52,7 @@ def fill(store: Store, epoch: int, batch: int) -> dict[str, str]:
         pass
     assert {} == filler.errors
     found: dict[str, str] = {}
-    while page := store.projected("ledger", after=max(found, default=""), limit=100):
+    while page := store.projections.rows("ledger", after=max(found, default=""), limit=100):
         found.update(page)
     return found
 
@@ -104,7 +104,7 @@ def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: s
     store.append([MonthClosed(CLOSED_MS, "2026-11", "ana"), Ticked(CLOSED_MS + 1)])
     closed = store.head() - 1
     fill(store, epoch, batch=1000)
-    assert closed in [at.seq for at in store.checkpoints("ledger")]
+    assert closed in [at.seq for at in store.projections.checkpoints("ledger")]
     write_jobs(store, CLOSED_MS + 5, seed=2)
     live = fill(store, epoch, batch=11)
 
@@ -114,7 +114,7 @@ def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: s
         assert [] == other.recent(0, 500)
         assert live == fill(other, epoch, batch=500)
     # The log is cut where the month was closed: the books lack nothing of it.
-    store.save_snapshot(closed, {}, NOW_MS)
+    store.snapshots.save(closed, {}, NOW_MS)
     assert closed == store.forget_log(NOW_MS + 90 * DAY_MS, ["ledger"])
     Filler(store, [Ledger()], lambda: NOW_MS).rebuild("ledger")
     assert live == fill(store, epoch, batch=500)
@@ -233,7 +233,7 @@ def test_a_process_that_reads_ahead_gives_the_same_books(
         monkeypatch.setattr(other, "read", None)
         filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
         filler.rebuild("ledger")
-        while other.cursors()["ledger"].seq < store.head() - 20:
+        while other.projections.cursors()["ledger"].seq < store.head() - 20:
             assert filler.step(epoch)
         assert {} == filler.errors, "all of it came from the process: the log cannot be read here"
         filler.close()
@@ -241,7 +241,7 @@ def test_a_process_that_reads_ahead_gives_the_same_books(
         # One that is killed half-way is told of, and the rest is read without it.
         filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
         filler.rebuild("ledger")
-        while other.cursors()["ledger"].seq < 60:
+        while other.projections.cursors()["ledger"].seq < 60:
             assert filler.step(epoch)
         assert filler._ahead is not None
         filler._ahead._process.kill()

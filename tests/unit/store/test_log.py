@@ -50,9 +50,9 @@ def test_what_was_written_is_there_after_opening_again(place: str) -> None:
 
 def test_jobs_that_end_together_have_each_their_own_details(store: Store) -> None:
     details = [{"a": 1}, {"a": 1}, {"a": 1.5}, {"a": [1]}, {}, {"a": 1}]
-    store.put_rows({HISTORY_ROWS: [ended(number, detail=each) for number, each in enumerate(details, 1)]})
+    store.bound.put({HISTORY_ROWS: [ended(number, detail=each) for number, each in enumerate(details, 1)]})
 
-    assert details == [store.histories([number])[number].detail for number in range(1, 7)]
+    assert details == [store.history.find_all([number])[number].detail for number in range(1, 7)]
 
 
 def test_a_job_cannot_be_logged_without_an_id_of_ours(store: Store) -> None:
@@ -74,7 +74,7 @@ def test_a_leader_sees_what_came_in_before_it_writes(store: Store) -> None:
 
     assert [4, 5] == store.commit(lease.epoch, 1, make)
     assert [(2, Ticked(2)), (3, JobCancelled(3, 7))] == seen
-    assert ended(7) == store.history(7)
+    assert ended(7) == store.history.find(7)
     assert [(4, Ticked(4)), (5, Ticked(5))] == store.read(3)
     lease.release()
 
@@ -164,13 +164,13 @@ def test_a_past_time_is_a_place_in_the_log(store: Store) -> None:
 
 def test_events_that_are_gone_are_not_passed_over(store: Store) -> None:
     store.append(ticks(*range(10)))
-    store.save_snapshot(8, {}, now_ms=1)
-    store.prune(5)
+    store.snapshots.save(8, {}, now_ms=1)
+    store.snapshots.prune(5)
 
     assert 6 == len(store.read(4))
     with pytest.raises(StoreDamaged, match="after number 3 are missing"):
         store.read(3)
-    store.save_snapshot(10, {}, now_ms=1)
+    store.snapshots.save(10, {}, now_ms=1)
     assert 6 == store.forget_log(1)
     assert [] == store.read(10)
     with pytest.raises(StoreDamaged, match="after number 9 are missing"):

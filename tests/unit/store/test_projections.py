@@ -9,14 +9,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from gpuyard.control.commands.configs import StartFile
-from gpuyard.control.loop.leading import LOG_KEPT_MS, Leader
+from gpuyard.control.duties.forgetting import LOG_KEPT_MS, forget
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import facts
 from gpuyard.control.projections.ledger import Ledger
@@ -31,7 +29,6 @@ from gpuyard.model import (
     JobHeld,
     JobSubmitted,
     Outcome,
-    Settings,
 )
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Store, open_store
@@ -67,7 +64,7 @@ if sys.argv[2] == "within":
     # The rows of the batch are written, its cursor is not, and nothing is committed.
     following.Following._stands = dies(following.Following._stands)
 else:
-    following.Following.put_projected = dies(following.Following.put_projected)
+    following.Following.put = dies(following.Following.put)
 store = open_store(sys.argv[1], lease_s=1)
 filler = Filler(store, [GpuTime()], lambda: 1, batch=20)
 while filler.step(store.counters().epoch):
@@ -117,7 +114,7 @@ def fill(store: Store, epoch: int, batch: int = 20, projection: Projection | Non
 def rows(store: Store, name: str = NAME) -> dict[str, str]:
     """All of them, byte for byte."""
     found: dict[str, str] = {}
-    while page := store.projected(name, after=max(found, default=""), limit=50):
+    while page := store.projections.rows(name, after=max(found, default=""), limit=50):
         found.update(page)
     return found
 
@@ -131,7 +128,7 @@ def rebuilt(store: Store, epoch: int, batch: int = 20) -> dict[str, str]:
 
 def cut(store: Store, at_seq: int, following: list[str]) -> int:
     """Cut the log at an event, as a server does in time."""
-    store.save_snapshot(at_seq, {}, NOW_MS)
+    store.snapshots.save(at_seq, {}, NOW_MS)
     return store.forget_log(NOW_MS + 90 * DAY_MS, following)
 
 
@@ -147,7 +144,7 @@ def test_live_and_filled_anew_it_is_the_same_byte_by_byte(store: Store, epoch: i
     assert sum(each["FAILED"] for each in totals) == told["ends"]["FAILED"]
     # Ten jobs of each round wait still, and its array, which is in the log as one line.
     assert 3 * (10 + 30) == len(live) - 1
-    assert store.head() == store.cursors()[NAME].seq
+    assert store.head() == store.projections.cursors()[NAME].seq
     for batch in (1000, 13):
         assert live == rebuilt(store, epoch, batch)
 
@@ -178,7 +175,7 @@ def test_a_process_that_is_killed_repeats_nothing_and_skips_nothing(
     while subprocess.run(command, check=False).returncode == -9:
         deaths += 1
         command[5] = "2"
-        assert 0 <= store.cursors()[NAME].seq < store.head() or where == "after"
+        assert 0 <= store.projections.cursors()[NAME].seq < store.head() or where == "after"
         if where != "after" and deaths == 2:
             break
     assert deaths >= 2
@@ -191,8 +188,8 @@ def test_a_process_that_is_killed_repeats_nothing_and_skips_nothing(
 def test_on_a_log_that_was_cut_it_is_filled_from_its_checkpoint(store: Store, epoch: int) -> None:
     write_log(store, 1)
     fill(store, epoch)
-    saved = store.cursors()[NAME].seq
-    assert [saved] == [at.seq for at in store.checkpoints(NAME)]
+    saved = store.projections.cursors()[NAME].seq
+    assert [saved] == [at.seq for at in store.projections.checkpoints(NAME)]
     write_log(store, 2)
     fill(store, epoch)
     live = rows(store)
@@ -200,18 +197,18 @@ def test_on_a_log_that_was_cut_it_is_filled_from_its_checkpoint(store: Store, ep
     assert saved == cut(store, saved, [NAME])
     assert saved + 1 == store.first_seq()
     assert live == rebuilt(store, epoch)
-    assert 0 == store.cursors()[NAME].began_seq
+    assert 0 == store.projections.cursors()[NAME].began_seq
 
 
 def test_the_log_is_not_cut_where_no_checkpoint_covers_it(store: Store, epoch: int) -> None:
     write_log(store, 1)
     assert 0 == cut(store, store.head(), [NAME]), "it has not been filled yet, and wants to see all of it"
     fill(store, epoch)
-    saved = store.cursors()[NAME].seq
+    saved = store.projections.cursors()[NAME].seq
     write_log(store, 2)
     fill(store, epoch)
     live = rows(store)
-    store.save_snapshot(saved, {}, NOW_MS)
+    store.snapshots.save(saved, {}, NOW_MS)
     assert saved == cut(store, store.head(), [NAME]), "only up to its checkpoint"
     with store._backend.writing() as conn:
         body = "x'00'" if conn.dialect.name == "sqlite" else "'\\x00'"
@@ -225,7 +222,7 @@ def test_one_that_was_given_up_holds_the_log_no_longer_than_it_is_kept(store: St
     fill(store, epoch)
     write_log(store, 2)
     fill(store, epoch)
-    store.save_snapshot(store.head(), {}, NOW_MS - DAY_MS)
+    store.snapshots.save(store.head(), {}, NOW_MS - DAY_MS)
     assert 0 == store.forget_log(NOW_MS - 1, [])
     assert store.head() == store.forget_log(NOW_MS, [])
     # It comes back, and lacks nothing: it had seen all that is gone.
@@ -234,11 +231,11 @@ def test_one_that_was_given_up_holds_the_log_no_longer_than_it_is_kept(store: St
     assert live == rows(store)
     # Of what it had not seen it is told, and starts where the log does.
     write_log(store, 3)
-    store.save_snapshot(store.head(), {}, NOW_MS)
+    store.snapshots.save(store.head(), {}, NOW_MS)
     assert 0 < store.forget_log(NOW_MS, [])
     write_log(store, 4)
     fill(store, epoch)
-    assert store.cursors()[NAME].began_seq == store.first_seq() - 1 > 0
+    assert store.projections.cursors()[NAME].began_seq == store.first_seq() - 1 > 0
 
 
 def test_a_new_version_is_filled_anew_from_a_checkpoint_that_it_understands(store: Store, epoch: int) -> None:
@@ -262,13 +259,15 @@ def test_a_new_version_is_filled_anew_from_a_checkpoint_that_it_understands(stor
     fill(store, epoch)
     live = rows(store)
     fill(store, epoch, projection=Second())
-    assert (2, ["tenant/?"]) == (store.cursors()[NAME].version, [*rows(store)])
+    assert (2, ["tenant/?"]) == (store.projections.cursors()[NAME].version, [*rows(store)])
     # With its own checkpoint the log may go; one of version 1 lies where the log begins.
     assert saved == cut(store, saved, [NAME])
     fill(store, epoch, projection=Third())
     assert live == rows(store)
     head = store.head()
-    assert [(1, saved), (2, head), (3, head)] == [(at.version, at.seq) for at in store.checkpoints(NAME)]
+    assert [(1, saved), (2, head), (3, head)] == [
+        (at.version, at.seq) for at in store.projections.checkpoints(NAME)
+    ]
 
 
 def test_one_that_fails_stands_still_and_the_others_go_on(store: Store, epoch: int) -> None:
@@ -305,9 +304,9 @@ def test_only_the_leader_fills(store: Store, epoch: int) -> None:
 def test_what_was_worked_out_before_a_rebuild_is_thrown_away(store: Store, epoch: int) -> None:
     write_log(store)
     fill(store, epoch)
-    cursor = store.cursors()[NAME]
+    cursor = store.projections.cursors()[NAME]
     Filler(store, [GpuTime()], lambda: NOW_MS).rebuild(NAME)
-    assert not store.put_projected(epoch, cursor, cursor._replace(seq=cursor.seq + 1), {"odd": "1"})
+    assert not store.projections.put(epoch, cursor, cursor._replace(seq=cursor.seq + 1), {"odd": "1"})
     fill(store, epoch)
     assert "odd" not in rows(store)
 
@@ -323,7 +322,7 @@ def test_a_checkpoint_is_made_once_a_week(store: Store, epoch: int) -> None:
         clock[0] = NOW_MS + late_ms
         store.append(ticks(1))
         assert not filler.step(epoch), "a batch that is not full is the last one for now"
-        made.append(len(store.checkpoints(NAME)))
+        made.append(len(store.projections.checkpoints(NAME)))
     assert [1, 1, 2, 2] == made
 
 
@@ -335,8 +334,8 @@ def test_a_copy_of_the_store_has_it_whole(store: Store, place: str, epoch: int, 
     with open_store(tmp_path / "copy.db") as copy:
         there = elected(copy)
         fill(copy, there)
-        assert (live, store.cursors()) == (rows(copy), copy.cursors())
-        assert len(store.checkpoints(NAME)) == len(copy.checkpoints(NAME)) == 1
+        assert (live, store.projections.cursors()) == (rows(copy), copy.projections.cursors())
+        assert len(store.projections.checkpoints(NAME)) == len(copy.projections.checkpoints(NAME)) == 1
         write_log(copy, 2)
         fill(copy, there)
         live = rows(copy)
@@ -344,13 +343,13 @@ def test_a_copy_of_the_store_has_it_whole(store: Store, place: str, epoch: int, 
 
 
 def test_keys_and_pages(store: Store, epoch: int) -> None:
-    store.fill_anew(NAME, 1, 1)
-    cursor = store.cursors()[NAME]
+    store.projections.fill_anew(NAME, 1, 1)
+    cursor = store.projections.cursors()[NAME]
     keys = ["a", "b", "b/é", "b/\U0001f600", "b0", "B/x", "b/"]
-    assert store.put_projected(epoch, cursor, cursor._replace(seq=0), dict.fromkeys(keys, "1"))
-    assert sorted(keys) == [key for key, _value in store.projected(NAME)]
-    assert ["b/", "b/é", "b/\U0001f600"] == [key for key, _value in store.projected(NAME, "b/")]
-    assert ["b/é"] == [key for key, _value in store.projected(NAME, "b/", after="b/", limit=1)]
+    assert store.projections.put(epoch, cursor, cursor._replace(seq=0), dict.fromkeys(keys, "1"))
+    assert sorted(keys) == [key for key, _value in store.projections.rows(NAME)]
+    assert ["b/", "b/é", "b/\U0001f600"] == [key for key, _value in store.projections.rows(NAME, "b/")]
+    assert ["b/é"] == [key for key, _value in store.projections.rows(NAME, "b/", after="b/", limit=1)]
 
 
 def test_rows_as_a_fold_sees_them() -> None:
@@ -378,19 +377,12 @@ def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store,
     write_log(store, 1)
     fill(store, epoch)
     saved = store.head()
-    store.save_snapshot(saved, {}, NOW_MS)
+    store.snapshots.save(saved, {}, NOW_MS)
     write_log(store, 2)
     fill(store, epoch)
-    store.save_snapshot(store.head(), {}, NOW_MS)
-    replica: Any = SimpleNamespace(store=store)
-
-    def clock_ms() -> int:
-        return NOW_MS + 2 * LOG_KEPT_MS
-
+    store.snapshots.save(store.head(), {}, NOW_MS)
     for following, first in (([NAME], saved + 1), ([], store.head() + 1)):
-        start = StartFile(Settings())
-        leader = Leader(replica, {}, start, "", "", clock_ms, following=following)
-        leader._tidy()
+        forget(store, following, NOW_MS + 2 * LOG_KEPT_MS)
         assert first == store.first_seq()
 
 
@@ -400,13 +392,13 @@ def test_a_projection_that_is_not_far_behind_holds_up_no_writer_for_long(
     """Others wait for as long as the rows of a batch are written."""
     store.append(ticks(*range(3 * LIVE_FACTS)))
     filler, many = Filler(store, [Everything()], lambda: NOW_MS), list[int]()
-    put = store.put_projected
+    put = store.projections.put
 
     def counted(epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]) -> bool:
         many.append(len(rows))
         return put(epoch, cursor, moved, rows)
 
-    monkeypatch.setattr(store, "put_projected", counted)
+    monkeypatch.setattr(store.projections, "put", counted)
     while filler.step(epoch):
         pass
 

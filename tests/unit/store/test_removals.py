@@ -33,16 +33,18 @@ def ended(store: Store, job_id: int, body: bytes, ended_ms: int) -> None:
     row = HistoryRow(
         job_id, "n", "t", "u", "batch", "COMPLETED", 0, 1, 2, ended_ms, attempts=1, detail=detail
     )
-    store.put_rows({HISTORY_ROWS: [row]})
+    store.bound.put({HISTORY_ROWS: [row]})
 
 
 def noted(store: Store) -> None:
-    store.note_ends({job.recipe: job.ended_ms for job in store.ended_until(1 << 62, (0, 0), 100)})
+    store.removals.note_ends(
+        {job.recipe: job.ended_ms for job in store.removals.ended_until(1 << 62, (0, 0), 100)}
+    )
 
 
 def removed(store: Store, before_ms: int, *needed: bytes, seq: int | None = None) -> list[str]:
     at = store.head() if seq is None else seq
-    found = store.remove_recipes(before_ms, (0, ""), 100, {name(body) for body in needed}, at, BY)
+    found = store.removals.remove_recipes(before_ms, (0, ""), 100, {name(body) for body in needed}, at, BY)
     return [recipe.hash for recipe in found if not recipe.needed]
 
 
@@ -54,7 +56,7 @@ def test_a_recipe_goes_when_the_last_of_its_jobs_ended_long_ago(store: Store) ->
     assert [] == removed(store, 900), "not that old"
     assert [name(NEW)] == removed(store, 1_001, OLD), "its other job is live"
     assert (OLD, None) == (store.blob(name(OLD)), store.blob(name(NEW)))
-    assert (None, BY) == (store.recipe_removal(name(OLD)), store.recipe_removal(name(NEW)))
+    assert (None, BY) == (store.removals.recipe_removal(name(OLD)), store.removals.recipe_removal(name(NEW)))
     ended(store, jobs[1], OLD, 2_000)
     noted(store)
     assert [] == removed(store, 2_000), "its later job ended later"
@@ -76,16 +78,19 @@ def test_a_recipe_that_comes_again_is_there_again(store: Store) -> None:
     noted(store)
     removed(store, 9_999)
     again = submitted(store, OLD)
-    assert (OLD, None) == (store.blob(name(OLD)), store.recipe_removal(name(OLD)))
+    assert (OLD, None) == (store.blob(name(OLD)), store.removals.recipe_removal(name(OLD)))
     ended(store, again, OLD, 8_000)
     noted(store)
     assert [name(OLD)] == removed(store, 9_999)
-    assert BY == store.recipe_removal(name(OLD))
+    assert BY == store.removals.recipe_removal(name(OLD))
 
 
 def stripped(store: Store, before_ms: int, *needed: bytes, removal: Removal | None = BY) -> list[int]:
     names = {name(body) for body in needed}
-    return [each.size for each in store.strip_recipes(before_ms, (0, ""), 100, names, store.head(), removal)]
+    return [
+        each.size
+        for each in store.removals.strip_recipes(before_ms, (0, ""), 100, names, store.head(), removal)
+    ]
 
 
 def test_an_environment_goes_before_the_rest_of_its_recipe(store: Store) -> None:
@@ -98,7 +103,7 @@ def test_an_environment_goes_before_the_rest_of_its_recipe(store: Store) -> None
     assert [0, len(json.dumps({"TOKEN": "tr0ub4dor"}))] == sorted(stripped(store, 1_001, removal=None))
     assert [0, len(json.dumps({"TOKEN": "tr0ub4dor"}))] == sorted(stripped(store, 1_001))
     assert [] == stripped(store, 1_001), "once"
-    left = json.loads(store.bare_recipe(name(OLD)) or b"")
+    left = json.loads(store.removals.bare_recipe(name(OLD)) or b"")
     assert (None, {}, "#!/bin/sh\nold") == (store.blob(name(OLD)), left["env"], left["script"])
     assert (BY._asdict(), NEW) == (left["env_removed"], store.blob(name(NEW)))
 
@@ -108,7 +113,7 @@ def test_an_environment_goes_before_the_rest_of_its_recipe(store: Store) -> None
     noted(store)
     assert [len(json.dumps({"TOKEN": "tr0ub4dor"}))] == stripped(store, 2_001)
     assert {name(OLD), name(NEW)} == set(removed(store, 2_001))
-    assert (None, BY) == (store.bare_recipe(name(OLD)), store.recipe_removal(name(OLD)))
+    assert (None, BY) == (store.removals.bare_recipe(name(OLD)), store.removals.recipe_removal(name(OLD)))
     with store._backend.reading() as conn:
         assert 0 == conn.exec_driver_sql("SELECT count(*) FROM blobs").scalar_one()
 
@@ -116,28 +121,28 @@ def test_an_environment_goes_before_the_rest_of_its_recipe(store: Store) -> None
 def test_what_is_only_looked_at_stays(store: Store) -> None:
     ended(store, submitted(store, OLD), OLD, 1_000)
     noted(store)
-    (found,) = store.remove_recipes(9_999, (0, ""), 100, (), store.head(), None)
+    (found,) = store.removals.remove_recipes(9_999, (0, ""), 100, (), store.head(), None)
     assert (len(OLD), False, OLD) == (found.size, found.needed, store.blob(name(OLD)))
 
 
 def test_the_history_says_what_was_removed(store: Store) -> None:
     for job_id, ended_ms in ((1, 10), (2, 20), (3, 20), (4, 30)):
         ended(store, job_id, OLD, ended_ms)
-    first = store.ended_until(30, (0, 0), 2)
-    rest = store.ended_until(30, first[-1].mark, 2)
+    first = store.removals.ended_until(30, (0, 0), 2)
+    rest = store.removals.ended_until(30, first[-1].mark, 2)
     assert ([1, 2], [3]) == ([job.id for job in first], [job.id for job in rest])
-    store.note_removed(first, "logs", BY)
-    store.note_removed(first[:1], "folders", Removal(6_000, "ana"))
-    told = [store.history(job_id).detail.get("removed") for job_id in (1, 2, 3)]  # type: ignore[union-attr]
+    store.removals.note_removed(first, "logs", BY)
+    store.removals.note_removed(first[:1], "folders", Removal(6_000, "ana"))
+    told = [store.history.find(job_id).detail.get("removed") for job_id in (1, 2, 3)]  # type: ignore[union-attr]
     logs = {"at_ms": 5_000, "by": "retention"}
     assert [{"logs": logs, "folders": {"at_ms": 6_000, "by": "ana"}}, {"logs": logs}, None] == told
 
 
 def test_marks_are_remembered(store: Store) -> None:
-    assert {} == store.marks()
-    store.put_marks({"logs": (1, 2)})
-    store.put_marks({"logs": (3, 4), "scripts": (5, 6)})
-    assert {"logs": (3, 4), "scripts": (5, 6)} == store.marks()
+    assert {} == store.removals.marks()
+    store.removals.put_marks({"logs": (1, 2)})
+    store.removals.put_marks({"logs": (3, 4), "scripts": (5, 6)})
+    assert {"logs": (3, 4), "scripts": (5, 6)} == store.removals.marks()
 
 
 def test_a_secret_that_was_removed_is_not_left_in_the_file(tmp_path: Path) -> None:

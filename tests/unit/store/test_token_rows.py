@@ -18,8 +18,8 @@ def put(store: Store, *rows: TokenRow) -> None:
 def test_a_token_is_there_with_its_event(store: Store) -> None:
     put(store, ROW)
 
-    assert ROW == store.token(ROW.id)
-    assert None is store.token("b" * 10)
+    assert ROW == store.tokens.find(ROW.id)
+    assert None is store.tokens.find("b" * 10)
     assert [(1, MADE)] == store.read(0)
     assert [(1, MADE)] == store.read_back(["TokenMade"], None, 10)
 
@@ -29,7 +29,7 @@ def test_two_of_one_id_are_refused_and_nothing_is_written(store: Store) -> None:
     with pytest.raises(StoreError):
         put(store, replace(ROW, user="eve"))
 
-    assert ROW == store.token(ROW.id)
+    assert ROW == store.tokens.find(ROW.id)
     assert 1 == store.head()
 
 
@@ -40,9 +40,9 @@ def test_revoked_once_is_revoked_for_good(store: Store) -> None:
         store.commit(
             None, 0, lambda _new, e=event: Commit([e], token_rows=[replace(ROW, revoked_ms=e.at_ms)])
         )
-    store.touch_token(ROW.id, 8)
+    store.tokens.touch(ROW.id, 8)
 
-    assert replace(ROW, revoked_ms=7, used_ms=8) == store.token(ROW.id)
+    assert replace(ROW, revoked_ms=7, used_ms=8) == store.tokens.find(ROW.id)
 
 
 def test_what_was_made_with_a_token_is_found_down_to_the_last(store: Store) -> None:
@@ -50,9 +50,9 @@ def test_what_was_made_with_a_token_is_found_down_to_the_last(store: Store) -> N
     put(store, ROW, *rows)
 
     assert ["b" * 10, "c" * 10, "d" * 10, "e" * 10] == sorted(
-        row.id for row in store.tokens_made_with(ROW.id)
+        row.id for row in store.tokens.made_with(ROW.id)
     )
-    assert 6 == len(store.tokens())
+    assert 6 == len(store.tokens.all())
 
 
 def test_the_log_is_read_backwards_by_kind_and_page_by_page(store: Store) -> None:

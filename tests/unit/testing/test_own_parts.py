@@ -12,8 +12,9 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "own-parts.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 assert BLOCKS, f"{PAGE} has no code"
 PUBLIC = {
-    "gpuyard.control.projections", "gpuyard.model", "gpuyard.policies", "gpuyard.reports.report",
-    "gpuyard.reports.table", "gpuyard.testing", "gpuyard.wire.endpoints", "random", "typing",
+    "gpuyard.control.projections", "gpuyard.engines.contract", "gpuyard.engines.observer", "gpuyard.engines.registry",
+    "gpuyard.model", "gpuyard.policies", "gpuyard.reports.report", "gpuyard.reports.table", "gpuyard.testing",
+    "gpuyard.wire.endpoints", "random", "typing",
 }  # fmt: skip
 
 

@@ -269,8 +269,8 @@ class Caller:
         if place.token:
             if not place.token.isascii() or not place.token.isprintable() or " " in place.token:
                 raise BadInput(
-                    "the token holds a line break, a blank or a sign that no token has",
-                    "Copy it whole and alone: it begins with yard_ and is one word.",
+                    "the token holds a line break, a space or a character that no token has",
+                    "Copy the whole token and nothing else: it is one word that begins with yard_.",
                 )
             self._headers["Authorization"] = f"Bearer {place.token}"
 
@@ -435,7 +435,8 @@ def _read(content: bytes) -> Any:
         return json.loads(content, object_pairs_hook=_replies_are[-1])
     except ValueError:
         raise YardError(
-            "the answer is not that of a yard", "Is it the address of one? `yard whoami` says which is asked."
+            "the answer does not come from a yard",
+            "Check the address: `yard whoami` shows which one the commands use.",
         ) from None
 
 

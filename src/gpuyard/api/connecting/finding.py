@@ -91,7 +91,9 @@ def trusted(ca: str) -> "ssl.SSLContext":
     try:
         return ssl.create_default_context(cafile=ca or None)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(f"{ca} is no file of certificates: {words_of(error)}", "Name a PEM file.") from error
+        raise BadInput(
+            f"{ca} is not a file of certificates: {words_of(error)}", "Name a PEM file."
+        ) from error
 
 
 def address(server: str) -> tuple[str, int] | str:
@@ -107,7 +109,7 @@ def address(server: str) -> tuple[str, int] | str:
     host, _, port = text.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise BadInput(
-            f"{server!r} (YARD_URL or YARD_SERVER) is no address",
+            f"{server!r} (YARD_URL or YARD_SERVER) is not an address",
             "For example: https://yard.example.org or http://127.0.0.1:7447",
         )
     return host.strip("[]"), int(port)

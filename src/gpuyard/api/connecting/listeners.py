@@ -23,7 +23,7 @@ def check_listener(connection: socket.socket) -> None:
     for uid in _owners(there, here):
         if uid not in (0, os.geteuid()) and uid >= UID_MIN:
             raise YardError(
-                f"user {uid} of this machine listens at port {there[1]}, and your token is not for them",
+                f"user {uid} of this machine listens on port {there[1]}, and your token is not for them",
                 "Is the yard down, or at another port? Over its socket no token is needed: leave YARD_URL out.",
             )
 

@@ -10,12 +10,17 @@ class PortTaken(YardError):
     """Another program listens there, or this user may not."""
 
 
+_ADDRESSES = "Give one of its addresses, 127.0.0.1 for this machine alone, or 0.0.0.0 for all of them."
+
+
 def listening(host: str, port: int, backlog: int = 1) -> socket.socket:
     """A socket that listens there."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise BadInput(f"--host {host} is no address of this machine: {error.strerror}") from error
+        raise BadInput(
+            f"--host {host} is not an address of this machine: {error.strerror}", _ADDRESSES
+        ) from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -25,7 +30,7 @@ def listening(host: str, port: int, backlog: int = 1) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRNOTAVAIL:
-            raise BadInput(f"--host {host} is no address of this machine") from error
+            raise BadInput(f"--host {host} is not an address of this machine", _ADDRESSES) from error
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         raise PortTaken(

@@ -21,8 +21,8 @@ def here() -> str:
         return os.getcwd()
     except FileNotFoundError:
         raise BadInput(
-            "the folder you are in is gone, and a job starts in the one it is submitted from",
-            "Change to one that is there: cd ~",
+            "the current folder no longer exists, and a job starts in the folder that it is submitted from",
+            "Change to an existing folder: cd ~",
         ) from None
 
 

@@ -77,7 +77,7 @@ class OpenStream:
             problem = problem_of(error)
             if problem is None:
                 _log.exception("an open stream could not be judged")
-                problem = Problem(500, "the yard cannot say whether this is still yours to see")
+                problem = Problem(500, "the yard cannot tell whether you may still see this")
             elif problem.status >= 500:
                 return False
             self.close(problem)
@@ -198,7 +198,7 @@ class OpenStreams:
                 by_token.setdefault(stream.person.token, []).append(stream)
         if not by_token:
             return []
-        ended = await in_thread(self._yard.store.tokens_ended, list(by_token), self._yard.valid_ms())
+        ended = await in_thread(self._yard.store.tokens.ended, list(by_token), self._yard.valid_ms())
         return [stream for token in ended for stream in by_token[token]]
 
 

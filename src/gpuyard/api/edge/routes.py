@@ -89,7 +89,7 @@ def text_of(name: str, text: str, most: int, about: str = "") -> str:
     if "\0" in text:
         raise Problem(422, f"{name!r} holds a NUL character, which no name has")
     if len(text) > most:
-        raise Problem(422, f"{name!r} has {len(text):,} characters, and {most:,} at most can be meant", about)
+        raise Problem(422, f"{name!r} has {len(text):,} characters, and may have at most {most:,}", about)
     return text
 
 
@@ -112,7 +112,7 @@ def cursor_of(query: QueryParams) -> int | None:
         return int(plain[1:])
     except ValueError:
         raise Problem(
-            422, f"{quoted(text)} is no cursor", "Send back `next_cursor` of the page before."
+            422, f"{quoted(text)} is not a cursor", "Send back `next_cursor` of the page before."
         ) from None
 
 
@@ -124,17 +124,17 @@ REPEATED = frozenset({"state"})
 """Parameters of a query that may be given more than once."""
 _PROBLEMS = {
     400: "The request cannot be read",
-    401: "It does not say who asks",
-    403: "Somebody else may ask for this",
-    404: "There is no such thing, or it is not yours to see",
-    409: "It makes no sense in the present state",
-    410: "It was there, and was removed: see `retention` in yard.yaml",
+    401: "The request carries no valid token or session",
+    403: "You may not do this",
+    404: "No such thing exists, or you may not see it",
+    409: "The request conflicts with the present state",
+    410: "It was removed: see `retention` in yard.yaml",
     413: "The body is too large",
     415: "The body is not JSON",
-    422: "It is understood and cannot be served",
-    426: "It is served over a WebSocket alone",
-    429: "Too often; `Retry-After` says when to come back",
-    503: "Not now; asking again later helps",
+    422: "The request is understood and cannot be served",
+    426: "This is served only over a WebSocket",
+    429: "Too many requests; `Retry-After` says when to try again",
+    503: "The server cannot serve this now; try again later",
 }
 _ALWAYS = (401, 403, 422, 429, 503)
 _WITH_BODY = (400, 413, 415)
@@ -158,7 +158,8 @@ def _add(app: FastAPI, endpoint: Endpoint, handler: Handler) -> None:
     if endpoint.body:
         content = {"application/json": {"schema": described.ref(endpoint.body)}}
         extra["requestBody"] = {"required": endpoint.body_required, "content": content}
-    text = (handler.__doc__ or "Done.").strip().splitlines()[0]
+    paragraph = (handler.__doc__ or "Done.").strip().partition("\n\n")[0]
+    text = " ".join(paragraph.split())
     app.add_api_route(
         endpoint.path,
         handler,

@@ -342,7 +342,7 @@ def _unread() -> Problem:
     return Problem(
         429,
         f"{UNREAD_MAX // 1024**2} MiB of answers to you are not read yet",
-        "Read them, or close their connections; then ask again.",
+        "Read these answers or close their connections, then ask again.",
         headers={"Retry-After": "1"},
     )
 
@@ -436,6 +436,7 @@ class Turns:
         return Problem(
             429,
             text,
-            f"Each takes a while, and one at a time is served for each user. Ask again in {self._retry_s} s.",
+            f"These requests take a while, and each user may have one at a time. Ask again in "
+            f"{self._retry_s} s.",
             headers={"Retry-After": str(self._retry_s)},
         )

@@ -58,7 +58,7 @@ def key_of(request: Request) -> str:
     if headers.get("upgrade", "").lower() != "websocket" or not key or TAKE_OVER not in request.scope:
         raise Problem(
             426,
-            "this is served over a WebSocket alone",
+            "this is served only over a WebSocket",
             "`yard attach`, `yard shell`, `yard forward` and `yard cp` open one.",
             headers={"Upgrade": "websocket", "Sec-WebSocket-Version": _VERSION},
         )

@@ -53,7 +53,7 @@ class _People:
         return self._yard.token_service
 
     async def me(self, request: Request) -> Response:
-        """The asker, as the yard sees them."""
+        """The person who asks: name, roles and tenants."""
         person = asker(request.scope)
         return answer(
             {
@@ -87,7 +87,7 @@ class _People:
         return _told(*await asyncio.wrap_future(future))
 
     async def revoke(self, request: Request, id: str) -> Response:
-        """The token is not accepted any more, nor are those that were made with it."""
+        """The token stops working at once, and so do those that were made with it."""
         return answer(await asyncio.wrap_future(self._token_service.revoke(asker(request.scope), id)))
 
     async def unbind(self, request: Request, user: str) -> Response:
@@ -102,7 +102,7 @@ class _People:
         )
 
     async def login(self, request: Request) -> Response:
-        """Good once for each login."""
+        """An ID token works once."""
         oidc = self._oidc
         wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
         return await self._logged_in(oidc, wanted.id_token, wanted.nonce)
@@ -112,7 +112,7 @@ class _People:
         return answer(await in_thread(self._oidc.where))
 
     async def login_by_code(self, request: Request) -> Response:
-        """For the console, whose page may ask no other host than this one. Good once, as the code is."""
+        """For the console, whose page may ask no other host than this one. The code works once."""
         oidc = self._oidc
         wanted = checked(OidcCode, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
         id_token = await in_thread(oidc.redeemed, wanted.code, wanted.verifier, wanted.redirect_uri)

@@ -33,7 +33,7 @@ class _Browsers:
         self._yard = yard
 
     async def code(self, request: Request) -> Response:
-        """Works once, for a minute, for the person that asked."""
+        """The code works once, within a minute, for the person who asked."""
         future = await in_thread(self._yard.browsers.code, asker(request.scope))
         row, code = await asyncio.wrap_future(future)
         told = {
@@ -56,7 +56,7 @@ class _Browsers:
         )
 
     async def sign_out(self, request: Request) -> Response:
-        """The session of this browser ends, and the pages that are open with it."""
+        """End the session of this browser and of the pages that are open in it."""
         person = asker(request.scope)
         await asyncio.wrap_future(self._yard.browsers.sign_out(person))
         return answer({"user": person.name}, headers=_NEVER_KEPT)

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 APART_S = 0.2
 """Between two models that are published for followers, however much happens."""
 LOOK_S = 1.0
-"""How often it is looked at reasons, which change without an event."""
+"""How often the reasons are looked at, which change without an event."""
 TURN_S = 0.0001
 """What a look costs in the event loop, about."""
 IDLE_S = 5.0
@@ -61,20 +61,20 @@ class _Changes:
         """Texts that are being made for the followers of one sight that stand at one version."""
 
     async def changes(self, request: Request) -> Response:
-        """Rows of the queue as they change, from `after` on (or `Last-Event-ID`); left out: from now on.
+        """Rows of the queue as they change after `after` (or `Last-Event-ID`). Default: from now on.
 
-        `start` tells where the stream stands. `rows` has rows as in the queue, without places in line, and the ids of
-        jobs that have ended (`gone`). `order` has the ids of those that wait and that are set aside, a run of ids as
-        its first and last; a job that comes waits behind them until the next `order`. `again`: more has changed than
-        is kept; read the list again, and pass over rows whose `seq` is below its own.
+        `start` gives the position of the stream. `rows` has rows as in the queue, without places in line, and the ids
+        of jobs that have ended (`gone`). `order` has the ids of jobs that wait and that are set aside, each run of ids
+        as its first and last id; a new job waits behind them until the next `order`. `again` means that more has
+        changed than the server keeps: read the list again, and ignore rows whose `seq` is below the list's.
 
-        With `rows=0` a follower is told `seq` whenever the log has grown, at most once a second, and `start` says so
-        (`wakes`): for lists that are read again then.
+        With `rows=0` the stream has only `seq`, whenever the log has grown and at most once a second, for a list that
+        is then read again; `start` says so (`wakes`).
         """
         after = request.headers.get("last-event-id") or request.query_params.get("after") or ""
         if after and not _AFTER.fullmatch(after):
             raise Problem(
-                422, f"after is {after[:40]!r}, and no place in this stream", "Give `seq` of a list."
+                422, f"after is {after[:40]!r}, which is not a place in this stream", "Give `seq` of a list."
             )
         pulse: AsyncNotifier = request.app.state.pulse
         streams: OpenStreams = request.app.state.streams
@@ -83,8 +83,8 @@ class _Changes:
         def sees_as_before(person: Person) -> None:
             if person.sight != sight:
                 raise Forbidden(
-                    f"{person.name} sees the jobs of other tenants by now",
-                    "Follow again: what may be seen is told.",
+                    f"{person.name} may now see the jobs of other tenants",
+                    "Follow again, to receive what you may see now.",
                 )
 
         open_ = await streams.open(request, Action.SEE_QUEUE, sees_as_before)

@@ -60,26 +60,27 @@ class _Configs:
         return answer({"versions": await in_thread(self._configs.versions, most)})
 
     async def version(self, request: Request, version: str) -> Response:
-        """One of them."""
+        """One version."""
         number = number_of("version", version, 1, 1 << 53)
         return answer(await in_thread(self._configs.shown, number))
 
     async def diff(self, request: Request) -> Response:
-        """Compared with the configuration in force, and whether anything is against it."""
+        """The differences from the configuration in force, and anything that forbids them."""
         proposal = await self._proposal(request, await sent(ConfigRequest, request))
         difference = await in_thread(self._configs.difference, proposal)
         body = await in_thread(encoded_list, difference, "changes")
         return Response(body, media_type="application/json")
 
     async def apply(self, request: Request) -> Response:
-        """All of it or nothing; 409 if it cannot be now, or if `against` is not in force any more."""
+        """The whole file comes into force, or nothing. 409: it cannot come into force now, or `against` is no longer
+        in force."""
         wanted = await sent(ConfigRequest, request)
         if wanted.yaml is None:
             raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
         return await self._put(request, wanted)
 
     async def rollback(self, request: Request) -> Response:
-        """Back to `version`; left out: the one before the present one."""
+        """Back to `version`. Default: the version before the present one."""
         wanted = await sent(ConfigRequest, request)
         if wanted.yaml is not None:
             raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
@@ -111,7 +112,7 @@ class _Configs:
             raise Problem(422, error.message, error.hint, kind="unacceptable") from None
 
     async def preview(self, request: Request) -> Response:
-        """As JSON when it is done, or with `Accept: text/event-stream` as events: `progress`, then `preview`."""
+        """JSON at the end, or with `Accept: text/event-stream` events: `progress`, then `preview`."""
         wanted = await sent(ConfigRequest, request)
         proposal = await self._proposal(request, wanted)
         difference = await in_thread(self._configs.difference, proposal)

@@ -25,7 +25,7 @@ from gpuyard.wire.job_fields import TIME_MS_MAX
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run`, `/jobs/read` and `/share`."""
-    explained = Explained(yard.replica, yard.now_ms, yard.said, yard.think)
+    explained = Explained(yard.replica, yard.now_ms, yard.opened.reason, yard.think)
     reading = Turns("texts to be read", at_once=1)
     ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.now_ms)
 
@@ -34,30 +34,31 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
             return answer(await in_thread(ask, *values))
 
     async def why(request: Request, id: str) -> Response:
-        """Every blocker with its lift: with all of them lifted the job starts, without any one it does not."""
+        """Every blocker with its lift: the job starts once all of them are lifted, and not before."""
         at, person = request.query_params.get("at_ms"), asker(request.scope)
         at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
         return await in_turn(person, explained.why, label_of(id), at_ms, person.sight)
 
     async def share(request: Request) -> Response:
-        """`tenant`: only that one, with all above and below it."""
+        """`tenant`: only this tenant, with all tenants above and below it."""
         tenant, person = request.query_params.get("tenant", ""), asker(request.scope)
         return await in_turn(person, explained.share, tenant, person.sight)
 
     async def eta(request: Request, id: str) -> Response:
-        """By when a waiting job starts, in half and in nine of ten runs. `seed`: other draws."""
+        """By when a waiting job starts in half of the simulated runs, and in nine of ten. `seed` seeds their random
+        draws."""
         label, text, person = label_of(id), request.query_params.get("seed"), asker(request.scope)
         seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
         return await in_turn(person, ahead.estimate, label, seed, person.sight)
 
     async def dry_run(request: Request) -> Response:
-        """The judgement of a submission, where and when it would start and what it would cost."""
+        """Whether the yard would take the job, where and when it would start and what it would cost."""
         person = asker(request.scope)
         new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
         return await in_turn(person, ahead.rehearse, person, new)
 
     async def read_jobs(request: Request) -> Response:
-        """Every job of a text, in the words of the yard, with what was not taken over."""
+        """Every job of a text in native form, with warnings about what has no counterpart."""
         wanted = await sent(ReadRequest, request, required=True)
         caller = (wanted.cwd, wanted.host_process, yard.now_ms())
         try:

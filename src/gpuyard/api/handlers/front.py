@@ -131,7 +131,7 @@ def front_of(yard: Yard) -> Handler:
     auth = yard.token_service is not None
 
     async def front(request: Request) -> Response:
-        """What this address is, as a page, or as JSON for programs that ask for JSON."""
+        """What this address serves: a page, or JSON for programs that ask for JSON."""
         accepted = request.headers.get("accept", "")
         if "application/json" in accepted and "text/html" not in accepted:
             facts = {

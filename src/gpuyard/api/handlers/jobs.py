@@ -46,7 +46,8 @@ from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import owed
-from gpuyard.engines.contract import EngineError, HasDaemonLogs, IsObserved
+from gpuyard.engines.contract import EngineError, HasDaemonLogs
+from gpuyard.engines.observer import Observer
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -123,7 +124,7 @@ class Jobs:
         self._arrays = OneEach()
 
     async def submit(self, request: Request) -> Response:
-        """Accept a job. When this answers 201 the job is on disk and will not be lost."""
+        """Accept a job. Once this answers 201 the job is on disk and will not be lost."""
         person = asker(request.scope)
         body = await bytes_of(request)
         new = checked(JobRequest, object_of(body)).new_job()
@@ -156,10 +157,10 @@ class Jobs:
             body = await in_one_thread(encoded_list, discreet(person, view), "jobs")
             return Response(body, media_type="application/json")
         view["used"] = await in_thread(self._used, view)
-        view["used"] |= await in_thread(taken, view, self._yard.usage_of(view))
+        view["used"] |= await in_thread(taken, view, self._yard.measures.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
             view |= await in_thread(self._daemon_lines, view)
-            if lines := await in_thread(self._yard.kernel_lines, view):
+            if lines := await in_thread(self._yard.measures.kernel_lines, view):
                 view["kernel_log"] = lines
         return answer(discreet(person, view))
 
@@ -175,7 +176,7 @@ class Jobs:
             return {}
         attempt, submitted_ms = max(1, view["attempts"]), view["submitted_ms"]
         own = self._yard.log_key(view["id"], attempt, submitted_ms)
-        key = f"{label}@{submitted_ms}" if isinstance(engine, IsObserved) else own
+        key = f"{label}@{submitted_ms}" if isinstance(engine, Observer) else own
         try:
             lines = engine.daemon_lines(key, view["nodes"])
         except EngineError:
@@ -184,27 +185,27 @@ class Jobs:
         return {"scheduler_log": list(lines)} if lines else {}
 
     async def recipe(self, request: Request, id: str) -> Response:
-        """For its owner and administrators: arguments and variables hold secrets."""
+        """Only for its owner and administrators, since arguments and variables may hold secrets."""
         person = asker(request.scope)
         view, found = await in_thread(self._yard.views.recipe, label_of(id), person.sight)
         _check_reads(person, view)
         return answer(found)
 
     async def request(self, request: Request, id: str) -> Response:
-        """For its owner and administrators. Sent as it is, it submits the same job again."""
+        """Only for its owner and administrators. Sent unchanged, it submits the same job again."""
         person = asker(request.scope)
         view, found = await in_thread(self._yard.views.request, label_of(id), person.sight)
         _check_reads(person, view)
         return answer(found)
 
     async def curves(self, request: Request, id: str) -> Response:
-        """For everybody who sees the job. An array has none: name a task."""
+        """This takes the right to see the job. An array has no curves: name a task."""
         yard, label, sight = self._yard, label_of(id), asker(request.scope).sight
 
         def made() -> Any:
             # An array is refused here, in the words of everything else that is about one try.
             yard.views.attempt(label, sight)
-            return yard.curves_of(yard.views.job(label, brief=True, sight=sight))
+            return yard.measures.curves_of(yard.views.job(label, brief=True, sight=sight))
 
         return answer(await in_thread(made))
 

@@ -34,30 +34,31 @@ class _Layouts:
         self._requests = LayoutRequests(yard.replica, yard.committer, yard.engine, yard.now_ms)
 
     async def view(self, request: Request) -> Response:
-        """Every node that can be cut, with its slices and what it is pinned to."""
+        """Every node whose GPUs can be cut, with its slices and the layouts that they are pinned to."""
         return answer(await in_thread(self._requests.view))
 
     async def plan(self, request: Request) -> Response:
-        """GPU by GPU, with the reason where a layout is impossible. Nothing is changed."""
+        """GPU by GPU, with the reason if a layout is impossible. This changes nothing."""
         wanted = await sent(MigPlanRequest, request)
         asked = [each.wanted() for each in wanted.layouts]
         sight = asker(request.scope).sight
         return answer(await in_thread(self._requests.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
-        """All GPUs that are named, or none. It is in the log when this answers; `/mig` says when it is made."""
+        """Either all named GPUs are pinned or none. The pin is in the log when this answers; `/mig` shows when the
+        layout is made."""
         wanted = await sent(PinRequest, request, required=True)
         asked = [each.wanted() for each in wanted.layouts]
         return answer(await asyncio.wrap_future(self._requests.pin(asker(request.scope), name, asked)))
 
     async def release(self, request: Request, name: str) -> Response:
-        """Slices stay until they are idle and in the way, or have rested for a minute."""
+        """A slice stays until it is idle and in the way of a job, or has been idle for a minute."""
         wanted = await sent(ReleaseRequest, request)
         gpus = None if wanted.gpus is None else tuple(wanted.gpus)
         return answer(await asyncio.wrap_future(self._requests.release(asker(request.scope), name, gpus)))
 
     async def defrag(self, request: Request) -> Response:
-        """A plan; nothing is moved."""
+        """A plan; this moves nothing."""
         said = request.query_params.get("moves")
         most = MOVES_UNSAID if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
         return answer(await in_thread(defrag_view, self._yard.replica, self._yard.now_ms, most))

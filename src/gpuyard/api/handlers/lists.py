@@ -56,7 +56,7 @@ class _Lists:
         self._yard = yard
 
     async def queue(self, request: Request) -> Response:
-        """Rows under `columns`: ten thousand jobs in one answer, for a listing. `wide=1`: with more columns."""
+        """Rows under `columns`, for a listing: ten thousand jobs in one answer. `wide=1` adds columns."""
         query = request.query_params
         wanted = filter_of(query, asker(request.scope).sight)
         most = limit_of(query, QUEUE_MAX, QUEUE_MAX)
@@ -73,7 +73,7 @@ class _Lists:
         return StreamingResponse(_paced(pieces), media_type="application/json")
 
     async def history(self, request: Request) -> Response:
-        """A page of ended jobs. `since_ms`: those that ended from then on."""
+        """A page of ended jobs. `since_ms`: only jobs that ended at or after this time."""
         query = request.query_params
         person = asker(request.scope)
         wanted, before = filter_of(query, person.sight), cursor_of(query)
@@ -95,7 +95,7 @@ class _Lists:
         return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
 
     async def overview(self, request: Request) -> Response:
-        """For a screen that is drawn again and again."""
+        """For a screen that refreshes often."""
         sight = asker(request.scope).sight
 
         def made() -> bytes:
@@ -104,7 +104,7 @@ class _Lists:
         return Response(await in_one_thread(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
-        """What runs there goes on."""
+        """Jobs that run there keep running."""
         wanted = await sent(DrainRequest, request)
         why = wanted.why or f"drained by {asker(request.scope).name}"
         return answer(await asyncio.wrap_future(self._yard.requests.drain(asker(request.scope), name, why)))
@@ -114,7 +114,7 @@ class _Lists:
         return answer(await asyncio.wrap_future(self._yard.requests.resume(asker(request.scope), name)))
 
     async def snapshot(self, request: Request) -> Response:
-        """For administrators: it holds everybody's jobs."""
+        """Only for administrators, since it holds everybody's jobs."""
 
         def made() -> bytes:
             return encoded(self._yard.snapshot())

@@ -23,7 +23,7 @@ def handlers(yard: Yard) -> Handlers:
     """`/prune`, `/projections`, `/cost/months`."""
 
     async def prune(request: Request) -> Response:
-        """Live jobs keep everything, and files that jobs named themselves are never touched."""
+        """Live jobs keep everything, and files that jobs named themselves are never removed."""
         asked = await sent(PruneRequest, request)
         older_ms = None if asked.older_than_s is None else asked.older_than_s * SECOND_MS
         wish = PruneWish(asker(request.scope).name, older_ms, asked.dry_run)
@@ -35,11 +35,11 @@ def handlers(yard: Yard) -> Handlers:
         )
 
     async def projections(_request: Request) -> Response:
-        """Projections that follow the log; tables that are written with each event need no filling."""
+        """The projections that follow the log; tables that are written with each event need no filling."""
         return answer({"projections": await in_thread(yard.projections.status)})
 
     async def rebuild(request: Request, name: str) -> Response:
-        """As far back as the log reaches, or from a checkpoint where it was cut. It goes on after the answer."""
+        """From the start of the log, or from a checkpoint if the log was cut. Filling continues after the answer."""
         await in_thread(yard.projections.rebuild, name)
         asked = asker(request.scope).name
         _log.info("%s has projection %s filled again", asked, name, extra=by(asked))
@@ -47,7 +47,7 @@ def handlers(yard: Yard) -> Handlers:
         return answer(next(each for each in found if each["name"] == name), 202)
 
     async def close_month(request: Request, month: str) -> Response:
-        """What is learned about the month later is a correction in the open one; its prices stand."""
+        """What the yard learns about the month later becomes a correction in the open month; its prices stay."""
         dry_run = values_of(endpoints.CLOSE_MONTH, request.query_params)["dry_run"]
         closing = yard.requests.close_month(asker(request.scope), month, dry_run=dry_run)
         return answer(await asyncio.wrap_future(closing))

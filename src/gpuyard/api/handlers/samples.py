@@ -42,14 +42,14 @@ def handlers(yard: Yard) -> Handlers:
             return node.name, node_key(node.cluster, node.name), elsewhere
 
     async def take(request: Request, name: str) -> Response:
-        """A sample that was handed in before counts once. What cannot be is left out, and counted in `/metrics`."""
+        """A sample that is sent twice counts once. Impossible values are dropped, and counted in `/metrics`."""
         person = asker(request.scope)
         if not person.may(Action.WRITE_SAMPLES, "", owner=name):
             collects = any(right.role is Role.COLLECTOR for right in person.rights)
             raise Forbidden(
-                f"this token hands in samples of {person.name}, and not of {name}"
+                f"this token sends samples of {person.name}, and not of {name}"
                 if collects
-                else f"{person.name} is no collector, and hands in no samples",
+                else f"{person.name} is not a collector, and may not send samples",
                 f"An admin makes one for it: yard token create --role collector --user {name}.",
             )
         asked = await sent(SamplesRequest, request, required=True)

@@ -21,7 +21,8 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible
 from gpuyard.control.replica.labels import Label, label_of
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import IsObserved, Leftover, Permanent, ReadsOutputs, TruncatesLogs
+from gpuyard.engines.contract import Leftover, Permanent, ReadsOutputs, TruncatesLogs
+from gpuyard.engines.observer import Observer
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
 from gpuyard.wire import endpoints
@@ -56,7 +57,7 @@ class _Streams:
         self._gates: dict[str, CapacityLimiter] = {}
 
     async def logs(self, request: Request, id: str) -> Response:
-        """What the current attempt wrote, from `offset` on; with `follow=true` as events until the job ends."""
+        """What the current attempt wrote, from `offset` on; with `follow=true`, as events until the job ends."""
         query = request.query_params
         label = label_of(id)
         stream = query.get("stream", "stdout")
@@ -103,7 +104,7 @@ class _Streams:
         if attempt < 1:
             return view, b"", offset
         engine = self._yard.engines.get(label.cluster, self._yard.engine)
-        if isinstance(engine, IsObserved):
+        if isinstance(engine, Observer):
             piece = self._output(engine, view, label, stream, offset, limit)
             return view, piece, offset + len(piece)
         key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
@@ -113,12 +114,12 @@ class _Streams:
         return view, piece, offset + len(piece)
 
     def _output(
-        self, engine: IsObserved, view: dict[str, Any], label: Label, stream: str, offset: int, limit: int
+        self, engine: Observer, view: dict[str, Any], label: Label, stream: str, offset: int, limit: int
     ) -> bytes:
         """Part of what a job writes that another scheduler runs, where its engine can read that."""
         if not isinstance(engine, ReadsOutputs):
             cluster = label.cluster or next(iter(self._yard.engines))
-            raise self._yard.observed.refusal(cluster, "logs")
+            raise self._yard.opened.observed.refusal(cluster, "logs")
         key = f"{view['label'].rpartition(':')[2]}@{view['submitted_ms']}"
         try:
             piece = engine.output(key, view["user"], stream, offset, limit)
@@ -173,7 +174,7 @@ class _Streams:
                 yield b": still here\n\n"
 
     async def events(self, request: Request) -> Response:
-        """Events of the log from `after` on (or `Last-Event-ID`); left out: from now on. For administrators."""
+        """Events of the log after `after` (or `Last-Event-ID`). Default: from now on. For administrators."""
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
         after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)

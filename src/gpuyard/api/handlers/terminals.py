@@ -1,9 +1,9 @@
 """Terminals of jobs over a WebSocket: the server passes frames on between a client and the keeper beside the job.
 
 The client says what it wants in a first message, as JSON. From then on binary messages are frames of the keeper
-(`engines/node/terminal.py`), a letter and its content; `api/messages/frames.py` has checked all of them before they
-come here. Text is news of the yard: how the job stands while it waits, and how it ended. A terminal at which nothing
-happens costs nothing here.
+(`engines/node/visits/frames.py`), a letter and its content; `api/messages/frames.py` has checked all of them before
+they come here. Text is news of the yard: how the job stands while it waits, and how it ended. A terminal at which
+nothing happens costs nothing here.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import Label, label_of
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError, HasTerminals, Permanent
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 from gpuyard.errors import YardError
 from gpuyard.log_lines import by
 from gpuyard.model import AttemptState, JobState
@@ -83,7 +83,7 @@ class _Terminals:
         """When which person was last noted for which attempt, by which way."""
 
     async def terminal(self, request: Request, id: str) -> Response:
-        """The job's terminal, or something else inside of it, over a WebSocket."""
+        """The job's terminal, a shell, a port or files, over a WebSocket."""
         label = label_of(id)
         pulse: AsyncNotifier = request.app.state.pulse
         streams: OpenStreams = request.app.state.streams
@@ -132,7 +132,7 @@ class _Terminals:
                 asked: Asked | None = await link.receive()
         except TimeoutError:
             return Refusal(
-                UNFIT, f"the first message, which says what is wanted, did not come in {HELLO_S:g} s"
+                UNFIT, f"the first message, which names the request, did not arrive within {HELLO_S:g} s"
             )
         try:
             if asked is not None:
@@ -176,7 +176,7 @@ class _Visit:
     ) -> None:
         self._yard, self._link, self._pulse, self._stream, self._label = yard, link, pulse, stream, label
         self._asked, self._note = asked.said(), note
-        self._own = asked.do == "attach" and asked.session in ("", terminal.OWN)
+        self._own = asked.do == "attach" and asked.session in ("", frames.OWN)
         """Whether it is the job's own terminal: then the job's start and its end are waited for."""
         self._begun = False
         """Whether the keeper has begun with what was asked for."""
@@ -257,16 +257,16 @@ class _Visit:
             if not piece:
                 break
             offset += len(piece)
-            await self._link.send(terminal.DATA + piece)
+            await self._link.send(frames.DATA + piece)
         keys = ("id", "label", "state", "exit_code", "reason", "attempts")
         await self._link.send(_news("end", {key: view[key] for key in keys}))
 
     async def _relay(self, keeper: socket.socket, view: dict[str, Any]) -> bool:
         """Pass on both ways; whether the session has ended, and not only its keeper."""
         keeper.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=keeper, limit=terminal.FRAME_BYTES_MAX)
+        reader, writer = await asyncio.open_unix_connection(sock=keeper, limit=frames.FRAME_BYTES_MAX)
         asked = {**self._asked, "seen": self._seen}
-        writer.write(terminal.said(terminal.HELLO, asked))
+        writer.write(frames.said(frames.HELLO, asked))
         down = asyncio.ensure_future(self._down(reader))
         others = [asyncio.ensure_future(each) for each in (self._up(writer), self._link.gone.wait())]
         try:
@@ -283,7 +283,7 @@ class _Visit:
             await let_go(writer)
         elif self._asked["do"] == "shell":
             # The name by which it would be found has not come yet.
-            writer.write(terminal.frame(terminal.END))
+            writer.write(frames.frame(frames.END))
             await let_go(writer)
         else:
             # What they have sent and nobody has read is for nobody.
@@ -298,26 +298,26 @@ class _Visit:
             asked = {"do": "attach", "session": self._asked["session"], "seen": self._seen}
             with keeper, suppress(OSError):
                 keeper.settimeout(KEEPER_S)
-                keeper.sendall(terminal.said(terminal.HELLO, asked) + terminal.frame(terminal.END))
+                keeper.sendall(frames.said(frames.HELLO, asked) + frames.frame(frames.END))
 
     async def _down(self, reader: asyncio.StreamReader) -> bool:
         pace = Pace()
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 await pace.keep()
-                kind, size = terminal.HEAD.unpack(await reader.readexactly(terminal.HEAD.size))
+                kind, size = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
                 content = await reader.readexactly(size)
                 charge(TURN_S)
-                if kind == terminal.HELLO:
+                if kind == frames.HELLO:
                     told = json.loads(content)
                     self._begun, self._seen = True, told.get("offset")
                     # A shell that was opened is found again by its name.
-                    if told.get("session", terminal.OWN) != terminal.OWN:
+                    if told.get("session", frames.OWN) != frames.OWN:
                         self._asked = {**self._asked, "do": "attach", "session": told["session"]}
-                elif kind == terminal.DATA and self._seen is not None:
+                elif kind == frames.DATA and self._seen is not None:
                     self._seen += size
                 await self._link.send(kind + content)
-                if kind in (terminal.EXIT, terminal.ERROR):
+                if kind in (frames.EXIT, frames.ERROR):
                     return True
         return False
 
@@ -325,5 +325,5 @@ class _Visit:
         with suppress(OSError):
             while (frame := await self._link.receive()) is not None:
                 charge(TURN_S)
-                writer.write(terminal.frame(*frame))
+                writer.write(frames.frame(*frame))
                 await writer.drain()

@@ -158,7 +158,7 @@ class _Once:
             seen: set[str] = set()
             for name, _ in pairs:
                 if name in seen:
-                    raise _Unread(f"the key {name[:60]!r} is there twice")
+                    raise _Unread(f"the key {name[:60]!r} occurs twice")
                 seen.add(name)
         return found
 

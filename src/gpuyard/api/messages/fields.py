@@ -108,7 +108,7 @@ def _script(text: str) -> str:
     if len(text.encode()) > SCRIPT_BYTES_MAX:
         raise ValueError(f"is longer than {SCRIPT_BYTES_MAX // 1024} KiB; put it into a file and run that")
     if "\0" in text:
-        raise ValueError("holds a NUL character: it is no text")
+        raise ValueError("holds a NUL character: it is not text")
     if text and not text.startswith("#!"):
         raise ValueError("must begin with a line such as #!/bin/bash that says what runs it")
     return text

@@ -1,8 +1,8 @@
 """What a client sends into a job over a WebSocket, checked: a first message that says what it wants, and frames.
 
 The first message is JSON. A frame is a letter and its content, as the keeper beside the job reads it
-(`engines/node/terminal.py`). What is wrong with one is told in a sentence that names the field, and the connection ends
-with a code of WebSocket: 1003 for what is none of these messages, 1008 for one that asks for what cannot be.
+(`engines/node/visits/frames.py`). What is wrong with one is told in a sentence that names the field, and the connection
+ends with a code of WebSocket: 1003 for what is none of these messages, 1008 for one that asks for what cannot be.
 """
 
 import signal
@@ -20,7 +20,7 @@ from gpuyard.api.messages.fields import (
 )
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import checked
-from gpuyard.engines.node.terminal import DATA, END, FILE, SIGNAL, SIZE
+from gpuyard.engines.node.visits.frames import DATA, END, FILE, SIGNAL, SIZE
 from gpuyard.errors import quoted
 
 NOT_OURS, UNFIT = 1003, 1008

@@ -72,15 +72,17 @@ _OF_IMAGES = ("image", "entrypoint", "workdir", "volumes", "secrets", "pull", "c
 
 
 class DependencyRequest(BaseModel):
-    """Another job, and what has to become of it first."""
+    """Another job, and what must happen to it first."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     kind: Annotated[str, Field(pattern="^(" + "|".join(DEPENDENCY_KINDS) + ")$")] = Field(
         "afterok", description=f"One of {', '.join(DEPENDENCY_KINDS)}."
     )
-    job: Id | None = Field(None, description="Its id, as 17 or 12_3. Left out only for singleton.")
-    delay_s: int = Field(0, ge=0, le=table.DELAY_S_MAX, description="For after: how long after its start.")
+    job: Id | None = Field(None, description="The job's id, as 17 or 12_3. Required, except for singleton.")
+    delay_s: int = Field(
+        0, ge=0, le=table.DELAY_S_MAX, description="For after: how many seconds after its start."
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -103,12 +105,12 @@ class ContainerRequest(BaseModel):
 
     image: Annotated[Reference, Field(min_length=1)]
     name: Name = ""
-    init: bool = Field(False, description="Runs to its end before the job's own container starts.")
-    entrypoint: Command = Field([], description="In place of the image's entrypoint.")
-    command: Command = Field([], description="Arguments of the entrypoint. Left out: the image's.")
+    init: bool = Field(False, description="Whether it runs to its end before the job's own container starts.")
+    entrypoint: Command = Field([], description="Instead of the image's entrypoint.")
+    command: Command = Field([], description="Arguments of the entrypoint. Default: the image's.")
     workdir: Folder = ""
-    env: Env = Field({}, description="Besides those of the job.")
-    volumes: Volumes = Field([], description="As those of a job.")
+    env: Env = Field({}, description="Environment variables besides those of the job.")
+    volumes: Volumes = Field([], description="What is mounted in the image, as for a job.")
 
     def container(self, pull: str) -> Container:
         """The same as engines have it."""
@@ -119,7 +121,7 @@ class ContainerRequest(BaseModel):
 
 
 class JobRequest(BaseModel):
-    """A job to run: a command or a script, what it needs, and how it is to be treated."""
+    """A job to run: a command or a script, what it needs, and how the yard treats it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -294,7 +296,7 @@ def _features(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 class DrainRequest(BaseModel):
-    """Why a node is taken out of use."""
+    """Why a node is drained."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -302,7 +304,7 @@ class DrainRequest(BaseModel):
 
 
 class CardRequest(BaseModel):
-    """What a GPU of a node is."""
+    """The model and identity of one GPU of a node."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -318,26 +320,28 @@ class KernelLineRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    at_ms: int = Field(ge=0, le=TIME_MS_MAX, description="By the node's clock.")
+    at_ms: int = Field(ge=0, le=TIME_MS_MAX, description="When, by the node's clock.")
     text: Annotated[Word, Field(max_length=300)]
     attempts: list[Annotated[Word, Field(max_length=200)]] = Field(
-        default_factory=list, max_length=64, description="Those that it is about; none: the machine."
+        default_factory=list,
+        max_length=64,
+        description="The attempts that it concerns; empty: the machine itself.",
     )
 
 
 class SamplesRequest(BaseModel):
-    """What a collector saw: moments, and each series with a value for every one of them; null: it has none."""
+    """What a collector measured: moments, and for each series a value at every moment; null: no value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    sent_ms: int = Field(ge=0, le=TIME_MS_MAX, description="The node's clock when this was sent.")
-    steady_ms: int = Field(ge=0, le=TIME_MS_MAX, description="A clock of the node that nobody sets.")
+    sent_ms: int = Field(ge=0, le=TIME_MS_MAX, description="The node's clock when the collector sent this.")
+    steady_ms: int = Field(ge=0, le=TIME_MS_MAX, description="A monotonic clock of the node.")
     at_ms: list[Annotated[int, Field(ge=0, le=TIME_MS_MAX)]] = Field(max_length=400)
     series: dict[str, list[int | None]] = Field(
-        description="By name: gpu/0/busy, node/cpu, attempt/KEY/memory."
+        description="The values by the name of the series: gpu/0/busy, node/cpu, attempt/KEY/memory."
     )
     faults: dict[str, int] = Field(
-        default_factory=dict, description="Values that the collector itself left out, by cause."
+        default_factory=dict, description="How many values the collector itself dropped, by cause."
     )
     cards: list[CardRequest] = Field(default_factory=list, max_length=1024)
     lines: list[KernelLineRequest] = Field(default_factory=list, max_length=400)
@@ -353,15 +357,20 @@ class SamplesRequest(BaseModel):
 
 
 class CheckpointRequest(BaseModel):
-    """A job has saved its work."""
+    """The news that a job has saved its work."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    saved_at_ms: int | None = Field(None, ge=0, le=TIME_MS_MAX, description="When. Left out: now.")
+    saved_at_ms: int | None = Field(
+        None,
+        ge=0,
+        le=TIME_MS_MAX,
+        description="When it saved its work, in milliseconds since 1970. Default: now.",
+    )
 
 
 class ManyRequest(BaseModel):
-    """Jobs of which the same is asked."""
+    """The jobs that a request is about."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -437,14 +446,14 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
         most, has = error["ctx"]["max_length"], error["ctx"]["actual_length"]
         detail = f"it should have at most {most} characters and has {has}"
     elif error["type"] == "string_unicode" or "surrogates not allowed" in detail:
-        detail = "it holds a byte that is no text in UTF-8"
+        detail = "it holds a byte that is not text in UTF-8"
     for theirs, ours in _WORDING:
         detail = detail.replace(theirs, ours)
     return {"field": field.encode("utf-8", "replace").decode(), "detail": detail}
 
 
 class ReadRequest(BaseModel):
-    """A file with jobs: a batch script, manifests of Kubernetes, or native YAML."""
+    """A file with jobs: a batch script, Kubernetes manifests, or native YAML."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -465,33 +474,43 @@ class ConfigRequest(BaseModel):
     name: str = Field("yard.yaml", max_length=PATH_MAX, description="The file's name, for messages.")
     version: int | None = Field(None, ge=1, lt=1 << 53, description="Instead of a text: an earlier version.")
     against: int | None = Field(
-        None, ge=0, lt=1 << 53, description="The version that was looked at; refused if another is in force."
+        None,
+        ge=0,
+        lt=1 << 53,
+        description="The version that the change was made from; the request is "
+        "refused if another one is in force.",
     )
     days: int = Field(
-        PREVIEW_DAYS, ge=1, le=PREVIEW_DAYS_MAX, description="Preview: how many days of history."
+        PREVIEW_DAYS,
+        ge=1,
+        le=PREVIEW_DAYS_MAX,
+        description="For a preview: how many days of history to simulate.",
     )
 
 
 class TokenRequest(BaseModel):
-    """A token to be made."""
+    """The token to make."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     user: Annotated[str, Field(pattern=_USER)] = Field(
-        description="The user that the token is for; of a collector, the node."
+        description="The user that the token is for; for a collector, the node."
     )
     role: Annotated[str, Field(json_schema_extra={"enum": [*ROLE_WORDS, "collector"]})] | None = Field(
-        None, description="Left out: what the user has in yard.yaml, else user."
+        None, description="The role. Default: the user's role in yard.yaml, else user."
     )
     tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] | None = Field(
-        None, description="Where the role holds; empty: the whole yard. Left out: where the user's own does."
+        None,
+        description="The tenant where the role holds; empty: the whole yard. Default: the user's own tenant.",
     )
-    days: int | None = Field(None, ge=1, le=DAYS_MAX, description="Left out: as yard.yaml says.")
-    note: Annotated[Word, Field(max_length=200)] = Field("", description="What it is for.")
+    days: int | None = Field(
+        None, ge=1, le=DAYS_MAX, description="How many days the token lasts. Default: as yard.yaml says."
+    )
+    note: Annotated[Word, Field(max_length=200)] = Field("", description="What the token is for.")
 
 
 class OidcLogin(BaseModel):
-    """What the identity provider says about a person."""
+    """The ID token that the identity provider gave a person."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -500,17 +519,17 @@ class OidcLogin(BaseModel):
 
 
 class OidcCode(BaseModel):
-    """What the identity provider gave a browser for the console, and what makes it worth something."""
+    """The code that the identity provider gave a browser for the console, and the proofs that go with it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     code: Annotated[str, Field(min_length=1, max_length=4000)]
     verifier: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9._~-]{43,128}$", description="Of PKCE, as RFC 7636 has it.")
+        str, Field(pattern=r"^[A-Za-z0-9._~-]{43,128}$", description="The verifier of PKCE (RFC 7636).")
     ]
     nonce: Annotated[str, Field(min_length=16, max_length=200)]
     redirect_uri: Annotated[str, Field(pattern=r"^https?://[^\s#]+$", max_length=2000)] = Field(
-        description="The page that the provider sent the browser back to."
+        description="The page that the provider redirected the browser to."
     )
 
 
@@ -521,7 +540,7 @@ class BrowserLogin(BaseModel):
 
     code: Annotated[str, Field(min_length=1, max_length=200)]
     path: Annotated[str, Field(pattern=r"^/([A-Za-z0-9._~-]+/)*$", max_length=200)] = Field(
-        "/", description="The path of the console, which its cookie is for."
+        "/", description="The path of the console, which the cookie is valid for."
     )
 
 
@@ -535,7 +554,7 @@ class LayoutRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     layout: str = Field(description="7x1g.18gb, 2x2g.35gb+3x1g.18gb, or whole.")
-    gpus: Gpus | None = Field(None, description="Their numbers. Left out: all of the node.")
+    gpus: Gpus | None = Field(None, description="The numbers of the GPUs. Default: all GPUs of the node.")
 
     def wanted(self) -> WantedLayout:
         """The request in the control plane's form."""
@@ -546,16 +565,16 @@ Layouts = Annotated[list[LayoutRequest], Field(max_length=_GPUS_MAX)]
 
 
 class MigPlanRequest(BaseModel):
-    """Layouts to be judged."""
+    """Layouts to plan for."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    node: str = Field("", max_length=253, description="Needed with layouts.")
-    layouts: Layouts = Field([], description="None: what the queue leads to.")
+    node: str = Field("", max_length=253, description="The node. Required with layouts.")
+    layouts: Layouts = Field([], description="The layouts. Default: plan for the queue.")
 
 
 class PinRequest(BaseModel):
-    """Layouts that GPUs are to keep."""
+    """The layouts to pin GPUs to."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -563,15 +582,15 @@ class PinRequest(BaseModel):
 
 
 class ReleaseRequest(BaseModel):
-    """GPUs that are to be cut by demand again."""
+    """The GPUs to release, to be cut on demand again."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    gpus: Gpus | None = Field(None, description="Left out: all of the node.")
+    gpus: Gpus | None = Field(None, description="The numbers of the GPUs. Default: all GPUs of the node.")
 
 
 class PruneRequest(BaseModel):
-    """What is to go."""
+    """What to remove."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -579,7 +598,10 @@ class PruneRequest(BaseModel):
         None,
         ge=0,
         le=NO_LIMIT_MS // SECOND_MS,
-        description="Of jobs that ended so long ago. Left out: as long ago as `retention` in yard.yaml says.",
+        description="Only of jobs that ended at least this many seconds ago. Default: as `retention` in "
+        "yard.yaml says.",
     )
-    dry_run: bool = Field(False, description="Only count what would go.")
-    next: str | None = Field(None, max_length=100, description="From the reply before; left out: begin.")
+    dry_run: bool = Field(False, description="Only count what would be removed.")
+    next: str | None = Field(
+        None, max_length=100, description="`next` of the previous reply. Default: start at the beginning."
+    )

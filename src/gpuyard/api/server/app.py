@@ -136,16 +136,17 @@ def _health(yard: Yard) -> Handlers:
         yard.watch,
         yard.projections,
         yard.shippers,
+        yard.duties,
         yard.readiness,
         yard.now_ms,
     )
 
     async def healthz() -> Response:
-        """The process is there."""
+        """The server process runs."""
         return answer({"ok": True})
 
     async def readyz(request: Request) -> Response:
-        """It can do its work; if not, why."""
+        """The server can do its work; if not, the reason."""
         ready, how = await in_thread(yard.readiness)
         person = asker_if_known(request.scope)
         if person is None or not person.may(Action.SEE_ALL, ""):
@@ -154,7 +155,8 @@ def _health(yard: Yard) -> Handlers:
         return answer(how, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
-        """For a Prometheus, with a token where the server asks for one. Jobs of other tenants are left out."""
+        """For Prometheus, with a token if the server asks for one. Jobs of tenants that you may not see are left
+        out."""
         sight = asker(request.scope).sight
         wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
@@ -165,7 +167,7 @@ def _health(yard: Yard) -> Handlers:
         return Response(await in_thread(made), media_type=kind, headers={"Vary": "Accept"})
 
     async def version() -> Response:
-        """Which release this is, and which yard."""
+        """The release of this server, and its yard."""
         return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
 
     return {
@@ -191,7 +193,7 @@ async def _not_served(request: Request, error: Any) -> Response:
         404: f"there is nothing at {request.url.path[:200]}",
         405: f"{request.method} is not for {request.url.path[:200]}",
     }.get(error.status_code, str(error.detail))
-    hint = f"{endpoints.DESCRIPTION} lists what there is."
+    hint = f"{endpoints.DESCRIPTION} lists all paths."
     return Problem(error.status_code, text, hint, headers=error.headers).response()
 
 

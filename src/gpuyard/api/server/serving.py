@@ -33,8 +33,9 @@ from gpuyard.api.server.app import build, quick
 from gpuyard.api.server.connections import BACKLOG, Acceptor, ConnectionCounts, PeerProtocol, look_after
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
+from gpuyard.control.options import Options, check_address, check_shared
 from gpuyard.control.places import DataDir
-from gpuyard.control.serve import Options, Yard, check_address, check_shared
+from gpuyard.control.serve import Yard
 from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError, hint_for, words_of
 from gpuyard.garbage import give_back_large
@@ -358,7 +359,7 @@ def detach(options: Options, log: Path) -> int:
             text = news.read()
         os.wait()
         if not text:
-            raise YardError("the server ended before it said anything", f"Its log: {log}")
+            raise YardError("the server ended before it was ready", f"Its log: {log}")
         note = json.loads(text)
         if note["error"]:
             error = YardError(note["error"], note["hint"])

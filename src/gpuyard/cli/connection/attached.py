@@ -34,7 +34,7 @@ def need_terminal(what: str, instead: str) -> None:
     """Raise if it is none. `instead`: what to do without one, as the beginning of a sentence."""
     if not here():
         raise BadInput(
-            f"{what} wants a terminal, and this is none: its input or its output is a file or a pipe",
+            f"{what} needs a terminal, but its input or output is a file or a pipe",
             f"{instead}; over ssh, `ssh -t` gives a terminal.",
         )
 

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from gpuyard.cli.connection.places import defaults_file
+from gpuyard.cli.connection.places import defaults_file, has_defaults
 from gpuyard.errors import BadInput
 
 KEYS = {
@@ -48,6 +48,13 @@ def _said(kept: dict[str, str]) -> dict[str, str]:
     return kept | {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
 
 
+def wanted_columns(command: str, output: str) -> str:
+    """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
+    if output not in ("table", "wide") or not has_defaults():
+        return ""
+    return defaults().get(f"{command}_columns", "")
+
+
 def origin(key: str) -> str:
     """Where a default comes from, for people."""
     variable = VARIABLES.get(key)
@@ -72,7 +79,7 @@ def read(text: str, name: str) -> dict[str, str]:
             meant = f"; did you mean {close[0]!r}?" if close else ""
             raise BadInput(f"{where}: unknown key {key!r}{meant}", f"Known keys: {', '.join(KEYS)}.")
         if key in found:
-            raise BadInput(f"{where}: {key!r} is there twice")
+            raise BadInput(f"{where}: {key!r} occurs twice")
         found[key] = value
     return found
 

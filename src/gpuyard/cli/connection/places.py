@@ -1,4 +1,4 @@
-"""What commands share: where the yard is, the client that they speak with, a person's defaults, and `--watch`."""
+"""What commands share: where the yard is and a person's defaults, the client that they speak with, and `--watch`."""
 
 import os
 from collections.abc import Callable
@@ -62,15 +62,6 @@ def defaults_file() -> str:
 def has_defaults() -> bool:
     """Whether a person has defaults: most have none, and need not wait for them to be read."""
     return bool(os.environ.get("YARD_TENANT")) or os.path.lexists(defaults_file())
-
-
-def wanted_columns(command: str, output: str) -> str:
-    """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
-    if output not in ("table", "wide") or not has_defaults():
-        return ""
-    from gpuyard.cli.connection.defaults import defaults
-
-    return defaults().get(f"{command}_columns", "")
 
 
 def repeated(show: Callable[[], None], every_s: int | None, *, wakes: bool = True) -> None:

@@ -65,8 +65,8 @@ def watched(show: Callable[[], None], every_s: int, news: News | None) -> None:
     """
     if not sys.stdout.isatty():
         raise BadInput(
-            "--watch draws on a terminal, and standard output is none",
-            "Leave out --watch, or call it in a loop of your own.",
+            "--watch draws on a terminal, and standard output is not one",
+            "Leave out --watch, or run the command in a loop of your own.",
         )
     out = sys.stdout
     out.write(_OTHER_SCREEN)

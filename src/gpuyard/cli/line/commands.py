@@ -54,36 +54,44 @@ class CommandEntry:
 SECTIONS: dict[str, dict[str, CommandEntry]] = {
     "The yard": {
         "up": CommandEntry("commands.yard.up", "Start the yard on this machine."),
-        "down": CommandEntry("commands.yard.down", "Stop the yard; jobs go on, or stop too with --jobs."),
+        "down": CommandEntry(
+            "commands.yard.down", "Stop the yard; jobs keep running, unless --jobs cancels them."
+        ),
         "collect": CommandEntry(
-            "commands.yard.collect", "Watch this node and hand in what is seen to a yard elsewhere."
+            "commands.yard.collect", "Watch this node and send samples of it to a yard elsewhere."
         ),
-        "nodes": CommandEntry("commands.yard.nodes", "Show the nodes and what is free."),
+        "status": CommandEntry(
+            "commands.yard.status", "Show the queue, and which duties of the server fail."
+        ),
+        "nodes": CommandEntry("commands.yard.nodes", "Show the nodes and what is free on them."),
         "doctor": CommandEntry(
-            "commands.reports", "Show what keeps jobs on this machine to what they asked for."
+            "commands.reports", "Show what holds jobs on this machine to what they asked for."
         ),
+        "duties": CommandEntry("commands.reports", "Show what the server does by itself, and what fails."),
         "mig": CommandEntry(
             "commands.yard.mig",
             "Show and set how GPUs are cut into MIG slices.",
             below={
                 "plan": CommandEntry(
-                    "commands.yard.mig", "Say what a layout, or the queue, would do to GPUs."
+                    "commands.yard.mig", "Show what a layout, or the queue, would do to GPUs."
                 ),
                 "apply": CommandEntry(
                     "commands.yard.mig",
                     "Pin GPUs of a node to a layout.",
                     needs=("which layout?", "yard mig apply 7x1g.10gb --gpu 0"),
                 ),
-                "release": CommandEntry("commands.yard.mig", "Let pinned GPUs be cut by demand again."),
+                "release": CommandEntry(
+                    "commands.yard.mig", "Release pinned GPUs, to be cut on demand again."
+                ),
                 "export": CommandEntry("commands.yard.mig", "Write the layouts as a mig-parted file."),
             },
         ),
         "defrag": CommandEntry("commands.yard.defrag", "List moves of jobs that would free whole GPUs."),
-        "drain": CommandEntry("commands.yard.nodes", "Let nothing new start on a node."),
+        "drain": CommandEntry("commands.yard.nodes", "Stop new jobs from starting on a node."),
         "resume": CommandEntry("commands.yard.nodes", "Let a drained node take work again."),
         "tenants": CommandEntry("commands.reports", "Show the tenants, their quotas and what they use."),
         "share": CommandEntry(
-            "commands.people.share", "Show each tenant's fair share, and how it comes about."
+            "commands.people.share", "Show each tenant's fair share, and how it is calculated."
         ),
         "validate": CommandEntry(
             "commands.config.validate",
@@ -98,19 +106,20 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "rollback": CommandEntry("commands.config.apply", "Go back to an earlier configuration."),
         "service": CommandEntry(
             "commands.yard.service",
-            "Run the yard as a service of systemd.",
-            about="Run the yard as a service of systemd: started with the machine, and again after a failure.",
+            "Run the yard as a systemd service.",
+            about="Run the yard as a systemd service, which starts with the machine and again after a "
+            "failure.",
             below={
                 "install": CommandEntry(
-                    "commands.yard.service", "Write a unit file, and enable and start the service."
+                    "commands.yard.service", "Write a unit file, then enable and start the service."
                 ),
-                "status": CommandEntry("commands.yard.service", "Show how systemd sees the service."),
+                "status": CommandEntry("commands.yard.service", "Show what systemd says of the service."),
                 "uninstall": CommandEntry("commands.yard.service", "Stop the service and remove its unit."),
             },
         ),
         "store": CommandEntry(
             "commands.yard.upkeep",
-            "Copy the whole store: back up, restore, move it.",
+            "Copy the whole store: back it up, restore it, move it.",
             about="Copy a yard's whole store: back it up, restore it, move it to PostgreSQL.",
             below={
                 "copy": CommandEntry(
@@ -126,25 +135,25 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "export": CommandEntry(
             "commands.yard.export",
             "Write what Prometheus, Grafana and Fluent Bit need to see this yard.",
-            about="Write files for programs that watch: to standard output, or into a folder.",
+            about="Write files for monitoring programs, to standard output or into a folder.",
             below={
-                "focus": CommandEntry("commands.yard.export", "Write the charges as rows of FOCUS."),
+                "focus": CommandEntry(
+                    "commands.yard.export", "Write the charges in the billing format FOCUS."
+                ),
                 "kubecost": CommandEntry(
-                    "commands.yard.opencost", "Write values for Kubecost and OpenCost: names and prices."
+                    "commands.yard.opencost", "Write Helm values for Kubecost and OpenCost: names and prices."
                 ),
                 "prometheus": CommandEntry("commands.yard.export", "Write a scrape file for Prometheus."),
                 "grafana": CommandEntry("commands.yard.export", "Write dashboards for Grafana."),
                 "fluent-bit": CommandEntry(
-                    "commands.yard.export", "Write a configuration of Fluent Bit for logs.", "fluent_bit"
+                    "commands.yard.export", "Write a Fluent Bit configuration for logs.", "fluent_bit"
                 ),
             },
         ),
-        "support": CommandEntry(
-            "commands.yard.support", "Write a bundle for a report of a fault, without secrets."
-        ),
-        "prune": CommandEntry("commands.yard.upkeep", "Remove what is kept of old jobs."),
-        "rebuild": CommandEntry("commands.yard.upkeep", "Fill a projection anew from the log."),
-        "completion": CommandEntry("commands.yard.completion", "Make a shell complete `yard` on Tab."),
+        "support": CommandEntry("commands.yard.support", "Write a bundle for a bug report, without secrets."),
+        "prune": CommandEntry("commands.yard.upkeep", "Remove the files of jobs that ended long ago."),
+        "rebuild": CommandEntry("commands.yard.upkeep", "Fill a projection again from the log."),
+        "completion": CommandEntry("commands.yard.completion", "Make your shell complete `yard` on Tab."),
     },
     "Jobs": {
         "convert": CommandEntry("commands.submit.convert", "Turn a script or a manifest into native YAML."),
@@ -160,20 +169,20 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             needs=("what is to run?", "yard run -g 1 -- python3 train.py"),
             words=True,
         ),
-        "queue": CommandEntry("commands.jobs.queue", "Show what runs and what waits, in order."),
+        "queue": CommandEntry("commands.jobs.queue", "Show the jobs that run and wait, in order."),
         "top": CommandEntry("top", "Watch GPUs, queue and tenants on a full screen."),
         "show": CommandEntry("commands.jobs.show", "Show everything about a job."),
-        "efficiency": CommandEntry(
-            "commands.reports", "Show what jobs used of what they asked for, and the smaller ask."
-        ),
+        "efficiency": CommandEntry("commands.reports", "Compare what jobs asked for with what they used."),
         "cost": CommandEntry(
             "commands.reports",
             "Show where GPU time went, in GPU-hours, and what it cost.",
             below={
                 "statement": CommandEntry(
-                    "commands.reports", "Show one month of a tenant, as a page to print too."
+                    "commands.reports", "Show one month of a tenant, also as a page to print."
                 ),
-                "savings": CommandEntry("commands.reports", "Show what a month has saved against another."),
+                "savings": CommandEntry(
+                    "commands.reports", "Show what one month saved compared with another."
+                ),
                 "tco": CommandEntry(
                     "commands.reports", "Compare owning, reserving, on demand and spot for the recorded load."
                 ),
@@ -184,7 +193,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
                 ),
                 "opencost": CommandEntry(
                     "commands.yard.opencost",
-                    "Compare what OpenCost or Kubecost says with the books.",
+                    "Compare OpenCost's or Kubecost's allocation with the books.",
                     needs=("which answer of OpenCost?", "yard cost opencost allocation.json"),
                 ),
                 "close": CommandEntry(
@@ -197,40 +206,43 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         ),
         "waits": CommandEntry("commands.reports", "Show what jobs waited for, in GPU-hours."),
         "budget": CommandEntry(
-            "commands.reports", "Show what is spent of each budget, and when it will be spent."
+            "commands.reports", "Show how much of each budget is spent, and when all of it will be."
         ),
         "why": CommandEntry(
-            "commands.jobs.why", "Say why a job waits, now or in the past, and what would help."
+            "commands.jobs.why", "Show why a job waits, now or in the past, and what would help."
         ),
-        "eta": CommandEntry("commands.jobs.eta", "Say when waiting jobs will start."),
+        "eta": CommandEntry("commands.jobs.eta", "Estimate when waiting jobs will start."),
         "logs": CommandEntry("commands.jobs.logs", "Show what a job wrote."),
-        "attach": CommandEntry("commands.inside.attach", "Come to the terminal of a job."),
+        "attach": CommandEntry("commands.inside.attach", "Attach to the terminal of a job."),
         "shell": CommandEntry("commands.inside.attach", "Open a shell beside a running job.", words=True),
-        "forward": CommandEntry("commands.inside.forward", "Make a port of a job a port of this machine."),
-        "cp": CommandEntry("commands.inside.copy", "Copy files into a job and out of it."),
+        "forward": CommandEntry(
+            "commands.inside.forward", "Forward a port of this machine to a port of a job."
+        ),
+        "cp": CommandEntry("commands.inside.copy", "Copy files into or out of a job."),
         "notebook": CommandEntry(
-            "commands.submit.notebook", "Run JupyterLab on the yard, reached from here."
+            "commands.submit.notebook", "Run JupyterLab on the yard, and reach it from here."
         ),
         "history": CommandEntry("commands.jobs.history", "Show jobs that have ended."),
         "cancel": CommandEntry("commands.jobs.verbs", "Cancel jobs, by id or all that match."),
         "hold": CommandEntry("commands.jobs.verbs", "Keep waiting jobs from starting."),
         "release": CommandEntry("commands.jobs.verbs", "Let held jobs start."),
-        "suspend": CommandEntry("commands.jobs.verbs", "Freeze running jobs; they keep their GPUs."),
-        "continue": CommandEntry("commands.jobs.verbs", "Let frozen jobs go on.", "continue_"),
-        "requeue": CommandEntry("commands.jobs.verbs", "Stop running jobs and let them wait again."),
-        "move": CommandEntry("commands.jobs.verbs", "Move waiting jobs to the top of the line."),
+        "suspend": CommandEntry("commands.jobs.verbs", "Suspend running jobs; they keep their GPUs."),
+        "continue": CommandEntry("commands.jobs.verbs", "Let suspended jobs continue.", "continue_"),
+        "requeue": CommandEntry("commands.jobs.verbs", "Stop running jobs and put them back in the queue."),
+        "move": CommandEntry("commands.jobs.verbs", "Move waiting jobs to the top of the queue."),
         "checkpoint": CommandEntry(
-            "commands.jobs.checkpoint", "Say that a job has saved its work, or save it."
+            "commands.jobs.checkpoint", "Report that a job has saved its work, or save it."
         ),
     },
     "Other ways in": {
-        "slurm": CommandEntry("slurm.face", "Slurm's own commands, over this yard.", words=True),
+        "slurm": CommandEntry("slurm.face", "Slurm's own commands, run against this yard.", words=True),
     },
     "People": {
         "token": CommandEntry(
             "commands.people.token",
             "Make, list and revoke tokens.",
-            about="Make, list and revoke tokens: how people and programs come in over the network.",
+            about="Make, list and revoke tokens, with which people and programs use the yard over the "
+            "network.",
             below={
                 "create": CommandEntry("commands.people.token", "Make a token."),
                 "list": CommandEntry(
@@ -239,10 +251,10 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
                     "list_",
                 ),
                 "revoke": CommandEntry(
-                    "commands.people.token", "Take tokens back, and with each those that were made with it."
+                    "commands.people.token", "Revoke tokens, and those that were made with them."
                 ),
                 "unbind": CommandEntry(
-                    "commands.people.token", "Unbind a name from the person of its first login."
+                    "commands.people.token", "Unbind a name from the person who logged in with it first."
                 ),
             },
         ),
@@ -251,7 +263,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "open": CommandEntry(
             "commands.people.open", "Open the console in a browser, signed in.", "open_console"
         ),
-        "whoami": CommandEntry("commands.people.login", "Show who you are to the yard, and your tenant."),
+        "whoami": CommandEntry("commands.people.login", "Show your user, role and tenant in the yard."),
         "audit": CommandEntry("commands.reports", "Show what people did."),
     },
     "Foresight": {
@@ -264,19 +276,14 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "demo": CommandEntry(
-            "commands.foresight.demo", "See a yard at work, and a week of three teams under two policies."
+            "commands.foresight.demo",
+            "Watch a yard at work, and simulate a week of three teams under two policies.",
         ),
         "bench": CommandEntry(
             "commands.bench.bench",
             "Measure speed on this machine.",
-            about="Measure how fast gpuyard decides and simulates, and how well it packs.",
+            about="Measure how fast gpuyard decides and simulates.",
             below={
-                "pack": CommandEntry(
-                    "commands.bench.bench_pack", "Measure how full a placement gets the GPUs.", "bench_pack"
-                ),
-                "place": CommandEntry(
-                    "commands.bench.bench_place", "Count placements per CPU second.", "bench_place"
-                ),
                 "simulate": CommandEntry(
                     "commands.bench.bench",
                     "Simulate a generated trace and measure CPU time and memory.",
@@ -296,7 +303,6 @@ ALIASES = {
     "ps": "queue",
     "ls": "queue",
     "jobs": "queue",
-    "status": "queue",
     "kill": "cancel",
     "stop": "cancel",
     "log": "logs",

@@ -1,7 +1,7 @@
 """Help pages, made from the table of commands and from what each command declares."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from gpuyard.cli.line.commands import ALIASES, CommandEntry, sections
 from gpuyard.cli.terminal.streams import columns, wrapped
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     # For the type checker alone: `typing` would take a seventh of the time that `yard --help` takes.
     from typing import Any
 
-ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before anyone feels it."
+ABOUT = "Schedule, share, watch and price GPUs; try a policy in simulation before you put it in force."
 _HELP = ("-h, --help", "Show this message and exit.")
 _OPTIONS = {"--version": "Print the version and exit.", _HELP[0]: _HELP[1]}
 _BAD_USE = 2
@@ -56,18 +56,14 @@ def _aliases() -> str:
     )
 
 
-def command_page(path: str, entry: CommandEntry, command: "Callable[..., Any] | None") -> str:
-    """The help of a command, or of a group of them."""
-    from gpuyard.cli.line.options import Parameter, parameters
-
-    declared = [each for each in parameters(command) if isinstance(each, Parameter)] if command else []
+def command_page(path: str, entry: CommandEntry, about: str, declared: "Sequence[Any]") -> str:
+    """The help of a command that declares these parameters, or of a group of commands."""
     operands = [each for each in declared if not each.on_off[0]]
     usage = ["COMMAND [ARGS]..."] if entry.below else [each.usage for each in operands]
-    about = entry.about or (command.__doc__ if command else "") or ""
     lines = wrapped(
         " ".join([f"Usage: {path} [OPTIONS]", *usage]), "", " " * len(f"Usage: {path} "), _width()
     )
-    lines += ["", *_paragraphs(about)]
+    lines += ["", *_paragraphs(entry.about or about)]
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     for each in declared:
         section = "Arguments" if each in operands else getattr(each.says, "section", "") or "Options"

@@ -118,7 +118,7 @@ ColumnsOption = Annotated[
     Option(
         "--columns",
         metavar="NAMES",
-        help="Only these columns, in this order: NAME,NAME. A wrong name lists them all.",
+        help="Show only these columns, in this order: NAME,NAME. A wrong name lists all.",
     ),
 ]
 
@@ -132,21 +132,22 @@ WatchOption = Annotated[
         min=1,
         max=86_400,
         bare=str(WATCH_S),
-        help="Show it again whenever something has happened, until Ctrl-C; where the server does not tell, "
-        f"every {WATCH_S} seconds, or as often as you say.",
+        help="Show it again after each change, until Ctrl-C. If the server reports no changes: every "
+        f"SECONDS, or {WATCH_S}.",
     ),
 ]
 
 JobArgument = Annotated[str, Argument(metavar="JOB", help="17, or 12_3 for a task of array 12.")]
 StateOption = Annotated[
-    list[str] | None, Option("--state", metavar="STATE", help="Only jobs in this state; may be repeated.")
+    list[str] | None,
+    Option("--state", metavar="STATE", help="Show only jobs in this state; may be repeated."),
 ]
 TenantOption = Annotated[
-    str, Option("--tenant", metavar="TENANT", help="Only this tenant and those below it.")
+    str, Option("--tenant", metavar="TENANT", help="Show only this tenant and those below it.")
 ]
-MineOption = Annotated[bool, Option("--mine", help="Only your own jobs.")]
-ClusterOption = Annotated[str, Option("--cluster", metavar="NAME", help="Only what is in this cluster.")]
-UserOption = Annotated[str, Option("-u", "--user", metavar="USER", help="Only this user's jobs.")]
+MineOption = Annotated[bool, Option("--mine", help="Show only your own jobs.")]
+ClusterOption = Annotated[str, Option("--cluster", metavar="NAME", help="Show only this cluster.")]
+UserOption = Annotated[str, Option("-u", "--user", metavar="USER", help="Show only this user's jobs.")]
 
 PRESETS = (
     "default", "fifo", "strict-fifo", "class", "fair", "sjf", "srtf", "deadline", "conservative", "fgd",
@@ -154,14 +155,14 @@ PRESETS = (
 )  # fmt: skip
 """For the help, which does not wait for the policies to be imported (a test keeps the two equal)."""
 
-SeedOption = Annotated[int, Option("--seed", metavar="N", min=0, help="Same seed, same result.")]
+SeedOption = Annotated[int, Option("--seed", metavar="N", min=0, help="The same seed gives the same result.")]
 
 ReportOption = Annotated[
     Path | None,
     Option(
         "--report",
         metavar="FILE",
-        help="Write a report with plots here: one HTML file that needs no network.",
+        help="Write a report with plots: one HTML file that needs no network.",
     ),
 ]
 
@@ -389,7 +390,7 @@ class _Line:
             return bare
         # A known option in the place of a value means that the value was forgotten.
         if not left or left[0] == "--" or left[0].partition("=")[0] in (*self.options, *HELP):
-            instead = f"; {left[0]} is no value, unless it is written {name}={left[0]}" if left else ""
+            instead = f"; {left[0]} is not a value, unless it is written {name}={left[0]}" if left else ""
             raise self.misuse(f"{name} needs a value: {name} {parameter.metavar}{instead}")
         return left.pop(0)
 
@@ -518,7 +519,9 @@ def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
 def _helped(path: str, entry: CommandEntry, command: Callable[..., Any] | None, *, asked: bool) -> int:
     from gpuyard.cli.line.help import command_page, print_page
 
-    return print_page(command_page(path, entry, command), asked=asked)
+    declared = [each for each in parameters(command) if isinstance(each, Parameter)] if command else []
+    about = command.__doc__ if command else None
+    return print_page(command_page(path, entry, about or "", declared), asked=asked)
 
 
 def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:

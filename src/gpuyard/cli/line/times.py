@@ -101,7 +101,7 @@ def _dated(option: str, said: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(written)
         found.timestamp()
     except (ValueError, OverflowError, OSError):
-        raise BadInput(f"{option} {quoted(typed)} is no time", _FORMS) from None
+        raise BadInput(f"{option} {quoted(typed)} is not a time", _FORMS) from None
     return found
 
 

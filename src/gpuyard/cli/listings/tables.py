@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import coloured
+from gpuyard.cli.terminal.streams import coloured, wrapped
 from gpuyard.reports.table import Column
 
 GAP = "  "
+_WRAPS_MIN = 16
+"""A last column that is narrower than that is cut."""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _GREEN, _YELLOW, _RED, _CYAN, _DIM = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[2m"
 STATE_COLOURS = {
@@ -81,7 +83,7 @@ def chosen(wanted: str, names: Sequence[str]) -> list[str]:
     from gpuyard.errors import BadInput, or_meant
 
     if not asked:
-        raise BadInput("--columns names none", f"There are: {', '.join(names)}.")
+        raise BadInput("--columns names no column", f"There are: {', '.join(names)}.")
     close = or_meant(strange[0], names)
     raise BadInput(f"there is no column {strange[0]!r}{close}", f"There are: {', '.join(names)}.")
 
@@ -131,7 +133,9 @@ def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) ->
             f"Install it with: {installing('parquet')}\nOr take -o csv.",
         ) from None
     if sys.stdout.isatty():
-        raise BadInput("parquet is nothing for a terminal", "Write it into a file: -o parquet > FILE.")
+        raise BadInput(
+            "parquet is binary and cannot go to a terminal", "Write it into a file: -o parquet > FILE."
+        )
     made = pyarrow.table({name: [each.get(name) for each in records] for name in names})
     parquet.write_table(made, sys.stdout.buffer)
 
@@ -153,11 +157,13 @@ def _csv_cell(value: Any) -> Any:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
-    """Aligned text. On a terminal lines are cut to its width, unless all of it was asked for."""
+    """Aligned text. On a terminal lines are cut to its width, or go on below, unless all of it was asked for."""
     heads = [column.header for column in columns]
     lines = [heads, *[[shown(cell) for cell in row] for row in rows]]
-    texts, widths = aligned(lines, [column.right for column in columns])
     most = os.get_terminal_size(sys.stdout.fileno()).columns if cut and sys.stdout.isatty() else 0
+    if most > 0 and columns[-1].wraps:
+        lines = _going_on(lines, most)
+    texts, widths = aligned(lines, [column.right for column in columns])
     if most > 0:
         texts = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
     if coloured(sys.stdout):
@@ -174,6 +180,20 @@ def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list
         [f"{{:{'>' if each else '<'}{width}}}" for each, width in zip(right, widths, strict=True)]
     ).format
     return [form(*line).rstrip() for line in lines], widths
+
+
+def _going_on(lines: Sequence[list[str]], most: int) -> list[list[str]]:
+    """The rows with what is too long in their last cell in lines below, if there is some width for it."""
+    room = most - sum(
+        [max(map(len, column)) + len(GAP) for column in zip(*[line[:-1] for line in lines], strict=True)]
+    )
+    if room < _WRAPS_MIN:
+        return [*lines]
+    found = []
+    for *others, last in lines:
+        first, *rest = wrapped(last, "", "", room) if len(last) > room else [last]
+        found += [[*others, first], *[[*[""] * len(others), each] for each in rest]]
+    return found
 
 
 def _colour_states(texts: list[str], start: int) -> None:

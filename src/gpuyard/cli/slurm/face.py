@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gpuyard.cli.line.commands import CommandEntry
 from gpuyard.cli.slurm.programs import run_program
-from gpuyard.engines import slurm_commands
-from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS
+from gpuyard.engines.machine import job_commands
+from gpuyard.engines.machine.job_commands import INSTEAD, PROGRAMS
 from gpuyard.errors import BadInput, YardError
 
 
@@ -34,10 +34,10 @@ def _write(folder: Path) -> None:
         foreign = [name for name in (*PROGRAMS, *INSTEAD) if not _ours(folder / name)]
         if foreign:
             raise BadInput(
-                f"{folder / foreign[0]} is there and was not made by yard; nothing was written",
+                f"{folder / foreign[0]} is there and was not made by `yard`; nothing was written",
                 "Name an empty folder, or move the file away.",
             )
-        slurm_commands.write(folder)
+        job_commands.write(folder)
     except OSError as error:
         raise YardError(f"{error.filename or folder}: {error.strerror}") from None
 
@@ -49,50 +49,50 @@ def _ours(path: Path) -> bool:
     if not path.is_file() or path.is_symlink():
         return False
     with path.open("rb") as file:
-        return slurm_commands.MARK.encode() in file.read(4096)
+        return job_commands.MARK.encode() in file.read(4096)
 
 
 COMMANDS = {
     "import": CommandEntry(
-        "slurm.admin.importing", "Read a cluster into a yard.yaml and a trace of its jobs.", "run"
+        "slurm.admin.importing", "Turn a cluster into a yard.yaml and a trace of its jobs.", "run"
     ),
     "export": CommandEntry(
-        "slurm.admin.exporting", "Write the policy of a yard.yaml in Slurm's words.", "run"
+        "slurm.admin.exporting", "Turn the policy of a yard.yaml into Slurm's configuration.", "run"
     ),
-    "doctor": CommandEntry("slurm.admin.doctor", "Look a cluster over and say what to change.", "run"),
+    "doctor": CommandEntry("slurm.admin.doctor", "Check a cluster and say what to change.", "run"),
 }
 
 HELP = """\
 Usage: yard slurm COMMAND [ARGS]...
        yard slurm --install-links DIR
 
-Slurm's commands over this yard: the same options, columns, messages and exit codes.
+Slurm's commands for this yard, with the same options, columns, messages and exit codes.
 Partitions are pools, accounts are tenants, a QOS is a class.
 
 Commands:
   sbatch     Submit a batch script.
-  squeue     Show what runs and what waits.
+  squeue     Show the jobs that run and wait.
   scancel    Cancel jobs.
   sinfo      Show partitions and nodes.
-  sacct      Show jobs of today, ended ones too.
+  sacct      Show today's jobs, those that ended too.
   srun       Run a command and watch it; inside a job, a step of it.
   scontrol   Show jobs, nodes and partitions; hold, release, requeue, suspend, resume, drain.
-  sshare     Show shares and what was used of them.
+  sshare     Show shares and how much of them was used.
   sreport    Show GPU and core time by cluster, account and user.
   salloc     Run a command on an allocation of its own.
-  sbcast     In a job: put a file on its nodes.
+  sbcast     In a job: copy a file to its nodes.
   sstat      Show what running jobs use.
   seff       Show how a job ended and what it used.
-  sattach    Come to what a running job shows.
+  sattach    Attach to the output of a running job.
 
 For administrators of a Slurm cluster:
-  import     Read a cluster into a yard.yaml and a trace of its jobs.
-  export     Write the policy of a yard.yaml in Slurm's words.
-  doctor     Look a cluster over and say what to change.
+  import     Turn a cluster into a yard.yaml and a trace of its jobs.
+  export     Turn the policy of a yard.yaml into Slurm's configuration.
+  doctor     Check a cluster and say what to change.
 
 Options:
-  --install-links DIR  Put them into DIR under their own names, for the PATH.
-  -h, --help           Show this and exit.
+  --install-links DIR  Link the commands into DIR under their own names, for the PATH.
+  -h, --help           Show this message and exit.
 """
 _BAD_INPUT = 2
 assert all(f"  {name} " in HELP for name in (*PROGRAMS, *COMMANDS))

@@ -8,7 +8,7 @@ from importlib import import_module
 from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.cli.terminal.shown import shown, shown_lines
 from gpuyard.cli.terminal.streams import columns, wrapped
-from gpuyard.engines.slurm_commands import INSTEAD, VERSION
+from gpuyard.engines.machine.job_commands import INSTEAD, VERSION
 from gpuyard.errors import YardError
 
 _INTERRUPTED = 130

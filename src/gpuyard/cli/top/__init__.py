@@ -19,12 +19,12 @@ def top(
     cluster: ClusterOption = "",
     every: Annotated[
         int,
-        Option("--every", metavar="SECONDS", min=1, max=3600, help="How often to look even without news."),
+        Option("--every", metavar="SECONDS", min=1, max=3600, help="How often to refresh without changes."),
     ] = EVERY_S,
 ) -> None:
-    """Watch GPUs, queue and tenants on a full screen; look into a job, read its log, cancel it.
+    """Watch GPUs, queue and tenants on a full screen; look at a job, read its log or cancel it.
 
-    What happens shows at once. F1 lists the keys.
+    Changes show at once. F1 lists the keys.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput(

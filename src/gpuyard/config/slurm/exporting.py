@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from gpuyard.config.slurm.exporting_accounts import people, script
 from gpuyard.config.slurm.importing_policy import EASY
-from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.words.forms import duration_text, models_of
 from gpuyard.errors import BadInput, quoted
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, PolicySpec, Pool, Settings

@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Mapping
 
-from gpuyard.config.slurm.notes import Notes
 from gpuyard.config.values import Config
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.words.forms import duration_text
 from gpuyard.errors import quoted
 from gpuyard.model import JobClass, Tenant

@@ -5,25 +5,23 @@ and what Slurm says and the file cannot is noted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.quantities import CPUS_PER_NODE_MAX, memory_text
 from gpuyard.config.slurm.importing_policy import fairness, policy
 from gpuyard.config.slurm.importing_tenants import paths, people, tenants
-from gpuyard.config.slurm.names import allowed, mended, named, tell
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Qos
-from gpuyard.engines.slurm.site.site import SlurmNode, SlurmSite
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.names import allowed, mended, named, tell
+from gpuyard.engines.slurm.site.notes import Notes
+from gpuyard.engines.slurm.site.pools import gpus_of, grouped
+from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import limit_ms
 from gpuyard.errors import BadInput, quoted
+from gpuyard.keys.quantities import CPUS_PER_NODE_MAX, memory_text
 from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import linked, mig_profile
 from gpuyard.model.units import DAY_MS, NO_LIMIT_MS
 
-GPUS_PER_NODE_MAX = 64
 MONTH_MS = 30 * DAY_MS
 """The longest grace and the longest protection from preemption that the file takes."""
 
@@ -68,44 +66,6 @@ def _cluster(site: SlurmSite, types: GpuTypes, conf: str, notes: Notes) -> Docum
 # -- pools ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What the nodes of a pool have in common."""
-
-    home: str
-    gpus: int
-    model: str
-    group: int
-    cpus: int
-    memory_mib: int
-    features: tuple[str, ...]
-
-
-def grouped(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
-    """Nodes of one partition that are alike, by the name of their pool."""
-    order = [partition.name for partition in site.partitions]
-    names: dict[_Shape, str] = {}
-    found: dict[str, list[SlurmNode]] = {}
-    for node in site.nodes:
-        homes = [name for name in order if name in node.partitions]
-        if not homes:
-            notes.leave(f"node {node.name} is in no partition: no job can reach it, and it is left out")
-            continue
-        if len(homes) > 1:
-            notes.leave(
-                f"partitions {', '.join(homes)} share nodes; a node has one pool, that of {quoted(homes[0])}"
-            )
-        shape = _Shape(homes[0], *gpus_of(node, types, notes), node.cpus, node.memory_mib, node.features)
-        if shape not in names:
-            base = name = tell("partition", homes[0], mended(homes[0]), notes)
-            number = 2
-            while name in found:
-                name, number = f"{base}-{number}", number + 1
-            names[shape] = name
-        found.setdefault(names[shape], []).append(node)
-    return found
-
-
 def pools(site: SlurmSite, types: GpuTypes, notes: Notes) -> Document:
     """The pools of the file."""
     groups = grouped(site, types, notes)
@@ -132,34 +92,6 @@ def pools(site: SlurmSite, types: GpuTypes, notes: Notes) -> Document:
         if words:
             found[name]["features"] = words
     return found
-
-
-def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, int]:
-    """Number and model of a node's GPUs, and how many NVLink joins; empty if none can be counted."""
-    own = [each for each in node.gres if each.name == "gpu"]
-    sliced = [each for each in own if mig_profile(each.type)]
-    if sliced:
-        notes.leave(
-            f"node {node.name} has MIG slices ({sliced[0].type}) as GPUs; of which GPUs they are is not told: "
-            "left out"
-        )
-    rest = [each for each in own if each not in sliced]
-    others = sorted({each.name for each in node.gres if each.name != "gpu"})
-    if others:
-        notes.leave(f"generic resources {', '.join(others)}: only GPUs are counted")
-    if not rest:
-        return 0, "", 0
-    most = max(rest, key=lambda each: (each.number, each.type))
-    if len({each.type for each in rest}) > 1:
-        notes.guess(
-            f"node {node.name} has GPUs of several types; all are taken for {types.model(most.type, notes)}"
-        )
-    count = sum(each.number for each in rest)
-    if count > GPUS_PER_NODE_MAX:
-        notes.guess(f"node {node.name} has {count} GPUs; {GPUS_PER_NODE_MAX} of them are counted")
-        count = GPUS_PER_NODE_MAX
-    model = types.model(most.type, notes)
-    return count, model, count if linked(most.type, model) else 0
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from gpuyard.config.quantities import PRICE_USD_MAX
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, whole, words
 from gpuyard.errors import quoted
+from gpuyard.keys.quantities import PRICE_USD_MAX
 from gpuyard.model.units import DAY_MS
 
 NAME = "slurm"
@@ -138,7 +138,7 @@ def _share_weights(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, 
             except ValueError:
                 amount = -1.0
             if not 0 <= amount <= PRICE_USD_MAX:
-                raise Unreadable(f"TRESBillingWeights {key}={value} is no number that can be used")
+                raise Unreadable(f"TRESBillingWeights {key}={value} is not a number that can be used")
             for model in models:
                 if gpu_type or model not in found:
                     found[model] = int(amount) if amount == int(amount) else round(amount, 3)

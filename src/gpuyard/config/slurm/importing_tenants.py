@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.config.quantities import GPU_HOURS_MAX
-from gpuyard.config.slurm.names import named, tell
-from gpuyard.config.slurm.notes import Notes
-from gpuyard.config.slurm.types import GpuTypes
 from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Association
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+from gpuyard.engines.slurm.site.names import named, tell
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import whole
 from gpuyard.errors import quoted
+from gpuyard.keys.quantities import GPU_HOURS_MAX
 from gpuyard.model.settings import TOTAL
 
 ROOT = "root"

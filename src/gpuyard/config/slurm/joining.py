@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuyard.config.slurm.notes import Notes
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.errors import BadInput, quoted
 
 _SECTIONS = {"tenants": "tenant", "classes": "class", "gpu_models": "GPU model", "policies": "policy"}

@@ -119,7 +119,7 @@ class BrowserService:
     def redeem(self, code: str) -> "Future[BrowserSession]":
         """Trade a code for a session. Raises `Unknown` for a code that is not valid, or no longer."""
         store, match = self._replica.store, _CODE.fullmatch(code)
-        row = store.token(match[1]) if match else None
+        row = store.tokens.find(match[1]) if match else None
         same = hmac.compare_digest(hash_of(code), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("the code is not one of this yard", _ANOTHER)
@@ -129,7 +129,7 @@ class BrowserService:
 
         def make(draft: Draft) -> BrowserSession:
             now_ms, valid_ms = max(self._now_ms(), draft.state.now_ms), self._people.valid_ms()
-            if not lives(store, row.id, draft) or store.token(session_id) is not None:
+            if not lives(store, row.id, draft) or store.tokens.find(session_id) is not None:
                 raise Unknown("the code was used already", _ANOTHER)
             if row.expires_ms <= valid_ms:
                 raise Unknown(f"the code has ended: it works for {CODE_MS // SECOND_MS} s", _ANOTHER)
@@ -137,7 +137,7 @@ class BrowserService:
             if row.made_with:
                 if not lives(store, row.made_with, draft):
                     raise Unknown("the token that the code was made with was revoked", _ANOTHER)
-                made_with = store.token(row.made_with)
+                made_with = store.tokens.find(row.made_with)
                 ends_ms = min(ends_ms, made_with.expires_ms if made_with is not None else valid_ms)
             made = replace(
                 row,
@@ -157,7 +157,7 @@ class BrowserService:
     def person(self, cookie: str, key: str) -> Person:
         """The person in a signed-in browser, as the store has it now. Raises `Unknown` for one that is not."""
         match, half = _COOKIE.fullmatch(cookie), _KEY.fullmatch(key)
-        row = self._replica.store.token(match[1]) if match and half else None
+        row = self._replica.store.tokens.find(match[1]) if match and half else None
         text = f"{self._kind}_{match[1]}_{match[2]}_{key}" if match else ""
         same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
@@ -178,11 +178,11 @@ class BrowserService:
         """End the session with which this person came; with another kind of token there is nothing to end."""
 
         def make(draft: Draft) -> None:
-            row = self._replica.store.token(person.token) if person.token else None
+            row = self._replica.store.tokens.find(person.token) if person.token else None
             if row is None or row.note != "browser" or not lives(self._replica.store, row.id, draft):
                 return
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            made = [each for each in self._replica.store.tokens_made_with(row.id) if not each.revoked_ms]
+            made = [each for each in self._replica.store.tokens.made_with(row.id) if not each.revoked_ms]
             for each in (row, *made):
                 draft.add(TokenRevoked(now_ms, each.id, each.user, person.signature))
                 draft.tokens.append(replace(each, revoked_ms=now_ms))

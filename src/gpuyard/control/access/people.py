@@ -185,9 +185,9 @@ def run_as(person: Person, allow_root: bool) -> RunAs:
     # The kernel says who is root over the socket; with `--auth` a token does, and that is not enough.
     if person.uid == 0 and not allow_root and person.given is not None:
         raise Forbidden(
-            "jobs of root are not run as root on the word of a token",
-            "Submit as an ordinary user, or as root on the machine of the yard. Or every cluster that runs jobs says "
-            "in yard.yaml that it takes them:\n"
+            "a token does not let jobs run as root",
+            "Submit as an ordinary user, or as root on the machine of the yard. Or allow it in "
+            "yard.yaml for every cluster that runs jobs:\n"
             "version: 1\n"
             "clusters:\n"
             "  box: {engine: local, allow_root: true}",
@@ -218,7 +218,7 @@ class UserDirectory:
         rights = (right,) if limit is None else narrowed([right], limit)
         if not rights:
             raise Forbidden(
-                f"the token is for {right.tenant or 'the whole yard'}, and {name} is {limit} by now",
+                f"the token is for {right.tenant or 'the whole yard'}, but {name} is now {limit}",
                 "Ask for a new token.",
             )
         login = self._entry(name, rights, by_kernel=by_kernel, named_here=True)
@@ -249,8 +249,8 @@ class UserDirectory:
         names = self._by_login.get(found.name, [])
         if len(names) > 1:
             raise Forbidden(
-                f"{found.name} is {' and '.join(names)} here: the socket does not say which of them asks",
-                "Come with a token: `yard login`, or YARD_URL and YARD_TOKEN.",
+                f"{found.name} is {' and '.join(names)} here, and the socket does not say which of them asks",
+                "Use a token: `yard login`, or YARD_URL and YARD_TOKEN.",
             )
         name = names[0] if names else ""
         limit = self.limit(name)
@@ -284,7 +284,7 @@ class UserDirectory:
             if not named and looks_only:
                 return None
             raise Forbidden(
-                f"{name} is no user of this machine"
+                f"{name} is not a user of this machine"
                 if login == name
                 else f"{name} is {login} here, and this machine has no such user",
                 f"Map the name in yard.yaml: `auth: {{users: {{{name}: {{unix: LOGIN}}}}}}`, or add the user.",
@@ -296,7 +296,7 @@ class UserDirectory:
                 # A program with an account of its own, such as Prometheus, that looks and runs nothing.
                 return None
             raise Forbidden(
-                f"{name} is an account of the system (uid {entry.pw_uid}), and nobody becomes it by a name alone",
+                f"{name} is a system account (uid {entry.pw_uid}), which a name alone does not give",
                 f"If it is meant, yard.yaml says so: `auth: {{users: {{{name}: {{unix: {login}}}}}}}`.",
             )
         return entry

@@ -9,25 +9,24 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gpuyard.config.problems import ConfigError
 from gpuyard.config.reading import access_of
 from gpuyard.config.values import Access
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.tokens import TokenService
-from gpuyard.control.clock import Rounds
 from gpuyard.control.parsing import Parse, here
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
-from gpuyard.errors import YardError
+from gpuyard.keys.problems import ConfigError
 from gpuyard.store import ConfigVersion, VersionCause
 
 _log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 """How soon another server's version is heeded, about; and how often it is looked for while the log grows."""
-WAIT_S = 5.0
+WAIT_S = 1.0
+"""How long one round waits for news: the end of a server waits for it."""
 SHORT_BYTES = 64 * 1024
 """A version that is no longer is read in the server itself."""
 
@@ -54,9 +53,8 @@ class PeopleInForce:
         self._store = replica.store
         self._told: list[Callable[[Access], None]] = []
         self._lock = threading.Lock()
-        self._rounds = Rounds("yard-people", self._round)
         self._seen_seq = -1
-        live = self._store.config_version()
+        live = self._store.configs.version()
         # The version of a start comes from a file like ours, and ours is newer; an applied version is not undone.
         self._seen = 0 if live is None or live.how is not VersionCause.START else live.version
         self._of = self._seen
@@ -80,21 +78,13 @@ class PeopleInForce:
         """Have a function called at every version that comes into force: the people may have changed."""
         self._told.append(tell)
 
-    def start(self) -> None:
-        """Begin to look for newer versions."""
-        self._rounds.start(LOOK_S)
-
-    def close(self) -> None:
-        """Look no more."""
-        self._rounds.close(wait_s=2)
-
     def look(self, version: int = 0, people: Access | None = None) -> None:
         """Take up the people of the version in force, if it is newer than the last one seen.
 
         `people`: those of `version`, which this server has just read; others are read from the store.
         """
         with self._lock:
-            live = self._store.config_version()
+            live = self._store.configs.version()
             if live is None or live.version <= self._seen:
                 return
             try:
@@ -133,13 +123,9 @@ class PeopleInForce:
             self.token_service.renew(access, self.directory)
         self.oidc = self._provider()
 
-    def _round(self) -> float:
-        try:
-            if self._store.wait(self._seen_seq, WAIT_S) and not self._rounds.rest(0):
-                seq = self._store.head()
-                self.look()
-                self._seen_seq = seq
-        except YardError as error:
-            # A store that is away comes back; meanwhile the people stay as they were.
-            _log.debug("people could not be looked up: %s", error.message)
-        return LOOK_S
+    def round(self, rest: Callable[[float], bool]) -> None:
+        """Wait for news, and heed them. While the store is away the people stay as they were."""
+        if self._store.wait(self._seen_seq, WAIT_S) and not rest(0):
+            seq = self._store.head()
+            self.look()
+            self._seen_seq = seq

@@ -104,7 +104,7 @@ class TokenService:
     def bearer(self, text: str) -> Person:
         """The person with this token, as the store has it now. Raises `Unknown` for a token that is not valid."""
         match, revoked = _TEXT.fullmatch(text), self._revoked
-        row = self._replica.store.token(match[1]) if match else None
+        row = self._replica.store.tokens.find(match[1]) if match else None
         # Compared in any case, and in the same time wherever they differ.
         same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
@@ -132,7 +132,7 @@ class TokenService:
 
     def _touch(self, token_id: str, now_ms: int) -> None:
         try:
-            self._replica.store.touch_token(token_id, now_ms)
+            self._replica.store.tokens.touch(token_id, now_ms)
         except StoreError as error:
             # On a full disk people can still read.
             _log.warning("the use of token %s was not noted: %s", token_id, error.message)
@@ -179,7 +179,7 @@ class TokenService:
         text = f"yard_{token_id}_{secrets.token_hex(32)}"
 
         def make(draft: Draft) -> tuple[TokenRow, str]:
-            if self._replica.store.token(token_id) or any(row.id == token_id for row in draft.tokens):
+            if self._replica.store.tokens.find(token_id) or any(row.id == token_id for row in draft.tokens):
                 raise Impossible("this login was used already", "Log in again.")
             if made_with and not lives(self._replica.store, made_with, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
@@ -208,7 +208,7 @@ class TokenService:
     def _check_bound(self, user: str, subject: str, draft: Draft) -> None:
         """A name belongs to the first person to log in with it, and a person has one: the provider lets them choose."""
         issuer = subject.partition(" ")[0]
-        rows = [*self._replica.store.logins(user, subject), *draft.tokens]
+        rows = [*self._replica.store.tokens.logins(user, subject), *draft.tokens]
         unbound = {row.id for row in draft.tokens if not row.subject}
         bound = [
             (row.user, row.subject)
@@ -218,7 +218,8 @@ class TokenService:
         for name, holder in bound:
             if name == user and holder != subject:
                 raise Forbidden(
-                    f"{user} is somebody else here, who logged in through the identity provider with this name first",
+                    f"{user} belongs here to another person, who logged in through the identity "
+                    f"provider with this name first",
                     "Choose another name there, or ask an administrator of the yard to unbind it "
                     f"(yard token unbind {user}).",
                 )
@@ -308,7 +309,7 @@ class TokenService:
         now_ms = self._valid_ms()
         return [
             token_view(row)
-            for row in self._replica.store.tokens()
+            for row in self._replica.store.tokens.all()
             if _concerns(person, row)
             and not (row.note == CODE_NOTE and (row.revoked_ms or row.expires_ms <= now_ms))
         ]
@@ -317,7 +318,7 @@ class TokenService:
         """Take a token back, and all that were made with it."""
 
         def make(draft: Draft) -> dict[str, Any]:
-            row = self._replica.store.token(token_id)
+            row = self._replica.store.tokens.find(token_id)
             if row is None or not _concerns(person, row):
                 raise NotFound(
                     f"there is no token {quoted(token_id)}", "`yard token list` shows those there are."
@@ -326,7 +327,7 @@ class TokenService:
             done = {each.id for each in draft.tokens if each.revoked_ms}
             ended = [
                 each
-                for each in (row, *self._replica.store.tokens_made_with(token_id))
+                for each in (row, *self._replica.store.tokens.made_with(token_id))
                 if not each.revoked_ms and each.id not in done
             ]
             _end(ended, person, now_ms, draft)
@@ -342,14 +343,16 @@ class TokenService:
         def make(draft: Draft) -> dict[str, Any]:
             done = {each.id for each in draft.tokens if each.revoked_ms}
             new = [row for row in draft.tokens if row.user == user and row.subject]
-            logins = [row for row in (*self._replica.store.logins_as(user), *new) if row.id not in done]
+            logins = [
+                row for row in (*self._replica.store.tokens.logins_as(user), *new) if row.id not in done
+            ]
             if not logins:
                 raise NotFound(
                     f"nobody has logged in as {quoted(user)} through an identity provider",
                     "`yard token list` shows the logins there were, with the note 'login'.",
                 )
             now_ms = max(self._now_ms(), draft.state.now_ms)
-            made = [each for row in logins for each in self._replica.store.tokens_made_with(row.id)]
+            made = [each for row in logins for each in self._replica.store.tokens.made_with(row.id)]
             ended = [row for row in (*logins, *made) if not row.revoked_ms and row.id not in done]
             draft.add(NameUnbound(now_ms, user, person.signature))
             _end(ended, person, now_ms, draft)
@@ -376,7 +379,7 @@ def _not_for(person: Person, user: str) -> Forbidden:
 def revoke_all(store: Store, users: Collection[str], person: Person, now_ms: int, draft: Draft) -> None:
     """People are no longer in yard.yaml: their tokens end with the configuration that had them."""
     done = {each.id for each in draft.tokens if each.revoked_ms}
-    rows = [row for row in (*store.tokens(), *draft.tokens) if row.user in users] if users else []
+    rows = [row for row in (*store.tokens.all(), *draft.tokens) if row.user in users] if users else []
     _end([row for row in rows if not row.revoked_ms and row.id not in done], person, now_ms, draft)
 
 
@@ -430,7 +433,7 @@ def token_id_of(what: str, proof: str) -> str:
 
 def lives(store: Store, token_id: str, draft: Draft) -> bool:
     """Whether a token is there and not revoked, in the store and in a draft."""
-    row = store.token(token_id)
+    row = store.tokens.find(token_id)
     gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
     return row is not None and not row.revoked_ms and not gone
 

@@ -97,9 +97,9 @@ class Named:
         self._by_index: dict[int, JobRecord] = {
             r.job.array_index: r for r in self._live if r.job.array_id == job_id
         }
-        row = ended_as(label, store.history(job_id))
+        row = ended_as(label, store.history.find(job_id))
         self._ended_job = JobState(row.state) if row is not None and sees(row.tenant) else None
-        ended = [] if self._live and not self._by_index else store.array_ends(job_id)
+        ended = [] if self._live and not self._by_index else store.history.ends_of_array(job_id)
         self._ended = {index: JobState(how) for _id, index, tenant, how in ended if sees(tenant)}
         ids = [each[0] for each in ended] + [r.id for r in self._live]
         self._tasks = max(ids, default=job_id) - job_id

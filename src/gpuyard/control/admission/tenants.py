@@ -103,7 +103,7 @@ def _share_refusal(person: Person, tenant: str, state: State) -> Forbidden | Non
         return None
     return Forbidden(
         f"{person.name} may not submit for {tenant}: "
-        "yard.yaml has no such tenant, and a new name would be a share more",
+        "yard.yaml has no such tenant, and a new name would add a share",
         (f"Leave the tenant out: it is then {person.home}. " if person.home else "")
         + "An administrator adds more under `tenants` in yard.yaml.",
     )

@@ -114,7 +114,7 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
 def _last(draft: Draft, store: Store) -> ConfigVersion | None:
     """The version in force when this is written: several may be written at once, and the last of them counts."""
     kept = draft.rows.get(CONFIG_ROWS)
-    return kept[-1][0] if kept else store.config_version()
+    return kept[-1][0] if kept else store.configs.version()
 
 
 def _put(draft: Draft, version: ConfigVersion, text: str, settings: Settings, signed: str = "") -> None:
@@ -150,7 +150,7 @@ class Configurations:
 
     def versions(self, limit: int) -> list[dict[str, Any]]:
         """The last versions, newest first."""
-        return [version_view(version) for version in self._replica.store.config_versions(limit)]
+        return [version_view(version) for version in self._replica.store.configs.versions(limit)]
 
     def shown(self, version: int | None = None) -> dict[str, Any]:
         """A version with its text; the one in force if none is named."""
@@ -159,11 +159,11 @@ class Configurations:
 
     def _text(self, version: int | None) -> tuple[ConfigVersion, str]:
         store = self._replica.store
-        found = store.config_version(version)
+        found = store.configs.version(version)
         if found is None and version is None:
             raise Impossible("the yard has no configuration yet: it is starting", "Try again in a moment.")
         if found is None:
-            raise NotFound(f"there is no version {version}", "`yard config --list` lists what there is.")
+            raise NotFound(f"there is no version {version}", "`yard config --list` lists those that exist.")
         body = store.blob(found.hash)
         if body is None:
             raise Impossible(f"the text of version {found.version} was deleted")
@@ -184,7 +184,7 @@ class Configurations:
         number = live.version - 1 if version is None else version
         if number < 1:
             raise Impossible(
-                "there is no version before the first", "`yard config --list` lists what there is."
+                "there is no version before the first", "`yard config --list` lists those that exist."
             )
         _found, text = self._text(number)
         return replace(self.proposal(text, f"version {number}"), restores=number)
@@ -194,7 +194,7 @@ class Configurations:
         replica = self._replica
         with replica.lock:
             replica.catch_up()
-            live = replica.store.config_version()
+            live = replica.store.configs.version()
             state, settings = replica.state, replica.state.settings
             obstacles = _obstacles(state, proposal.settings)
             notes = [*proposal.fleet, *_notes(state, proposal.settings)]
@@ -212,7 +212,7 @@ class Configurations:
 
     def check_against(self, against: int | None) -> None:
         """Refuse early what is against a version that is not in force any more; `apply` looks again."""
-        _check_against(self._replica.store.config_version(), against)
+        _check_against(self._replica.store.configs.version(), against)
 
     def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""

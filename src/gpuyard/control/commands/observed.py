@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gpuyard.control.refusals import Impossible
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines.contract import OwnScheduler
+from gpuyard.engines.observer import OwnScheduler
 from gpuyard.errors import quoted
 
 
@@ -18,6 +18,21 @@ class ObservedClusters:
 
     def __bool__(self) -> bool:
         return bool(self._schedulers)
+
+    def place_of(self, origin: str) -> tuple[str, str]:
+        """The observed cluster that an origin names, and its key there; twice empty: none of them.
+
+        Where one cluster is observed and none is driven, origins name no cluster.
+        """
+        cluster, _, key = origin.rpartition(":")
+        if not cluster and len(self._schedulers) == 1:
+            cluster = self._only
+        return (cluster, key) if key and cluster in self._schedulers else ("", "")
+
+    def name_of(self, origin: str) -> str:
+        """What the scheduler of the cluster is called that an origin names; empty: it names none of them."""
+        cluster, _ = self.place_of(origin)
+        return self._schedulers[cluster].name if cluster else ""
 
     def check_driven(self, what: str, about: str = "") -> None:
         """Raise where the yard drives no cluster; `what` is a field of `OwnScheduler`, or a verb about a job."""
@@ -37,7 +52,7 @@ class ObservedClusters:
         instead = f"Use {own.commands[what]} {about}" if what in own.commands else own.instead[what]
         return Impossible(
             f"cluster {quoted(cluster)} is observed: {own.name} decides there, and nothing is changed from here",
-            f"{instead}; or move a partition to `mode: drive`.",
+            f"{instead}; or {own.otherwise}." if own.otherwise else f"{instead}.",
         )
 
     def check(self, clusters: tuple[str, ...], what: str) -> None:

@@ -195,7 +195,7 @@ class RequestService:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def drain(self, person: Person, node: str, why: str) -> "Future[dict[str, Any]]":
-        """Let nothing new start on a node. What runs there goes on."""
+        """Let nothing new start on a node. Jobs that run there keep running."""
         return self._node(
             person, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, person.signature)
         )

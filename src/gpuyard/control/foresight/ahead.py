@@ -58,7 +58,7 @@ class PastReader:
         before: int | None = None
         while len(found) < JOBS_MAX:
             query = HistoryQuery(ended_from_ms=now_ms - DAYS * DAY_MS, before_id=before, limit=PAGE)
-            rows = self._store.find_history(query)
+            rows = self._store.history.search(query)
             past = [_past(row, specs) for row in rows if "spec" in row.detail]
             found += [each for each in past if not each.spec.elsewhere]
             if len(rows) < PAGE:
@@ -180,7 +180,7 @@ class Foresights:
                 elif record.state is not JobState.PENDING:
                     self._track.started(job_id, record.started_ms)
         for job_id in missing:
-            row = replica.store.history(job_id)
+            row = replica.store.history.find(job_id)
             if row is not None and row.started_ms and row.attempts == 1:
                 self._track.started(job_id, row.started_ms)
             elif row is not None:

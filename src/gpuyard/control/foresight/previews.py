@@ -102,7 +102,7 @@ class Previews:
             before: tuple[int, int] | None = None
             sent = 0
             while True:
-                rows = await self.in_thread(self.replica.store.ended_since, from_ms, before, PAGE)
+                rows = await self.in_thread(self.replica.store.history.ended_since, from_ms, before, PAGE)
                 sent += len(rows)
                 about: dict[str, Any] = {}
                 if rows:
@@ -120,7 +120,7 @@ class Previews:
         with replica.lock:
             replica.catch_up()
             plain = dump(replica.state)
-            live = replica.store.config_version()
+            live = replica.store.configs.version()
         return pickle.dumps(
             {
                 "state": plain,

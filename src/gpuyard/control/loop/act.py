@@ -28,10 +28,10 @@ from gpuyard.engines.contract import (
     Stale,
     StopRequest,
 )
-from gpuyard.engines.slurm_names import named
 from gpuyard.model import AttemptState, Capability, Event, LayoutMade, Node, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
 from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.wire.partition_names import named
 
 FIRST_RETRY_MS = 1_000
 MAX_RETRY_MS = 30_000

@@ -1,7 +1,7 @@
 """The loop over several clusters: a thread for each driver, so that an engine that hangs keeps nobody else waiting.
 
 Drivers look and act in their threads; the leader's thread decides with what they have seen and asks no engine. A
-cluster that schedules itself has an observer instead, which looks and writes down what it saw. A thread that hangs in a
+cluster that schedules itself has a recorder instead, which looks and writes down what it saw. A thread that hangs in a
 call when the leadership ends goes on with its old epoch, which engine and store refuse.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Controller, Sighting, Step
 from gpuyard.control.loop.observe import Difference
-from gpuyard.control.loop.slurm_watch import SlurmObserver
+from gpuyard.control.loop.observing import Recorder
 from gpuyard.engines.contract import EngineError, Stale
+from gpuyard.engines.observer import ForeignJob
 from gpuyard.errors import YardError, words_of
 from gpuyard.store import Fenced
 
@@ -37,7 +38,7 @@ class DriverThreads:
         now_ms: Callable[[], int],
         wake: Callable[[], None],
         turns: Mapping[str, threading.Lock],
-        observers: Mapping[str, SlurmObserver] | None = None,
+        recorders: Mapping[str, Recorder] | None = None,
     ) -> None:
         """`wake` has the leader decide. `turns`, by cluster: one thread speaks to an engine, also over elections."""
         self._controller = controller
@@ -48,8 +49,8 @@ class DriverThreads:
         self._lock = threading.Lock()
         self._inbox: list[Sighting] = []
         self._deposed: Exception | None = None
-        self._observers = observers or {}
-        self._told = {cluster: threading.Event() for cluster in [*controller.drivers, *self._observers]}
+        self._recorders = recorders or {}
+        self._told = {cluster: threading.Event() for cluster in [*controller.drivers, *self._recorders]}
         self._passed = threading.Condition()
         self._passes = 0
         self._errors: dict[str, tuple[str, ...]] = {}
@@ -77,9 +78,14 @@ class DriverThreads:
     def heard(self) -> Mapping[str, Heard]:
         """How each engine answers, by cluster."""
         found = dict(self._controller.heard)
-        for observer in self._observers.values():
-            found |= observer.heard
+        for recorder in self._recorders.values():
+            found |= recorder.heard
         return found
+
+    @property
+    def waiting(self) -> Mapping[str, Mapping[str, ForeignJob]]:
+        """By observed cluster: jobs of which it was told why they wait, by key."""
+        return {cluster: recorder.waiting for cluster, recorder in self._recorders.items()}
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -137,7 +143,7 @@ class DriverThreads:
         while not self._stopping.is_set():
             told.clear()
             try:
-                busy = self._observe(cluster) if cluster in self._observers else self._round(cluster)
+                busy = self._observe(cluster) if cluster in self._recorders else self._round(cluster)
             except (Fenced, Stale) as error:
                 with self._lock:
                     self._deposed = error
@@ -181,7 +187,7 @@ class DriverThreads:
 
     def _observe(self, cluster: str) -> bool:
         """Look at a cluster that schedules itself; whether there is more to write at once."""
-        step = self._observers[cluster].step(self._now_ms())
+        step = self._recorders[cluster].step(self._now_ms())
         if self._note(cluster, tuple(step.errors)):
             for error in step.errors:
                 _log.warning("%s: %s", cluster, error)

@@ -7,7 +7,7 @@ its story and tried again with a growing pause; a leader that was deposed stops 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +18,11 @@ from gpuyard.control.loop.driver_threads import DriverThreads
 from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.memory import Witness
-from gpuyard.control.loop.slurm_watch import FIRST_MS, SlurmObserver
+from gpuyard.control.loop.observing import FIRST_MS, Recorder
 from gpuyard.control.replica.replica import Draft, Judged, Replica, judged_of
 from gpuyard.control.replica.tally import Histogram
 from gpuyard.engines.contract import Engine, EngineError, Stale
-from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.engines.observer import ForeignJob, Observer
 from gpuyard.errors import YardError, words_of
 from gpuyard.model import ClockSet
 from gpuyard.store import Fenced, Lease, StoreError
@@ -43,11 +43,6 @@ TELL_S = 1.0
 """How often the reasons of waiting jobs are written for the other processes, if they have changed."""
 TIMES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """How long steps and decisions take: bounds of their histograms."""
-KEYS_KEPT_MS = 7 * 86_400_000
-"""How long an idempotency key is remembered."""
-LOG_KEPT_MS = 90 * 86_400_000
-"""How long the log is kept, and so how far back `why --at` can look. The history of ended jobs stays."""
-TIDY_EVERY_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -74,6 +69,8 @@ class LeaderStatus:
     """Calls of the last step that came to no answer."""
     late: Mapping[str, str] = field(default_factory=dict)
     """Attempts whose start came to nothing yet, and why."""
+    waiting: Mapping[str, Mapping[str, ForeignJob]] = field(default_factory=dict)
+    """By observed cluster: jobs of which it was told why they wait, by key."""
     difference: int = 0
     """Attempts about which replica and world disagreed at the last recount."""
 
@@ -90,7 +87,6 @@ class Leader:
         holder: str,
         now_ms: Callable[[], int],
         witnesses: Mapping[str, Witness] | None = None,
-        following: Collection[str] = (),
         *,
         stands: bool = True,
         shared: bool = False,
@@ -99,10 +95,9 @@ class Leader:
         clock: Steady | None = None,
         keep_clock: Callable[[Steady, int], None] = lambda _clock, _skipped_ms: None,
     ) -> None:
-        """`following`: projections whose checkpoints have to cover what is cut off the log. `stands`: whether this
-        process may lead at all. `shared`: whether other processes may be there, which have to be told why jobs wait.
-        `has_room` tells whether anything may start. `drop_unread` forgets what was published of the replica if nobody
-        reads it. `clock` is the one behind `now_ms`, where that goes by a clock which can be set.
+        """`stands`: whether this process may lead at all. `shared`: whether other processes may be there, which have to
+        be told why jobs wait. `has_room` tells whether anything may start. `drop_unread` forgets what was published of
+        the replica if nobody reads it. `clock` is the one behind `now_ms`, where that goes by a clock which can be set.
         `keep_clock` keeps how it stands for the next start, with what the log left out.
         """
         self._keep_clock = keep_clock
@@ -114,7 +109,6 @@ class Leader:
         self._told: tuple[float, Judged] = (float("-inf"), Judged())
         """When they were last told, and what."""
         self._witnesses = witnesses
-        self._following = following
         self.standing = LeaderStatus()
         self.note = ""
         """What people should know about the file that this process was started with."""
@@ -132,7 +126,6 @@ class Leader:
         self._wake = threading.Event()
         self._resting = threading.Event()
         self._leading = threading.Event()
-        self._tidied_s = float("-inf")
         self._threads = [
             threading.Thread(target=self._run, name="yard-leader", daemon=True),
             threading.Thread(target=self._hear_store, name="yard-hears-store", daemon=True),
@@ -186,6 +179,7 @@ class Leader:
                 self._replica.stop_saving()
                 self._leading.clear()
                 self.standing.leads, self.standing.late, self.standing.heard = False, {}, {}
+                self.standing.waiting = {}
                 with suppress(Exception):
                     lease.release()
 
@@ -196,7 +190,7 @@ class Leader:
             self._clock.go_on(self._replica.state.now_ms)
             self._keep_clock(self._clock, self._replica.state.skipped_ms)
         self._configure(None)
-        self._replica.judged = judged_of(self._replica.store.reasons())
+        self._replica.judged = judged_of(self._replica.store.reasons.read())
         self._drop_unread()
         self.standing.error = ""
 
@@ -221,7 +215,7 @@ class Leader:
             if self._drivers is not None:
                 self._drivers.stop()
 
-    def _lead_by(self, loop: Controller | DriverThreads | SlurmObserver, lease: Lease) -> None:
+    def _lead_by(self, loop: Controller | DriverThreads | Recorder, lease: Lease) -> None:
         standing, replica = self.standing, self._replica
         standing.leads, standing.epoch = True, lease.epoch
         self._leading.set()
@@ -252,30 +246,30 @@ class Leader:
 
     @property
     def _only_observes(self) -> bool:
-        return all([isinstance(engine, ObservedSlurm) for engine in self._engines.values()])
+        return all([isinstance(engine, Observer) for engine in self._engines.values()])
 
-    def _loop(self, epoch: int) -> Controller | DriverThreads | SlurmObserver:
+    def _loop(self, epoch: int) -> Controller | DriverThreads | Recorder:
         """The loop: of engines that are driven, of a cluster that is only looked at, or of both."""
         clusters = self._engines.keys()
-        observers = {
-            name: SlurmObserver(self._replica, engine, epoch, clusters - {name})
+        recorders = {
+            name: Recorder(self._replica, name, engine, epoch, clusters - {name})
             for name, engine in self._engines.items()
-            if isinstance(engine, ObservedSlurm)
+            if isinstance(engine, Observer)
         }
-        if len(clusters) == 1 and observers:
-            return next(iter(observers.values()))
+        if len(clusters) == 1 and recorders:
+            return next(iter(recorders.values()))
         controller = Controller(
             self._replica,
-            {name: engine for name, engine in self._engines.items() if name not in observers},
+            {name: engine for name, engine in self._engines.items() if name not in recorders},
             epoch,
             stopwatch_ns=time.perf_counter_ns,
             witnesses=self._witnesses,
             has_room=self._has_room,
-            observed=observers.keys(),
+            observed=recorders.keys(),
         )
         if len(clusters) == 1:
             return controller
-        return DriverThreads(controller, self._now_ms, self.wake, self._turns, observers)
+        return DriverThreads(controller, self._now_ms, self.wake, self._turns, recorders)
 
     def _configure(self, epoch: int | None) -> None:
         """Consider the file of the start, whether this process leads or not; if it cannot be now, then later."""
@@ -312,7 +306,7 @@ class Leader:
         self._replica.commit(epoch, make)
         clock.go_on(at_ms)
 
-    def _step(self, loop: Controller | DriverThreads | SlurmObserver) -> Step:
+    def _step(self, loop: Controller | DriverThreads | Recorder) -> Step:
         standing = self.standing
         self._follow_clock(standing.epoch)
         began_s = time.monotonic()
@@ -329,7 +323,11 @@ class Leader:
         if isinstance(loop, DriverThreads):
             standing.troubles = loop.troubles
         standing.difference = loop.difference.count
-        standing.late = {} if isinstance(loop, SlurmObserver) else loop.late
+        standing.late = {} if isinstance(loop, Recorder) else loop.late
+        if isinstance(loop, Recorder):
+            standing.waiting = {loop.cluster: loop.waiting}
+        elif isinstance(loop, DriverThreads):
+            standing.waiting = loop.waiting
         standing.error = ""
         for trouble in step.errors:
             # A lasting error is logged once, not at every step.
@@ -339,9 +337,6 @@ class Leader:
             self._tell(standing.epoch)
         self._replica.save_beside(self._now_ms())
         self._drop_unread()
-        if standing.step_at_s - self._tidied_s > TIDY_EVERY_S:
-            self._tidied_s = standing.step_at_s
-            self._tidy()
         return step
 
     def _tell(self, epoch: int) -> None:
@@ -350,24 +345,12 @@ class Leader:
         if (
             now_s - told_s >= TELL_S
             and not judged.same(told)
-            and self._replica.store.put_reasons(epoch, judged.text())
+            and self._replica.store.reasons.put(epoch, judged.text())
         ):
             self._told = (now_s, judged)
 
-    def _tidy(self) -> None:
-        """Forget what is too old. A store that cannot now can in an hour."""
-        store, now_ms = self._replica.store, self._now_ms()
-        try:
-            store.forget_keys(now_ms - KEYS_KEPT_MS)
-            cut = store.forget_log(now_ms - LOG_KEPT_MS, self._following)
-        except StoreError as error:
-            _log.warning("nothing old was forgotten: %s", error)
-            return
-        if cut:
-            _log.info("%d events older than %d days were cut off the log", cut, LOG_KEPT_MS // 86_400_000)
-
     def _mend(self) -> None:
-        """Replica that could not be put right when a write failed are read again before anything is decided on them."""
+        """Read again a replica that could not be put right when a write failed, before anything is decided on it."""
         try:
             self._replica.reload()
         except Exception as error:

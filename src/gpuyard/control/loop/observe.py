@@ -263,7 +263,7 @@ def _pins(number: int, layouts: Mapping[int, tuple[Slice, ...]], now_ms: int) ->
 
 
 def _difference(was: Node, now: Node) -> str:
-    """What is another about a node than it was."""
+    """What changed about the node."""
     if (was.cluster, was.pool) != (now.cluster, now.pool):
         return f"it is now in pool {now.pool} of cluster {now.cluster} and was in pool {was.pool} of {was.cluster}"
     return "its hardware has changed"

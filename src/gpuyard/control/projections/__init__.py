@@ -3,6 +3,7 @@
 For a projection of one's own: `Projection`, the `Rows` that it folds into, and `register`.
 """
 
-from gpuyard.control.projections.following import Projection, Rows, register
+from gpuyard.control.projections.following import Projection, Rows
+from gpuyard.control.projections.registry import register
 
 __all__ = ["Projection", "Rows", "register"]

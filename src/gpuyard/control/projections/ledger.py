@@ -74,13 +74,13 @@ def _lifted(text: str, version: int) -> str:
 
 def closed_day(store: Store) -> int:
     """Days before this one belong to closed months, as far as the books have come; 0: none does."""
-    head = store.projected_at(Ledger.name, ["head"]).get("head")
+    head = store.projections.at(Ledger.name, ["head"]).get("head")
     found: int = json.loads(head)["closed_day"] if head else 0
     return found
 
 
 def first_day(store: Store) -> int:
     """The first day that the books tell of, or will once what is open is booked; 0: there is none."""
-    days = [int(key.split("/")[1]) for key, _text in store.projected(Ledger.name, "d/", limit=1)]
+    days = [int(key.split("/")[1]) for key, _text in store.projections.rows(Ledger.name, "d/", limit=1)]
     days += [event.at_ms // DAY_MS for _seq, event in store.read(store.first_seq() - 1, 1)]
     return min(days, default=0)

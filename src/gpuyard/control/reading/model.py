@@ -192,7 +192,7 @@ TEXTS = {int(code): text for code, text in REASON_TEXTS.items()}
 _ROOM, _UNSEEN = int(ReasonCode.ROOM), int(ReasonCode.NOT_EXAMINED)
 
 Said = Callable[[JobRecord], str]
-"""Something of a job in the words of another: of the engine that is to start it, of the Slurm that decides about it."""
+"""Something of a job in the words of another: of the engine that is to start it, of the scheduler that decides."""
 Line = Iterator[tuple[int | None, Row]]
 """Jobs as a list has them, each with its place in line if it is in line."""
 
@@ -309,7 +309,7 @@ class Model:
         if row.phase is not None:
             return self.late(row.record) or running_text(row.record)
         if row.job.spec.origin and (said := self.said(row.record)):
-            return f"Slurm: {said}"
+            return said
         if row.aside:
             if row.held:
                 return TEXTS[ReasonCode.HELD]

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuyard.control.clock import time_text
 from gpuyard.control.replica.labels import row_label
+from gpuyard.control.wording import LETS_WAIT_AGAIN, NODE_FAILED
 from gpuyard.core import State
 from gpuyard.core.explain.caps import Caps
 from gpuyard.core.explain.room_reasons import full_text
@@ -16,7 +17,6 @@ from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.engines.contract import Usage
-from gpuyard.engines.slurm.words.states import NODE_FAILED, WAITS_AGAIN
 from gpuyard.model import After, AfterKind, Ask, AttemptState, Job, Node, ReasonCode, Whole
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID, request_text
 from gpuyard.model.serialise import from_plain, to_plain
@@ -315,7 +315,7 @@ def files(store: Store, recipe: str) -> dict[str, Any]:
 
 def recipe_of(store: Store, recipe: str) -> dict[str, Any]:
     """How a job is run, as it was handed in; empty if that is not known any more."""
-    body = (store.blob(recipe) or store.bare_recipe(recipe)) if recipe else None
+    body = (store.blob(recipe) or store.removals.bare_recipe(recipe)) if recipe else None
     found: dict[str, Any] = {} if body is None else json.loads(body)
     return found
 
@@ -412,7 +412,7 @@ def running_text(record: JobRecord) -> str:
 
 # -- the tries of a job ------------------------------------------------------------------------------------------------
 
-# A job that has run at most once has none: all there is to tell about it is in the job. Of what is only seen in Slurm
+# A job that has run at most once has none: all there is to tell about it is in the job. Of what is only seen elsewhere
 # each try is a job of its own, and those before it are found in the history.
 
 
@@ -425,26 +425,26 @@ def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> li
     if before < 1:
         return []
     # None after these, though there may be by now: the list is of the job as it is shown.
-    found = [_try_view(row) for row in store.tries(job["id"], before)]
+    found = [_try_view(row) for row in store.tries.of_job(job["id"], before)]
     return [*found, _running_or_last(job)] if runs else found
 
 
 def last_try(store: Store, job_id: int, attempt: int) -> View | None:
     """The try with this number, if it is known."""
-    rows = store.tries(job_id, attempt, 1)
+    rows = store.tries.of_job(job_id, attempt, 1)
     return _try_view(rows[0]) if rows and rows[0].attempt == attempt else None
 
 
 def _seen_elsewhere(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
-    """Slurm gives an id again after a long time: what did not wait again before this one was another job."""
+    """An id may be given again after a long time: what did not wait again before this one was another job."""
     rows = [
         row
-        for row in store.array_history(job["array_id"], job["array_index"] - 1, TRIES_MAX)
+        for row in store.history.of_array(job["array_id"], job["array_index"] - 1, TRIES_MAX)
         if row_label(row) == job["label"] and row.started_ms and row.submitted_ms < job["submitted_ms"]
     ]
     earlier: list[View] = []
     for row in sorted(rows, key=lambda row: (row.submitted_ms, row.id), reverse=True):
-        if row.user != job["user"] or not row.why.endswith((WAITS_AGAIN, NODE_FAILED)):
+        if row.user != job["user"] or not row.why.endswith((LETS_WAIT_AGAIN, NODE_FAILED)):
             break
         earlier.insert(0, shown(row))
     if not earlier:

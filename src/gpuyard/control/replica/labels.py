@@ -47,7 +47,7 @@ def label_of(text: str) -> Label:
     match = _LABEL.fullmatch(text)
     if match is None or (match[1] == "" and match[3] is not None):
         raise Unacceptable(
-            f"{quoted(text)} is no job id", "Ids are positive numbers such as 17, or 12_3 for a task."
+            f"{quoted(text)} is not a job id", "Ids are positive numbers such as 17, or 12_3 for a task."
         )
     cluster = match[1] or ""
     job_id = int(match[2]) + (SEEN_IDS if cluster else 0)
@@ -76,7 +76,7 @@ def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
     """The last try of another system's job with this label; None: there is none, or it is an array there."""
     rows = [
         row
-        for row in store.array_history(label.id, (label.index or 0) - 1, 1000)
+        for row in store.history.of_array(label.id, (label.index or 0) - 1, 1000)
         if row.id >= FIRST_EXTERNAL_ID and row_label(row) == str(label)
     ]
     return max(rows, key=lambda row: row.id) if rows else None

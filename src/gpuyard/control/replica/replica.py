@@ -176,7 +176,7 @@ class Replica:
         """Read everything again, from the last snapshot on."""
         with self.lock, _reading_much():
             self._wrong, self.fresh = True, None
-            found = self.store.latest_snapshot()
+            found = self.store.snapshots.latest()
             self.state, self.seq = (load(found.plain), found.seq) if found is not None else (State(), 0)
             del found
             self._saved_seq = self.seq
@@ -312,7 +312,7 @@ class Replica:
             if self.seq - self._saved_seq < every:
                 return False
             seq, plain = self.seq, dump(self.state)
-        self.store.save_snapshot(seq, plain, now_ms)
+        self.store.snapshots.save(seq, plain, now_ms)
         self._saved_seq = seq
         return True
 
@@ -343,7 +343,7 @@ class Replica:
         # One that came to nothing is tried again when as many events have come once more.
         self._saved_seq = seq
         if body is not None:
-            self.store.put_snapshot(seq, body, now_ms)
+            self.store.snapshots.put(seq, body, now_ms)
         return body is not None
 
     def stop_saving(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit
 
 from gpuyard.config.values import PrometheusSpec
-from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import key_of, node_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.handed_in import Batch
@@ -95,21 +94,17 @@ class Asking:
         """Up to when everything was read."""
         self.trouble = ""
         """Why it tells nothing; empty: it does."""
-        self._rounds = Rounds("yard-asking", self._round)
-
-    def start(self) -> None:
-        """Begin to ask."""
-        self._rounds.start(1.0)
+        self.pause_s = spec.every_ms / 1000
 
     def close(self) -> None:
         """Ask no more."""
-        self._rounds.close()
         self._poster.close()
 
-    def _round(self) -> float:
+    def round(self, rest: Callable[[float], bool]) -> float:
+        """Read what is new; the pause until the next round."""
         began_s = time.thread_time()
         try:
-            self.read()
+            self.read(rest)
             if self.trouble:
                 _log.info("%s answers again", self.spec.place.url)
             self.trouble = ""
@@ -117,10 +112,10 @@ class Asking:
             if not self.trouble:
                 _log.warning("what nodes do cannot be read: %s", error)
             self.trouble = str(error)
-        return max(self.spec.every_ms / 1000, SHARE * (time.thread_time() - began_s))
+        return max(self.pause_s, SHARE * (time.thread_time() - began_s))
 
-    def read(self) -> None:
-        """Read what was scraped since the last time, piece by piece."""
+    def read(self, rest: Callable[[float], bool] = lambda _pause_s: False) -> None:
+        """Read what was scraped since the last time, piece by piece. `rest` says when to break off."""
         step_ms, now_ms = self.spec.every_ms, self._now_ms()
         until_ms = (now_ms - SETTLE_MS) // step_ms * step_ms
         oldest_ms = now_ms - LATE_MS + MARGIN_MS
@@ -129,7 +124,7 @@ class Asking:
             to_ms = min(until_ms, from_ms + max(step_ms, PIECE_MS // step_ms * step_ms))
             self._take(self._asked(from_ms, to_ms), from_ms, to_ms)
             self._read_ms = from_ms = to_ms
-            if self._rounds.rest(0.0):
+            if rest(0.0):
                 return
 
     def _asked(self, from_ms: int, to_ms: int) -> list[Mapping[str, object]]:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuyard.control.clock import Rounds
 from gpuyard.control.projections.following import Projection, Rows, facts
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
@@ -42,18 +41,16 @@ PAUSE_S = 0.005
 GATHER_S = 3.0
 """After news, so that many events make one write: a batch has costs of its own, and no reader is in a hurry."""
 IDLE_S = 1.0
-RETRY_S = 10.0
 
 
 class Filler:
-    """Fills projections. `step` is one batch of each; the thread takes such steps while this process leads."""
+    """Fills projections. `step` is one batch of each; the leader's rounds are made of such steps."""
 
     def __init__(
         self,
         store: Store,
         projections: Sequence[Projection],
         now_ms: Callable[[], int],
-        epoch: Callable[[], int | None] = lambda: None,
         *,
         batch: int = BATCH_EVENTS,
         ahead: str = "",
@@ -64,8 +61,6 @@ class Filler:
         """What went wrong with a projection last and has not gone right since."""
         self._store = store
         self._now_ms = now_ms
-        self._epoch = epoch
-        """Of this process while it leads."""
         self._batch = batch
         self._ahead_of = ahead
         self._ahead: ReadingAhead | None = None
@@ -83,13 +78,12 @@ class Filler:
         """How far each had come after the last step."""
         self._saved: dict[str, int] = {}
         """When the last checkpoint was made, as far as it was looked up."""
-        self._rounds = Rounds("yard-projections", self._round)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
     def step(self, epoch: int) -> bool:
         """One batch of each projection; whether there is more to do. Raises `Fenced` if this process leads no more."""
-        cursors, more = self._store.cursors(), False
+        cursors, more = self._store.projections.cursors(), False
         self._seqs = {name: cursor.seq for name, cursor in cursors.items() if name in self.projections}
         self._read, self._far = {}, False
         for name, projection in self.projections.items():
@@ -114,7 +108,7 @@ class Filler:
     def _fill(self, projection: Projection, cursor: Cursor | None, epoch: int) -> bool:
         store, name = self._store, projection.name
         if cursor is None or cursor.version != projection.version:
-            store.fill_anew(name, projection.version, self._now_ms())
+            store.projections.fill_anew(name, projection.version, self._now_ms())
             return True
         if not cursor.ready:
             return self._begin(projection, cursor, epoch)
@@ -125,7 +119,7 @@ class Filler:
             if store.first_seq() <= cursor.seq + 1:
                 raise
             _log.warning("projection %s lacks events after %d: it is filled again", name, cursor.seq)
-            store.fill_anew(name, projection.version, self._now_ms())
+            store.projections.fill_anew(name, projection.version, self._now_ms())
             return True
         if not piece:
             self._checkpoint(cursor)
@@ -133,8 +127,8 @@ class Filler:
         at, rows = self._known.pop(name, (None, Rows()))
         if at != cursor[:4] or len(rows.known) >= KNOWN_ROWS:
             rows = Rows(
-                lambda key: store.projected_at(name, [key]).get(key),
-                look_up_many=lambda keys: store.projected_at(name, keys),
+                lambda key: store.projections.at(name, [key]).get(key),
+                look_up_many=lambda keys: store.projections.at(name, keys),
             )
         far = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
         self._far |= far
@@ -145,13 +139,13 @@ class Filler:
             del piece
             projection.flush(rows)
             moved = cursor._replace(seq=seq, moved_ms=self._now_ms())
-            written = store.put_projected(epoch, cursor, moved, rows.changed)
+            written = store.projections.put(epoch, cursor, moved, rows.changed)
         if not written:
             return True
         self._seqs[name] = seq
         rows.changed.clear()
         self._known[name] = (moved[:4], rows)
-        if closes and store.save_checkpoint(moved, self._now_ms()):
+        if closes and store.projections.save_checkpoint(moved, self._now_ms()):
             self._saved[f"{name} {moved.version}"] = self._now_ms()
         if more:
             return True
@@ -235,16 +229,16 @@ class Filler:
     def _begin(self, projection: Projection, cursor: Cursor, epoch: int) -> bool:
         """Remove what is there; then start from the first event, or where the log was cut from a checkpoint."""
         store = self._store
-        if store.empty_projected(epoch, cursor, REMOVED_ROWS):
+        if store.projections.empty(epoch, cursor, REMOVED_ROWS):
             return True
         start, rows = self._start(projection, cursor)
         items = list(rows.items())
         while len(items) > REMOVED_ROWS:
             # Should this end here, all of it is removed again.
-            if not store.put_projected(epoch, cursor, cursor, dict(items[:REMOVED_ROWS])):
+            if not store.projections.put(epoch, cursor, cursor, dict(items[:REMOVED_ROWS])):
                 return True
             del items[:REMOVED_ROWS]
-        store.put_projected(epoch, cursor, start, dict(items))
+        store.projections.put(epoch, cursor, start, dict(items))
         _log.info("projection %s is filled from event %d on", projection.name, start.seq + 1)
         return True
 
@@ -255,8 +249,8 @@ class Filler:
         if first <= 1:
             return begun, {}
         # The oldest snapshot that the log continues from: so most of the table is made again.
-        for at in [at for at in store.checkpoints(name) if at.seq >= first - 1]:
-            found = store.checkpoint(at)
+        for at in [at for at in store.projections.checkpoints(name) if at.seq >= first - 1]:
+            found = store.projections.checkpoint(at)
             if found is None:
                 continue
             rows = found.rows if at.version == version else projection.upgrade(at.version, found.rows)
@@ -270,16 +264,16 @@ class Filler:
         store, name, now_ms = self._store, cursor.name, self._now_ms()
         key = f"{name} {cursor.version}"
         if key not in self._saved:
-            own = [at for at in store.checkpoints(name) if at.version == cursor.version]
+            own = [at for at in store.projections.checkpoints(name) if at.version == cursor.version]
             self._saved[key] = own[-1].moved_ms if own else now_ms - CHECKPOINT_MS
-        if now_ms - self._saved[key] >= CHECKPOINT_MS and store.save_checkpoint(cursor, now_ms):
+        if now_ms - self._saved[key] >= CHECKPOINT_MS and store.projections.save_checkpoint(cursor, now_ms):
             self._saved[key] = now_ms
 
     # -- asked from outside --------------------------------------------------------------------------------------
 
     def status(self) -> list[dict[str, Any]]:
         """How every projection stands, by name."""
-        cursors, head = self._store.cursors(), self._store.head()
+        cursors, head = self._store.projections.cursors(), self._store.head()
         return [
             {
                 "name": name,
@@ -303,35 +297,26 @@ class Filler:
                 f"there is no projection {name}",
                 f"There is: {known}." if known else "This yard has none that follows the log.",
             )
-        self._store.fill_anew(name, projection.version, self._now_ms())
+        self._store.projections.fill_anew(name, projection.version, self._now_ms())
 
-    # -- the thread ----------------------------------------------------------------------------------------------
+    # -- rounds --------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to fill, if there is anything to fill."""
-        if self.projections:
-            self._rounds.start(PAUSE_S)
+    @property
+    def trouble(self) -> str:
+        """What keeps projections from going on; empty: nothing."""
+        return "; ".join([f"{name}: {error}" for name, error in sorted(self.errors.items())])
 
     def close(self) -> None:
-        """Finish the batch under way."""
-        self._rounds.close()
+        """End the process that reads ahead."""
         self._end_ahead()
 
-    def _round(self) -> float:
-        epoch = self._epoch()
-        if epoch is None:
-            return IDLE_S
-        try:
-            began_s = time.thread_time()
-            if self.step(epoch):
-                # Near the head as long as it worked: threads that people wait for want the processor too.
-                pause_s = PAUSE_S if self._far else max(PAUSE_S, time.thread_time() - began_s)
-            else:
-                behind = self._store.wait(min(self._seqs.values(), default=0), IDLE_S)
-                pause_s = GATHER_S if behind else 0
-        except Fenced:
-            return IDLE_S
-        except Exception as error:
-            _log.warning("projections were not filled: %s", error)
-            pause_s = RETRY_S
+    def round(self, epoch: int) -> float:
+        """One batch of each, or a wait for news; the pause until the next round."""
+        began_s = time.thread_time()
+        if self.step(epoch):
+            # Near the head as long as it worked: threads that people wait for want the processor too.
+            pause_s = PAUSE_S if self._far else max(PAUSE_S, time.thread_time() - began_s)
+        else:
+            behind = self._store.wait(min(self._seqs.values(), default=0), IDLE_S)
+            pause_s = GATHER_S if behind else 0
         return max(pause_s, IDLE_S) if self.errors else pause_s

@@ -146,10 +146,10 @@ class Meter:
     def _over_ms(self, owed: Owed) -> int:
         """When an attempt ended; 0: nobody knows any more."""
         store = self._replica.store
-        row = store.history(owed.job_id)
+        row = store.history.find(owed.job_id)
         if row is not None and row.attempts == owed.number:
             return row.ended_ms
-        tries = [each for each in store.tries(owed.job_id, owed.number) if each.attempt == owed.number]
+        tries = [each for each in store.tries.of_job(owed.job_id, owed.number) if each.attempt == owed.number]
         return tries[-1].ended_ms if tries else 0
 
     # -- telling -------------------------------------------------------------------------------------------------

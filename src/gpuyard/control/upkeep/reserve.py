@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpuyard.control.clock import Rounds
 from gpuyard.control.places import DataDir
 from gpuyard.control.upkeep.spare_files import SpareFiles
 from gpuyard.errors import words_of
@@ -31,9 +30,6 @@ FILE_BYTES = 16 << 20
 PART = 32
 FREE_FILES_MIN = 16
 """With fewer inodes left no job can be started: each has a folder with files."""
-LOOK_S = 0.5
-FAILED_S = 60.0
-"""Before the next look, where the file system did not answer."""
 
 
 class Reserve:
@@ -52,19 +48,16 @@ class Reserve:
         self.low = ""
         """Why there is no room for anything new; empty: there is."""
         self._lock = threading.Lock()
-        self._rounds = Rounds("yard-reserve", self._round)
         self.look()
 
-    def start(self, store: Store) -> None:
-        """Keep looking, and keep room for this store."""
+    def keep_for(self, store: Store) -> None:
+        """Keep room for this store, too."""
         self._store = store
         # On a full disk too: what was given back just now is the store's before a job can have it.
         store.keep_room()
-        self._rounds.start(LOOK_S)
 
     def close(self) -> None:
-        """Look no more. What is kept stays, for a start on a full disk."""
-        self._rounds.close()
+        """Look a last time. What is kept stays, for a start on a full disk."""
         if self._store is not None:
             with suppress(OSError):
                 self.look()
@@ -103,14 +96,6 @@ class Reserve:
                 and self._data.root.stat().st_dev == Path(self._store.place).stat().st_dev
             )
         return False
-
-    def _round(self) -> float:
-        try:
-            self.look()
-        except OSError as error:
-            _log.warning("the room in %s cannot be looked at: %s", self._data.root, words_of(error))
-            return FAILED_S
-        return LOOK_S
 
     def look(self) -> None:
         """Give back what is kept on a disk that is full, and take it again once there is room."""

@@ -1,8 +1,8 @@
 """What is kept of jobs that ended, and for how long: environments, scripts, logs, folders, images.
 
-A walk goes over the jobs in the order in which they ended, in small steps with pauses between them, in a thread of its
-own: never in the loop, which touches no path of a job. Each step can be broken off anywhere: what is removed is said in
-the store first, and goes whole or not at all. The history of a job stays, and says what was removed and when.
+A walk goes over the jobs in the order in which they ended, in small steps with pauses between them, as a duty: never in
+the loop, which touches no path of a job. Each step can be broken off anywhere: what is removed is said in the store
+first, and goes whole or not at all. The history of a job stays, and says what was removed and when.
 """
 
 import logging
@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuyard.control.clock import Rounds, time_text
+from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.engines.contract import Engine, EngineError, KeepsImages, KeepsLeftovers, Leftover
-from gpuyard.errors import YardError, words_of
+from gpuyard.engines.contract import Engine, KeepsImages, KeepsLeftovers, Leftover
 from gpuyard.model import Retention
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Ended, Mark, Removal
@@ -30,7 +29,6 @@ IMAGES = "images"
 KINDS = (*OF_RECIPES, *[what.value for what in Leftover], IMAGES)
 STEP_JOBS = 200
 """How many jobs are looked at in one step."""
-FIRST_S, EVERY_S = 60.0, 3600.0
 PAUSE_S = 0.05
 BUDGET_S = 0.5
 """How long one request may take steps."""
@@ -98,49 +96,33 @@ class Tally:
 class Pruner:
     """Removes what is no longer to be kept: by itself once in an hour while this process leads, or when asked to."""
 
-    def __init__(
-        self, replica: Replica, engine: Engine, now_ms: Callable[[], int], leads: Callable[[], bool]
-    ) -> None:
+    def __init__(self, replica: Replica, engine: Engine, now_ms: Callable[[], int]) -> None:
         self._replica = replica
         self._engine = engine
         self._now_ms = now_ms
-        self._leads = leads
         self._lock = threading.Lock()
         self._noted: Mark | None = None
         """Up to which end recipes were noted; None: not yet looked up since the start."""
         self._marks: dict[str, Mark] | None = None
-        self._rounds = Rounds("yard-keeper", self._round)
 
-    def start(self) -> None:
-        """Begin to look now and then."""
-        self._rounds.start(FIRST_S)
+    def by_itself(self, rest: Callable[[float], bool] = lambda _pause_s: False) -> Tally:
+        """One walk as yard.yaml says, from where the last one ended. `rest` pauses, and says when to break off."""
+        done = self._walk(rest)
+        if done.total:
+            _log.info("removed, as yard.yaml says: %s", done)
+        return done
 
-    def close(self) -> None:
-        """Finish the step under way."""
-        self._rounds.close()
-
-    def _round(self) -> float:
-        if self._leads():
-            try:
-                done = self.by_itself()
-                if done.total:
-                    _log.info("removed, as yard.yaml says: %s", done)
-            except (YardError, EngineError, OSError) as error:
-                _log.warning("what is too old was not removed: %s", words_of(error))
-        return EVERY_S
-
-    def by_itself(self) -> Tally:
-        """One walk as yard.yaml says, from where the last one ended."""
+    def _walk(self, rest: Callable[[float], bool]) -> Tally:
         if self._marks is None:
             self._marks = {
                 kind: (max(0, mark[0] - FIRST_BACK_MS), 0)
-                for kind, mark in self._replica.store.marks().items()
+                for kind, mark in self._replica.store.removals.marks().items()
             }
         tally = Tally()
         for kind in KINDS:
             place: PruneCursor | None = self._begun(kind)
             while place is not None and place.kind == kind:
-                if self._rounds.rest(PAUSE_S):
+                if rest(PAUSE_S):
                     return tally
                 place = self.step(PruneWish(), place, tally)
         self._remember()
@@ -161,7 +143,7 @@ class Pruner:
         if self._noted is not None:
             self._noted = marks[SCRIPTS] = (max(0, self._noted[0] - BACK_MS), 0)
         self._marks = marks
-        self._replica.store.put_marks(marks)
+        self._replica.store.removals.put_marks(marks)
 
     def some(self, wish: PruneWish, place: PruneCursor) -> tuple[Tally, PruneCursor | None]:
         """As many steps of a walk as one request may take, and where to go on."""
@@ -207,7 +189,7 @@ class Pruner:
         removal = None if wish.dry_run else Removal(self._now_ms(), wish.by)
         at = (place.ended_ms, place.name)
         store, kind = self._replica.store, place.kind
-        forget = store.strip_recipes if kind == ENVIRONMENTS else store.remove_recipes
+        forget = store.removals.strip_recipes if kind == ENVIRONMENTS else store.removals.remove_recipes
         found = forget(before_ms, at, STEP_JOBS, needed, seq, removal)
         for recipe in found:
             if recipe.size and not recipe.needed:
@@ -227,10 +209,10 @@ class Pruner:
         """Note one page of the ends since the last time; whether that was all."""
         store = self._replica.store
         if self._noted is None:
-            noted = store.marks().get(SCRIPTS, _START)
+            noted = store.removals.marks().get(SCRIPTS, _START)
             self._noted = (max(0, noted[0] - FIRST_BACK_MS), 0)
-        jobs = store.ended_until(1 << 62, self._noted, STEP_JOBS)
-        store.note_ends({job.recipe: job.ended_ms for job in jobs if job.recipe})
+        jobs = store.removals.ended_until(1 << 62, self._noted, STEP_JOBS)
+        store.removals.note_ends({job.recipe: job.ended_ms for job in jobs if job.recipe})
         if jobs:
             self._noted = jobs[-1].mark
         return len(jobs) < STEP_JOBS
@@ -240,7 +222,7 @@ class Pruner:
     ) -> PruneCursor | None:
         assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
         what, store = Leftover(place.kind), self._replica.store
-        jobs = store.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
+        jobs = store.removals.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
         if not jobs:
             return None
         with self._replica.lock:
@@ -251,7 +233,7 @@ class Pruner:
         tally.add(place.kind, len(sizes), sum(sizes.values()))
         if sizes and not wish.dry_run:
             gone = {names[name].id: names[name] for name in sizes}
-            store.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
+            store.removals.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
             self._engine.remove(what, list(sizes))
         return PruneCursor(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
 

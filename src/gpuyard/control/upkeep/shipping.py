@@ -1,4 +1,4 @@
-"""Logs on their way to receivers: a thread for each receiver that yard.yaml names, beside the loop and each other.
+"""Logs on their way to receivers: a duty for each receiver that yard.yaml names, beside the loop and each other.
 
 A shipper follows the log of events to know which attempts there are, reads what they wrote as `yard logs` does (with
 their users' own rights), sends it, and then notes how far it came. Only the leader sends. Nothing here is waited for: a
@@ -16,7 +16,6 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
-from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
@@ -32,7 +31,6 @@ from gpuyard.store import HistoryRow, Numbered, StoreDamaged
 
 _log = logging.getLogger(__name__)
 
-FIRST_S = 0.5
 IDLE_S = 0.5
 PACE = 3
 """A round is followed by a pause of at least so many times its CPU time: a quarter of a core at most."""
@@ -45,7 +43,6 @@ STREAMS_MAX = 200_000
 """Logs that wait to be sent; the oldest of ended attempts go when there are more."""
 NODES_NAMED = 8
 _KEPT_LONG_MS = 3_600_000
-_CLOSE_S = 2.0
 
 
 class Shipper(Sends):
@@ -58,7 +55,6 @@ class Shipper(Sends):
         replica: Replica,
         engine: Engine,
         now_ms: Callable[[], int],
-        leads: Callable[[], bool],
         sink: Sink | None = None,
     ) -> None:
         self.spec = spec
@@ -67,7 +63,6 @@ class Shipper(Sends):
         self._path = folder / f"{spec.name}.db"
         self._replica = replica
         self._now_ms = now_ms
-        self._leads = leads
         self._sink = sink_of(spec) if sink is None else sink
         self._gatherer = Gatherer(_Logs(engine), spec.line_bytes, now_ms, (EngineError, OSError))
         self._cursors: Cursors | None = None
@@ -79,17 +74,11 @@ class Shipper(Sends):
         self._failures = 0
         self._behind_s = 0.0
         """Since when there is something that was not taken; 0: there is nothing."""
-        self._rounds = Rounds(f"yard-logs-{spec.name}", self._round)
-
-    def start(self) -> None:
-        """Begin to send."""
-        self._rounds.start(FIRST_S)
 
     def close(self) -> None:
         """End. What is under way is sent again by the next server."""
-        self._rounds.close(_CLOSE_S)
         self._sink.close()
-        self._let_go()
+        self.let_go()
 
     @property
     def lag_s(self) -> float:
@@ -104,10 +93,8 @@ class Shipper(Sends):
 
     # -- one round -----------------------------------------------------------------------------------------------
 
-    def _round(self) -> float:
-        if not self._leads():
-            self._let_go()
-            return IDLE_S
+    def round(self) -> float:
+        """Send what there is to send; the pause until the next round."""
         began_s = time.thread_time()
         try:
             pause_s = self._step()
@@ -181,7 +168,7 @@ class Shipper(Sends):
         """A log that was removed before it was sent looks as if it had ended."""
         if self._now_ms() - stream.ended_ms < _KEPT_LONG_MS:
             return
-        row = self._replica.store.history(stream.job_id)
+        row = self._replica.store.history.find(stream.job_id)
         if row is not None and "logs" in _mapping(row.detail.get("removed")):
             self.lost += 1
             _log.warning("a log of job %s was removed before %s took it", row.id, self.spec.name)
@@ -246,7 +233,7 @@ class Shipper(Sends):
                 }
         for _seq, event in events:
             if type(event) is AttemptStarted:
-                job = known.get(event.job_id) or self._replica.store.history(event.job_id)
+                job = known.get(event.job_id) or self._replica.store.history.find(event.job_id)
                 if job is None:
                     continue
                 for stream in self._streams_of(job, event.attempt, self._names(event.grants)):
@@ -293,7 +280,7 @@ class Shipper(Sends):
         key = attempt_key(store.yard, job.id, attempt, submitted_ms)
         streams = (
             ["stdout", "stderr"]
-            if _has_stderr(store.blob(recipe) or store.bare_recipe(recipe))
+            if _has_stderr(store.blob(recipe) or store.removals.bare_recipe(recipe))
             else ["stdout"]
         )
         return [Stream(key, stream, job.id, attempt, labels) for stream in streams]
@@ -335,7 +322,7 @@ class Shipper(Sends):
         self._cursors.save(self._replica.store.yard, self._seq, self._unsaved.values(), self._gone.values())
         self._unsaved, self._gone, self._saved_seq = {}, {}, self._seq
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Another server leads: it goes on from what is on disk."""
         if self._cursors is not None:
             self._cursors.close()

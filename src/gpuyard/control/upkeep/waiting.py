@@ -5,18 +5,15 @@ the time counts as the one before and half as the one after. A leader that begin
 event, in which nobody looked, as that.
 """
 
-import logging
 import time
 from collections.abc import Callable
 
-from gpuyard.control.clock import Rounds
 from gpuyard.control.projections.waits import PART_MS
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core.explain.causes import Elsewhere, Look, Waiting
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Outcome, WaitCause, WaitLine, WaitsSeen
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
-from gpuyard.store import Fenced, StoreError
 
 LINES_MAX = 500
 """Lines of one event."""
@@ -27,7 +24,6 @@ REST = 100
 """A look that took long is followed by a rest of so many times as long."""
 CRASHES = frozenset({Outcome.FAILED.value, Outcome.NODE_FAIL.value, Outcome.OUT_OF_MEMORY.value})
 """Ends of attempts after which a job that waits again waits for that."""
-_log = logging.getLogger(__name__)
 
 
 class WaitMeter:
@@ -54,30 +50,21 @@ class WaitMeter:
         self._before: dict[Waiting, int] = {}
         self._sums: dict[tuple[int, int, Waiting], int] = {}
         """By when a stretch of time begins, how long it is, and what waits: jobs times milliseconds, twice."""
-        self._rounds = Rounds("yard-waits", self._round)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._rounds.start(LOOK_S)
 
     def close(self) -> None:
-        """Tell what was seen, and end."""
-        self._rounds.close()
-        self._safely(self._tell_all)
+        """Tell what was seen."""
+        now_ms = self._now_ms()
+        self._tell(now_ms, now_ms)
 
-    def _round(self) -> float:
+    def round(self) -> float:
+        """One look; the pause until the next one. What could not be told is told when the store can take it again."""
         began_s = time.thread_time()
-        self._safely(lambda: self.look(self._now_ms()))
+        self.look(self._now_ms())
         return max(LOOK_S, REST * (time.thread_time() - began_s))
 
-    def _safely(self, call: Callable[[], None]) -> None:
-        try:
-            call()
-        except Fenced:
-            self._led = 0
-        except StoreError as error:
-            # What was seen is told when the store can take it again.
-            _log.warning("what jobs wait for was not told: %s", error)
+    def let_go(self) -> None:
+        """Another server leads: this one begins anew when it leads again."""
+        self._led = 0
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -85,7 +72,7 @@ class WaitMeter:
         """Add up what has been waited for since the last look, and tell it if it is time."""
         epoch, replica = self._epoch(), self._replica
         if epoch is None:
-            self._led = 0
+            self.let_go()
             return
         with replica.lock:
             state = replica.state
@@ -138,16 +125,12 @@ class WaitMeter:
     def _has_crashed(self, record: JobRecord) -> bool:
         known = self._crashed.get(record.id)
         if known is None or known[0] != record.attempt:
-            rows = self._replica.store.tries(record.id, record.attempt)
+            rows = self._replica.store.tries.of_job(record.id, record.attempt)
             known = (record.attempt, bool(rows) and rows[-1].outcome in CRASHES)
             self._crashed[record.id] = known
         return known[1]
 
     # -- telling -------------------------------------------------------------------------------------------------
-
-    def _tell_all(self) -> None:
-        now_ms = self._now_ms()
-        self._tell(now_ms, now_ms)
 
     def _tell(self, until_ms: int, now_ms: int) -> None:
         """Tell of the stretches that began before a time."""

@@ -1,6 +1,6 @@
 """The eyes of a server: the collectors of the nodes that are this machine, those elsewhere, and the series they fill.
 
-Beside the loop, in a thread of its own. No decision reads what they see. A round that took long is followed by a longer
+A duty beside the loop. No decision reads what they see. A round that took long is followed by a longer
 pause, so that watching takes at most a hundredth of a core, however many jobs run.
 """
 
@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from gpuyard.control.clock import Rounds
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.handed_in import Batch, HandedIn
 from gpuyard.control.upkeep.metering import Meter
-from gpuyard.engines.contract import EngineError, Whereabouts
+from gpuyard.engines.contract import Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.errors import words_of
 from gpuyard.telemetry.collector import PAUSE_S, Collector
 from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample, believed
 from gpuyard.telemetry.series import Curve, Series
@@ -29,7 +27,6 @@ from gpuyard.telemetry.sources.kernel import Kernel
 from gpuyard.telemetry.sources.kernel_log import KernelLog
 from gpuyard.telemetry.sources.nvml import NvmlSource
 
-FIRST_S = 1.0
 WORK_S = 1.0
 """CPU time for saving and folding in one round: what is due beyond it waits for the next."""
 SHARE = 100
@@ -45,9 +42,17 @@ class Asks(Protocol):
     """What reads another server for what nodes do."""
 
     trouble: str
+    """Why it tells nothing; empty: it does."""
+    pause_s: float
+    """Between two rounds."""
 
-    def start(self) -> None:
-        """Begin."""
+    def round(self, rest: Callable[[float], bool]) -> float:
+        """Read what is new; the pause until the next round. `rest` says when to break off."""
+        ...
+
+    def close(self) -> None:
+        """Ask no more."""
+        ...
 
 
 class Watch:
@@ -64,7 +69,7 @@ class Watch:
         meter: Meter | None = None,
     ) -> None:
         """`engines`: by cluster. `cluster_of` a node's name, by which alone an older release kept series."""
-        self._every_s = every_s
+        self.every_s = every_s
         self._path = path
         self._cluster_of = cluster_of
         self._meter = meter
@@ -78,21 +83,11 @@ class Watch:
         """What collectors on other machines tell."""
         self.asking: Asks | None = None
         """What reads a Prometheus in their place."""
-        self.trouble = ""
-        """Why the last round came to nothing; empty: it did not."""
         self.spent_s = 0.0
         """CPU time of all rounds together."""
-        self._rounds = Rounds("yard-watch", self._round)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._rounds.start(FIRST_S)
-        if self.asking is not None:
-            self.asking.start()
 
     def close(self) -> None:
         """Save what was seen."""
-        self._rounds.close()
         for eyes in self._eyes:
             eyes.close()
         if self._series is not None:
@@ -171,19 +166,14 @@ class Watch:
             return []
         return sorted(each, key=lambda pair: (pair[1].at_ms, pair))
 
-    def _round(self) -> float:
-        began_s = time.thread_time()
-        work_s = 0.0
+    def round(self) -> float:
+        """One look; the pause until the next one."""
+        began_s, before_s = time.thread_time(), self.spent_s
         try:
             work_s = self._look()
-            self.trouble = ""
-        except (EngineError, OSError, sqlite3.Error) as error:
-            if not self.trouble:
-                _log.warning("nothing was seen of this machine: %s", words_of(error))
-            self.trouble = words_of(error)
-        spent_s = time.thread_time() - began_s
-        self.spent_s += spent_s
-        return max(self._every_s, SHARE * (spent_s - work_s))
+        finally:
+            self.spent_s += time.thread_time() - began_s
+        return max(self.every_s, SHARE * (self.spent_s - before_s - work_s))
 
     def _look(self) -> float:
         """One look, and what is due for the series; how much CPU time the latter took, which follows the fleet."""

@@ -63,21 +63,21 @@ def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Ac
     report tells of everything that was written before it was asked for.
     """
     for _ in range(_TRIES_MAX):
-        cursor = store.cursors().get(Ledger.name)
+        cursor = store.projections.cursors().get(Ledger.name)
         found = _accounts(store, from_day, until_day, now_ms, cursor)
-        if store.cursors().get(Ledger.name) == cursor:
+        if store.projections.cursors().get(Ledger.name) == cursor:
             return found
     # The books move on all the time: what was read last is whole enough.
-    return _accounts(store, from_day, until_day, now_ms, store.cursors().get(Ledger.name))
+    return _accounts(store, from_day, until_day, now_ms, store.projections.cursors().get(Ledger.name))
 
 
 def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: Cursor | None) -> Accounts:
     name = Ledger.name
 
     def between(kind: str, low: str = "", high: str = "~") -> dict[str, str]:
-        return dict(store.projected_between(name, f"{kind}/{low}", f"{kind}/{high}"))
+        return dict(store.projections.between(name, f"{kind}/{low}", f"{kind}/{high}"))
 
-    named = {**between("o"), **between("p"), **between("m"), **store.projected_at(name, ["head", "prices"])}
+    named = {**between("o"), **between("p"), **between("m"), **store.projections.at(name, ["head", "prices"])}
     inside = [f"{day:06}" for day in (from_day, until_day)]
     found = {**between("d", *inside), **between("c", *inside)}
 
@@ -129,22 +129,22 @@ def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | Non
     """
     name, unknown = Ledger.name, dict[int, int | None](dict.fromkeys(ids))
     for _ in range(_TRIES_MAX):
-        cursor = store.cursors().get(name)
+        cursor = store.projections.cursors().get(name)
         # The books are some seconds behind: what they lack of these jobs is folded here, on a copy of the rows.
         events, late = _lacking(store, cursor)
         if late or cursor is None:
             break
         keys = sorted({block_key(job_id) for job_id in ids})
-        known = {**dict.fromkeys(keys), **store.projected_at(name, keys)}
-        places = dict(store.projected_between(name, "p/", "p/~"))
-        months = dict(store.projected_between(name, "m/", "m/~"))
-        rows = Rows(lambda key: store.projected_at(name, [key]).get(key), known)
+        known = {**dict.fromkeys(keys), **store.projections.at(name, keys)}
+        places = dict(store.projections.between(name, "p/", "p/~"))
+        months = dict(store.projections.between(name, "m/", "m/~"))
+        rows = Rows(lambda key: store.projections.at(name, [key]).get(key), known)
         books = Books(rows)
         for fact in told_of(events, unknown):
             if _about(fact) in unknown or isinstance(fact, NodeAdded | ConfigSet):
                 books.fold(fact)
         bills = {job_id: books.bill(job_id, now_ms) for job_id in ids}
-        if store.cursors().get(name, cursor).seq == cursor.seq:
+        if store.projections.cursors().get(name, cursor).seq == cursor.seq:
             books.flush()
             places |= {key: text for key, text in rows.changed.items() if key.startswith("p/") and text}
             named = {key[2:]: BookPlace(*json.loads(text)) for key, text in places.items()}
@@ -178,14 +178,14 @@ def _settled(
     """
 
     def look_up(key: str) -> str | None:
-        return None if is_known(key) else store.projected_at(Ledger.name, [key]).get(key)
+        return None if is_known(key) else store.projections.at(Ledger.name, [key]).get(key)
 
     nodes = [text for key, text in some.items() if key[:2] == "n/"]
     jobs = {block_key(job_id) for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
     late = list(told_of(events, _touched(events)))
     told = {block_key(job_id) for fact in late if (job_id := _about(fact)) is not None}
     known: dict[str, str | None] = {**dict.fromkeys(told), **some}
-    known |= store.projected_at(Ledger.name, sorted(jobs | told))
+    known |= store.projections.at(Ledger.name, sorted(jobs | told))
     rows = Rows(look_up, known)
     books = Books(rows)
     for fact in late:

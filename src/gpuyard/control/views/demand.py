@@ -112,11 +112,10 @@ def _kept_from(state: State, policy: Policy, record: JobRecord, now_ms: int, sig
     if other:
         return other[0]
     nodes, shape = state.nodes, record.shape
-    reserve, nodes.whole_reserve = nodes.whole_reserve, 0
-    able = [place_slices(nodes, shape, way, way.pools) for way in shape.ways]
-    nodes.whole_reserve = reserve
+    with nodes.none_kept_whole():
+        able = [place_slices(nodes, shape, way, way.pools) for way in shape.ways]
     if any(able):
-        return f"a GPU is free, and whole_gpus keeps {count_text(reserve, 'GPU')} whole"
+        return f"a GPU is free, and whole_gpus keeps {count_text(nodes.whole_reserve, 'GPU')} whole"
     pins = sum([len(row) for row in nodes.pins.values()])
     beside = f"; {count_text(pins, 'GPU')} pinned to other layouts" if pins else ""
     return f"no GPU has a place for {shape.slices} x {shape.profile} beside what runs{beside}"

@@ -109,10 +109,10 @@ class Explained:
         store = self._replica.store
         found = None
         if label.index is None:
-            found = ended_as(label, store.history(label.id)) or seen_elsewhere(store, label)
+            found = ended_as(label, store.history.find(label.id)) or seen_elsewhere(store, label)
         if found is None:
             # A task; of an array that has ended, its first.
-            rows = store.array_history(label.id, -1 if label.index is None else label.index - 1, 1)
+            rows = store.history.of_array(label.id, -1 if label.index is None else label.index - 1, 1)
             found = rows[0] if rows and label.index in (None, rows[0].array_index) else None
         return found if found is not None and sight.sees(found.tenant) else None
 
@@ -181,7 +181,7 @@ def _folded(store: Store, at_ms: int) -> State:
             "Either the yard was not there yet, or that part of its log was pruned.",
         )
     try:
-        found = store.latest_snapshot(seq)
+        found = store.snapshots.latest(seq)
         state, done = (load(found.plain), found.seq) if found is not None else (State(), 0)
         while done < seq:
             for number, event in store.read(done, until_seq=seq):
@@ -252,7 +252,7 @@ def _position(state: State, policy: Policy, record: JobRecord, now_ms: int) -> s
     if policy.spec.quotas and (behind := behind_text(state, record, now_ms)):
         return behind
     if record.moved_by:
-        return f"moved to the top of the line by {record.moved_by}"
+        return f"moved to the top of the queue by {record.moved_by}"
     return position(state, record) if policy.order.fair else ""
 
 

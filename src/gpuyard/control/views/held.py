@@ -154,14 +154,14 @@ def _stretches(
 
     A node that the projection does not know came before the log that there is, or a moment ago: it counts as it is.
     """
-    ended = store.projected_between(Fleet.name, f"t/{from_s * SECOND_MS:015}", "t/~")
+    ended = store.projections.between(Fleet.name, f"t/{from_s * SECOND_MS:015}", "t/~")
     for key, text in ended:
         cluster, gpus, cpu_milli, how, since_ms = json.loads(text)
         until_ms, name = key[2:].split("/")
         until = min(until_s, int(until_ms) // SECOND_MS)
         yield cluster, (gpus * MILLI, cpu_milli), how, since_ms // SECOND_MS, until, int(name)
     known = set[int]()
-    for key, text in store.projected_between(Fleet.name, "n/", "n/~"):
+    for key, text in store.projections.between(Fleet.name, "n/", "n/~"):
         cluster, gpus, cpu_milli, down, drained, since_ms = json.loads(text)
         known.add(int(key[2:]))
         how = DOWN if down else DRAINED if drained else UP
@@ -193,10 +193,10 @@ def _attempts(
     between = (from_s * SECOND_MS, until_s * SECOND_MS)
     askers: dict[int, _Asker] = {}
     runs: dict[int, list[Run]] = {}
-    for row in store.ran_between(*between):
+    for row in store.history.ran_between(*between):
         job_id, asker, run = _ended(model, row)
         askers[job_id], runs[job_id] = asker, [run] if run else []
-    tried = list(store.tried_between(*between))
+    tried = list(store.tries.between(*between))
     again = {row[0] for row in tried}
     waiting: dict[tuple[int, int, int], tuple[_Asker, int]] = {}
     for live in model.jobs.values():

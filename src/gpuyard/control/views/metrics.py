@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.control.access.rights import Sight
+from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.queue_counts import QueueCounts
 from gpuyard.control.replica.labels import key_of
@@ -33,6 +34,7 @@ class Metrics:
         watch: Watch,
         projections: Filler,
         shippers: Sequence[Sends],
+        duties: Duties,
         readiness: Callable[[], tuple[bool, dict[str, Any]]],
         now_ms: Callable[[], int],
     ) -> None:
@@ -42,6 +44,7 @@ class Metrics:
         self._watch = watch
         self._projections = projections
         self._shippers = shippers
+        self._duties = duties
         self._readiness = readiness
         self._now_ms = now_ms
         self._queue = QueueCounts()
@@ -72,6 +75,7 @@ class Metrics:
             *scheduler.server(ready, standing),
             *scheduler.engines(standing, self._now_ms()),
             *scheduler.projections(self._projections.status()),
+            *scheduler.duties(self._duties),
             *own,
             *scheduler.queue(waiting, sight),
             *gauge("job_info", "A job that runs, to be joined by its id.", info),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gpuyard.control.access.rights import Sight
+from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.reading.plain_views import node_state
 from gpuyard.control.reading.queue_counts import Key
 from gpuyard.control.replica.labels import node_key
@@ -207,7 +208,7 @@ def written(tally: Tally) -> list[str]:
 
 
 def server(ready: Mapping[str, Any], standing: Standing) -> list[str]:
-    """The server and its loop. `ready` is what the server says of itself (`Yard.readiness`)."""
+    """The server and its loop. `ready` is what the server says of itself (`Readiness`)."""
 
     def times(name: str, help: str, taken: Histogram) -> list[str]:
         return histogram(f"{PREFIX}{name}_seconds", help, [({}, taken)])
@@ -239,6 +240,26 @@ def engines(standing: Standing, now_ms: int) -> list[str]:
                 for cluster, each in heard
                 if each.at_ms
             ],
+        ),
+    ]
+
+
+def duties(running: Iterable[RunningDuty]) -> list[str]:
+    """What this server does by itself. Where another server leads, the leader's duties are not late here."""
+    each = [(labels(duty=one.duty.name), one) for one in running]
+    return [
+        *counter(
+            "duty_runs", "Rounds of a duty of this server.", [(at, one.record.runs) for at, one in each]
+        ),
+        *counter(
+            "duty_failures",
+            "Rounds of a duty of this server that failed.",
+            [(at, one.record.failures) for at, one in each],
+        ),
+        *gauge(
+            "duty_good_round_age_seconds",
+            "Since the last good round of a duty, or since it became this server's.",
+            [(at, round(one.good_age_s, 3)) for at, one in each if one.here],
         ),
     ]
 

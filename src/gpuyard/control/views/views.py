@@ -105,11 +105,11 @@ class Views:
         tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
         tasks += [live_task(nodes, row.record) for row in found[1:]]
         if label.index is not None:
-            rows = self._replica.store.array_history(label.id, label.index - 1, 1)
+            rows = self._replica.store.history.of_array(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
                 return self._ended(seen_elsewhere(self._replica.store, label) or rows[0], explained)
             return None
-        ended = ended_as(label, store.history(label.id)) or seen_elsewhere(store, label)
+        ended = ended_as(label, store.history.find(label.id)) or seen_elsewhere(store, label)
         if ended is not None:
             return self._ended(ended, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
@@ -137,11 +137,11 @@ class Views:
         """
         store = self._replica.store
         whole = [label.id for label in labels if label.index is None]
-        rows = store.histories(whole)
-        tasks = store.task_histories(
+        rows = store.history.find_all(whole)
+        tasks = store.history.at_places(
             [(label.id, label.index or 0) for label in labels if label.id not in rows]
         )
-        arrays = store.array_states([array_id for array_id in whole if array_id not in rows])
+        arrays = store.history.states_of_arrays([array_id for array_id in whole if array_id not in rows])
         found: dict[Label, Refusal] = {}
         for label in labels:
             ended = _end_of(label, rows, tasks, arrays)
@@ -157,7 +157,7 @@ class Views:
         """What is no longer kept of how a job was run."""
         if "env_removed" in found:
             return {ENVIRONMENTS: found["env_removed"]}
-        gone = self._replica.store.recipe_removal(name) if name and not found else None
+        gone = self._replica.store.removals.recipe_removal(name) if name and not found else None
         return {} if gone is None else {SCRIPTS: gone._asdict()}
 
     def check_kept(self, view: View, what: str) -> None:
@@ -173,7 +173,7 @@ class Views:
     def _array_rows(self, array_id: int) -> Iterator[HistoryRow]:
         after = -1
         for _page in range(ARRAY_TASKS_MAX // PAGE_MAX + 1):
-            rows = self._replica.store.array_history(array_id, after, PAGE_MAX)
+            rows = self._replica.store.history.of_array(array_id, after, PAGE_MAX)
             yield from rows
             if len(rows) < PAGE_MAX:
                 return
@@ -223,7 +223,7 @@ class Views:
         row = self.reading.latest().jobs.get(job_id)
         if row is not None:
             return row.job.spec, row.job.limit_ms
-        ended = self._replica.store.history(job_id)
+        ended = self._replica.store.history.find(job_id)
         plain = ended.detail.get("spec") if ended is not None else None
         if ended is None or not plain:
             return JobSpec("", Ask(Whole(0))), 0
@@ -285,14 +285,14 @@ class Views:
         return page
 
     def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
-        rows = self._replica.store.find_history(_query(wanted, before_id, limit))
+        rows = self._replica.store.history.search(_query(wanted, before_id, limit))
         return [ended_job(self._nodes, row) for row in rows]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
     ) -> tuple[list[View], int | None]:
         """A page of ended jobs, newest id first."""
-        rows = self._replica.store.find_history(
+        rows = self._replica.store.history.search(
             _query(wanted, before_id, min(limit + 1, PAGE_MAX), since_ms=since_ms)
         )
         page = [ended_job(self._nodes, row) for row in rows[:limit]]

@@ -30,7 +30,7 @@ def waited(store: Store, from_hour: int, until_hour: int) -> list[Waited]:
     """The hours from the first to before the second."""
 
     def between(kind: str, low: str, high: str) -> list[tuple[int, Any]]:
-        found = store.projected_between(Waits.name, f"{kind}/{low}", f"{kind}/{high}")
+        found = store.projections.between(Waits.name, f"{kind}/{low}", f"{kind}/{high}")
         return [(int(key[2:]), json.loads(text)) for key, text in found]
 
     hours = f"{from_hour:07}", f"{until_hour:07}"

@@ -178,14 +178,14 @@ def _best_gpu(state: State, shape: Shape, numbers: list[int]) -> str:
         return f"the best GPU has {max(0, most) / MILLI:g} free"
     if not cut:
         one = "shares of one GPU belong to one user (mps_users)"
-        return f"so much is free only beside shares of other users, and {one}"
+        return f"that much is free only beside shares of other users, and {one}"
     beside = "" if len(cut) == len(enough) else ", or beside shares of other users"
     if len(cut) == 1:
         number, gpu = cut[0]
         slices, name = layout_text(nodes.slices_used[number][gpu]), nodes.node[number].name
-        free = f"so much is free only on GPU {gpu} of {name}{beside}"
+        free = f"that much is free only on GPU {gpu} of {name}{beside}"
         return f"{free}, and that GPU is cut into slices ({slices}){_until(state, number, gpu)}"
-    return f"so much is free only on {len(cut)} GPUs that are cut into slices{beside}, and a cut GPU takes no shares"
+    return f"that much is free only on {len(cut)} GPUs that are cut into slices{beside}, and a cut GPU takes no shares"
 
 
 def _until(state: State, number: int, gpu: int) -> str:

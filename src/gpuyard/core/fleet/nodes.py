@@ -9,12 +9,14 @@ and is ready when nothing that it took is below zero.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
 from gpuyard.core.fleet import mig_book
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.mig_geometry import Held
 from gpuyard.core.fleet.shapes import Expected
 from gpuyard.model import Capability, Grant, Node
 from gpuyard.model.mig import MIG_MODELS
@@ -59,7 +61,7 @@ def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
 
 
 class Nodes:
-    """All nodes. A node's number is its index here."""
+    """All nodes. A node's number is its index here. Nothing outside of this class writes to its columns."""
 
     def __init__(self) -> None:
         self.node: list[Node] = []
@@ -164,7 +166,7 @@ class Nodes:
         return index
 
     def change(self, number: int, node: Node, model: int) -> None:
-        """Give different hardware to a node that is empty and has no claims on it (`claims.drop`)."""
+        """Give different hardware to a node that is empty and has no claims on it (`drop_claims`)."""
         self._regroup(number, node, model, (1 << node.gpus) - 1)
         self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
 
@@ -230,6 +232,12 @@ class Nodes:
         self._enter(number)
         self._changed(number)
         self.room_generation += 1
+
+    def set_lacks(self, cluster: str, lacks: frozenset[Capability]) -> None:
+        """Note what the engine of a cluster cannot do. What could be served where is to be compiled again."""
+        self.lacks.pop(cluster, None)
+        if lacks:
+            self.lacks[cluster] = lacks
 
     def shut(self, number: int) -> bool:
         """Whether a node is down or cordoned: closed even without attempts."""
@@ -297,6 +305,42 @@ class Nodes:
             self.touched.clear()
             self.epoch += 1
 
+    # -- what is to be kept in mind ----------------------------------------------------------------------------
+
+    def gain_room(self) -> None:
+        """There may be more room than before: what did not fit is tried again."""
+        self.room_generation += 1
+
+    def gain_nothing(self) -> None:
+        """What was lifted last had been placed for a try: there is no more room than before that."""
+        self.room_generation -= 1
+
+    def keep_whole(self, gpus: int) -> None:
+        """Leave this many free GPUs uncut."""
+        self.whole_reserve = gpus
+
+    @contextmanager
+    def none_kept_whole(self) -> Iterator[None]:
+        """Inside, every free GPU may be cut: for a question."""
+        kept, self.whole_reserve = self.whole_reserve, 0
+        try:
+            yield
+        finally:
+            self.whole_reserve = kept
+
+    @contextmanager
+    def drafting(self, by_force: mig_book.ByForce | None) -> Iterator[None]:
+        """Inside, victims are drafted away for slices; None: for something else."""
+        self.by_force = by_force
+        try:
+            yield
+        finally:
+            self.by_force = None
+
+    def expect(self, demand: Expected | None) -> None:
+        """Have placements expect these asks; None: unknown ones."""
+        self.demand = demand
+
     # -- room --------------------------------------------------------------------------------------------------
 
     def fits(self, grants: Iterable[Grant]) -> bool:
@@ -343,18 +387,19 @@ class Nodes:
         """Take the room of grants that no attempt holds."""
         self._shift(grants, -1)
         self.reserved_grants += len(grants)
-        self._log(grants)
+        self.touch(grants)
 
     def give(self, grants: tuple[Grant, ...]) -> None:
         """Give it back: the exact inverse of `take`."""
         self._shift(grants, 1)
         self.reserved_grants -= len(grants)
-        self._log(grants)
+        self.touch(grants)
 
-    def _log(self, grants: tuple[Grant, ...]) -> None:
+    def touch(self, grants: tuple[Grant, ...]) -> None:
+        """Something about these nodes, or about what runs there, is otherwise than before."""
         touched = self.touched
         for grant in grants:
-            touched.append(grant[0])
+            touched.append(grant.node)
 
     def shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         """Take room (-1) for a question on top of the state, and give it back (1).
@@ -365,7 +410,7 @@ class Nodes:
         self.overlaid = 0
         if sign < 0:
             for grant in grants:
-                self.overlaid |= 1 << grant[0]
+                self.overlaid |= 1 << grant.node
 
     def _shift(self, grants: tuple[Grant, ...], sign: int) -> None:
         for grant in grants:
@@ -444,8 +489,8 @@ class Nodes:
                 return -1
             self._shift(grants, -1)
             for other in grants[1:]:
-                self.attempts_on[other[0]][job_id] = (end_ms, other)
-                self.touched.append(other[0])
+                self.attempts_on[other.node][job_id] = (end_ms, other)
+                self.touched.append(other.node)
         else:
             # By far the most frequent case: whole GPUs of one node, checked and taken in one step.
             self.free_mask[number] = after = before ^ gpus
@@ -458,11 +503,11 @@ class Nodes:
         self.touched.append(number)
         if self.attempts_max:
             for grant in grants:
-                self.recount(grant[0])
+                self.recount(grant.node)
         return self.kind[number]
 
     def lift(self, grants: tuple[Grant, ...], job_id: int) -> None:
-        """The exact inverse of `place`."""
+        """An attempt has ended: the exact inverse of `place`, after which there may be more room."""
         for grant in grants:
             number, gpus, milli, cpu_milli, memory_mib, _tasks, slices, _user = grant
             del self.attempts_on[number][job_id]
@@ -479,13 +524,29 @@ class Nodes:
             buckets[after.bit_count()] ^= bit
         if self.attempts_max:
             for grant in grants:
-                self.recount(grant[0])
+                self.recount(grant.node)
+        self.room_generation += 1
+
+    def place_again(self, grants: tuple[Grant, ...], end_ms: int, job_id: int) -> None:
+        """Place an attempt of a dump without a look for room: its node may be down by now."""
+        self._shift(grants, -1)
+        self.touch(grants)
+        for grant in grants:
+            self.attempts_on[grant.node][job_id] = (end_ms, grant)
+            self.recount(grant.node)
+
+    def move_attempt(self, job_id: int, source: Grant, target: Grant) -> None:
+        """An attempt that was on one grant is now on another; `take` and `give` have moved the room."""
+        end_ms, _grant = self.attempts_on[source.node].pop(job_id)
+        self.attempts_on[target.node][job_id] = (end_ms, target)
+        self.recount(source.node)
+        self.recount(target.node)
 
     def expect_end(self, grants: tuple[Grant, ...], job_id: int, end_ms: int) -> None:
         """The attempt on these nodes is now expected to end at another time."""
         for grant in grants:
-            self.attempts_on[grant[0]][job_id] = (end_ms, grant)
-            self._changed(grant[0])
+            self.attempts_on[grant.node][job_id] = (end_ms, grant)
+            self._changed(grant.node)
         self.room_generation += 1
 
     def ends(self, number: int) -> list[tuple[int, int, Grant]]:
@@ -493,6 +554,66 @@ class Nodes:
         return sorted(
             [(end_ms, job_id, grant) for job_id, (end_ms, grant) in self.attempts_on[number].items()]
         )
+
+    # -- slices and other claims -------------------------------------------------------------------------------
+
+    def leave_slices(self, grants: tuple[Grant, ...]) -> None:
+        """Slices are no longer in use. The engine leaves them where they are for a while."""
+        mig_book.mark_idle(self.slices_idle, grants)
+
+    def use_slices(self, grants: tuple[Grant, ...]) -> None:
+        """An attempt starts: idle slices of its GPUs are used again, or removed if they are in its way."""
+        mig_book.mark_used(self.slices_idle, self.node, grants)
+
+    def find_slices(self, number: int, gpu: int, held: Held) -> None:
+        """A dump says that these slices of a GPU are there and not in use."""
+        self.slices_idle.setdefault(number, {})[gpu] = held
+
+    def set_foreign(self, number: int, gpus: int, why: str) -> None:
+        """Mark GPUs as used from outside the yard, even if an attempt holds them: then they are overdrawn."""
+        before, _why = self.foreign.pop(number, (0, ""))
+        if before:
+            self.give((Grant(number, before, MILLI, 0, 0, 0),))
+        if gpus:
+            self.take((Grant(number, gpus, MILLI, 0, 0, 0),))
+            self.foreign[number] = (gpus, why)
+        self.gain_room()
+
+    def pin(self, number: int, gpu: int, found: mig_book.Pin) -> None:
+        """Pin a GPU to a layout."""
+        self.unpin(number, gpu)
+        if found.held:
+            self.take((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
+        self.pins.setdefault(number, {})[gpu] = found
+        # A pin that keeps a GPU whole takes no room, and yet it changes what may be cut there.
+        self._changed(number)
+        self.gain_room()
+
+    def unpin(self, number: int, gpu: int) -> None:
+        """Let a GPU be cut on demand again; a GPU without a pin stays as it is."""
+        row = self.pins.get(number, {})
+        before = row.pop(gpu, None)
+        if before is None:
+            return
+        if not row:
+            del self.pins[number]
+        if before.held:
+            self.give((Grant(number, 1 << gpu, MILLI, 0, 0, 0),))
+        self._changed(number)
+        self.gain_room()
+
+    def layout_made(self, number: int, gpu: int, why: str, took_ms: int) -> None:
+        """The engine has made the layout of a pinned GPU, or says why not. A GPU without a pin is skipped."""
+        row = self.pins.get(number, {})
+        if gpu in row:
+            row[gpu] = row[gpu]._replace(made=not why, why=why, took_ms=took_ms)
+
+    def drop_claims(self, number: int) -> None:
+        """A node has different GPUs: forget the claims on the old ones."""
+        self.set_foreign(number, 0, "")
+        self.slices_idle.pop(number, None)
+        for gpu in list(self.pins.get(number, {})):
+            self.unpin(number, gpu)
 
 
 class DirtyNodes:

@@ -157,8 +157,8 @@ def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] 
     if found is not None and not shape.cpu_milli and not shape.memory_mib:
         # An ask without cores and memory was not checked for them, but a node that an earmark overdraws takes no task.
         for grant in found:
-            if nodes.cpu_free[grant[0]] < 0 or nodes.memory_free[grant[0]] < 0:
-                return gang(nodes, shape, way, among & ~(1 << grant[0]))
+            if nodes.cpu_free[grant.node] < 0 or nodes.memory_free[grant.node] < 0:
+                return gang(nodes, shape, way, among & ~(1 << grant.node))
     return found
 
 

@@ -5,9 +5,10 @@ Many jobs have the same ask, so a finding about it ("nothing free now has room f
 
 from dataclasses import dataclass
 
+from gpuyard.core.caches import Caches
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import charge_of, gpus_for
-from gpuyard.core.quota.tenants import UsageDelta
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
@@ -123,16 +124,16 @@ class Shape:
 
 
 class Expected:
-    """The asks to expect, each with its weight, and what a placement has derived from them."""
+    """The asks to expect, each with its weight, and what placements have derived from them."""
 
-    __slots__ = ("derived", "mix", "parts")
+    __slots__ = ("caches", "mix", "parts")
 
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self.mix = mix
         self.parts = any([shape.gpus and (shape.profile or shape.milli < MILLI) for shape, _weight in mix])
         """Whether an ask for less than a whole GPU is expected."""
-        self.derived: object = None
-        """Kept as long as the mix. It belongs to the placement that made it."""
+        self.caches = Caches()
+        """What placements have derived from the mix, kept as long as the mix."""
 
 
 def _needs(ask: Ask) -> frozenset[Capability]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.core.fleet.shapes import Shape
-from gpuyard.core.quota.tenants import UsageDelta
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.model import (
     After,
     AttemptState,
@@ -238,17 +238,17 @@ class JobRecord:
         self.job = job
         self.count = count
         """Where it is counted while it waits."""
-        self.id = job[0]
+        self.id = job.id
         self.shape = shape
         self.klass = klass
         self.leaf = leaf
         """The tenant's number."""
         self.party = party
         """The row for its quotas: the tenant's own, or one that adds its user's seats."""
-        limit_ms = job[3]
+        limit_ms = job.limit_ms
         most_ms = klass.limit_ms
         self.limit_ms = self.estimate_ms = limit_ms if 0 < limit_ms < most_ms else most_ms
-        self.begin_ms = job[5]
+        self.begin_ms = job.begin_ms
         """The earliest start."""
         self.state = _PENDING
         # How many attempts there were, the current one included; its start and expected end; when it last reported a

@@ -132,6 +132,17 @@ class Spend:
             self.window_start_ms, self.window_end_ms = before.window_start_ms, before.window_end_ms
             self.spent, self.parts, self.told = before.spent, dict(before.parts), before.told
 
+    def resume(self, window_start_ms: int, spent: int) -> None:
+        """Go on in a tenant's own window, as a dump has it."""
+        self.window_start_ms = window_start_ms
+        self.window_end_ms = window_start_ms + self.window_ms
+        self.spent = spent
+
+    def resume_named(self, at_ms: int, spent: int, parts: dict[tuple[int, str], int], told: int) -> None:
+        """Go on in the window of a time, as a dump has a named budget."""
+        self.open(at_ms)
+        self.spent, self.parts, self.told = spent, parts, told
+
     def rate(self, milli: int, micro: int) -> int:
         """What an attempt spends of it in a millisecond."""
         return micro if self.of_money else milli

@@ -1,118 +1,12 @@
-"""The tenant tree as columns: what is used, what was used, and what may be used.
-
-Usage is charged and decayed at the end of each period, and a running attempt counts as if it ran to the end of the
-current one. So the fair order changes only when an attempt starts or ends or a period ends, never by the mere passing
-of time, and all values are integers. Only the fair share reads usage. Without it, changes are logged in order and
-worked out on the first read; the arithmetic and its order are the same, so it makes no difference when that happens.
-"""
+"""The tenant tree as columns: what is used, what was used (`usage`), and what may be used."""
 
 from collections.abc import Iterator
 
 from gpuyard.core.quota.budgets import Labels, Spend, is_about, spend_of
+from gpuyard.core.quota.usage import DecayedUsage, UsageDelta
 from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
-
-_FIXED = 32
-"""Fraction bits of the decay factor."""
-_CLOSED = -1
-_LOG_MAX = 10_000
-"""Entries that may be logged before they are worked out."""
-_STEPS_UNSEEN = 16
-"""Periods that are closed between two checks whether usage still changes."""
-
-
-class UsageDelta:
-    """The charge for each attempt of one shape, tenant and kind of node, and its changes that `Tenants` lacks so far.
-
-    `jobs` is how many more attempts run than the columns of `Tenants` say; `since_ms` is the sum of their start times
-    less the sum of the end times.
-    """
-
-    __slots__ = ("jobs", "key", "leaf", "milli", "model", "rate", "settled", "since_ms")
-
-    def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
-        self.key = (leaf, model)
-        """The columns it is entered in: of this tenant and GPU model."""
-        self.leaf = leaf
-        self.model = model
-        self.milli = milli
-        self.rate = rate
-        self.jobs = self.since_ms = 0
-        self.settled = True
-
-
-class DecayedUsage:
-    """Three columns by tenant's number. Read them after `catch_up`."""
-
-    __slots__ = ("_chain", "_factor", "_period_ms", "accrued", "log", "rate", "usage")
-
-    def __init__(self, settings: Settings, chain: list[tuple[int, ...]]) -> None:
-        self._period_ms = settings.period_ms
-        self._factor = round(2 ** (-settings.period_ms / settings.half_life_ms) * (1 << _FIXED))
-        self._chain = chain
-        self.rate: list[int] = []
-        """Charge per millisecond of the attempts that run now."""
-        self.accrued: list[int] = []
-        """Correction for attempts that started or ended inside the current period."""
-        self.usage: list[int] = []
-        """Decayed charge of closed periods."""
-        self.log: list[tuple[int, int, int]] = []
-        """Entries yet to be worked out: a tenant and the changes of its rate and its correction; or `_CLOSED` and how
-        many periods were closed."""
-
-    def add(self) -> None:
-        """Add a row for one more tenant."""
-        for column in (self.rate, self.accrued, self.usage):
-            column.append(0)
-
-    def enter(self, leaf: int, rate: int, accrued: int) -> None:
-        """Change the charge of a tenant and of all tenants above it."""
-        if self.log:
-            self.log.append((leaf, rate, accrued))
-        else:
-            self._enter(leaf, rate, accrued)
-
-    def _enter(self, leaf: int, rate: int, accrued: int) -> None:
-        rates, accrued_of = self.rate, self.accrued
-        for number in self._chain[leaf]:
-            rates[number] += rate
-            accrued_of[number] += accrued
-
-    def close(self, closed: int, at_once: bool) -> None:
-        """Close `closed` periods."""
-        self.log.append((_CLOSED, closed, 0))
-        if at_once or len(self.log) > _LOG_MAX:
-            self.catch_up()
-
-    def catch_up(self) -> None:
-        """Work out the logged entries."""
-        log, self.log = self.log, []
-        for leaf, rate, accrued in log:
-            if leaf == _CLOSED:
-                self._close(rate)
-            else:
-                self._enter(leaf, rate, accrued)
-
-    def _close(self, closed: int) -> None:
-        rates, accrued, usages, factor = self.rate, self.accrued, self.usage, self._factor
-        for number in range(len(usages)):
-            rate = rates[number] * self._period_ms
-            usage = usages[number] + accrued[number]
-            accrued[number] = 0
-            # Step by step, so that the result does not depend on when it is worked out.
-            left = closed
-            while left:
-                before, usage = usage, (usage + rate) * factor >> _FIXED
-                if usage == before:
-                    # A value that did not change has settled.
-                    break
-                left -= 1
-                for _ in range(min(left, _STEPS_UNSEEN)):
-                    usage = (usage + rate) * factor >> _FIXED
-                left = max(0, left - _STEPS_UNSEEN)
-            usages[number] = usage
-
 
 ROOT = 0
 UNLIMITED = 1 << 62
@@ -122,7 +16,10 @@ _SCALE = 16
 
 
 class Tenants:
-    """All tenants by number; 0 is the root. Column 0 of a quota is the total, column 1 + m is GPU model m."""
+    """All tenants by number; 0 is the root. Column 0 of a quota is the total, column 1 + m is GPU model m.
+
+    Nothing outside of this class writes to its columns.
+    """
 
     def __init__(self, settings: Settings, models: dict[str, int]) -> None:
         self.settings = settings
@@ -208,6 +105,35 @@ class Tenants:
         for rule in sorted(settings.budgets, key=lambda each: each.name):
             self.budget_row[rule.name] = self._append(rule.name, ROOT, (), Tenant(""), spend_of(rule))
         self._refresh_held_back()
+
+    def take_over(self, old: "Tenants", now_ms: int) -> None:
+        """Go on with what was used and spent under earlier settings."""
+        period_ms = self.settings.period_ms
+        same = old.settings.period_ms == period_ms
+        self.begin_period(old.period_start_ms if same else now_ms // period_ms * period_ms)
+        for number, path in old.places():
+            fresh = self.find(path)
+            # Running jobs count from the start of a period; if it moves later, add what they used before it.
+            before_ms = self.period_start_ms - old.period_start_ms
+            self.resume(fresh, old.usage[number], old.accrued[number] + old.rate[number] * before_ms)
+            before, after = old.spend[number], self.spend[fresh]
+            if before is not None and after is not None:
+                after.keep(before)
+        for name, number in self.budget_row.items():
+            row, after = old.budget_row.get(name), self.spend[number]
+            before = None if row is None else old.spend[row]
+            if after is not None:
+                after.open(now_ms)
+                if before is not None:
+                    after.keep(before)
+
+    def begin_period(self, at_ms: int) -> None:
+        """The current period began then."""
+        self.period_start_ms = at_ms
+
+    def resume(self, number: int, usage: int, accrued: int) -> None:
+        """Go on with what a tenant has used, before any attempt counts."""
+        self.usage[number], self.accrued[number] = usage, accrued
 
     # -- the tree ----------------------------------------------------------------------------------------------
 
@@ -427,6 +353,11 @@ class Tenants:
             running[number] += jobs
         self._decayed.enter(leaf, rate, accrued)
 
+    def settle_later(self, usage: UsageDelta) -> None:
+        """A charge has changes that are not in these columns yet."""
+        usage.settled = False
+        self.unsettled.append(usage)
+
     def _settle(self) -> None:
         """Enter the usage deltas, before the columns are read."""
         start_ms = self.period_start_ms
@@ -493,6 +424,12 @@ class Tenants:
         """An attempt of these rates may spend that long of every budget that counts it; below 0: no longer."""
         for spend in self._spending[leaf]:
             spend.committed += (micro if spend.of_money else milli) * ms
+
+    def uncommit(self) -> None:
+        """Running attempts may spend nothing, until each is committed anew."""
+        for spend in self.spend:
+            if spend is not None:
+                spend.committed = 0
 
     def spent(self, leaf: int, milli: int, micro: int, started_ms: int, at_ms: int, user: str) -> None:
         """An attempt of a user has ended: add what it spent in the open windows."""

@@ -188,7 +188,7 @@ class Pass:
             self._move_tenant(state.running[job_id], -sign)
         for record, grants in self.kept:
             if not record.grants:
-                milli, model = record.shape.gpu_milli, state.nodes.kind_of[grants[0][0]].model
+                milli, model = record.shape.gpu_milli, state.nodes.kind_of[grants[0].node].model
                 tenants.move(record.party, model, milli, 0, self.now_ms, sign)
                 if tenants.budgeted and record.id not in self.aside:
                     self.commit(record, sign)

@@ -20,11 +20,10 @@ def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple
     nodes = current.state.nodes
     current.settle_kept_quota()
     current.look_ahead(1)
-    nodes.by_force = by_force(nodes) if record.shape.profile else None
     try:
-        return _make_room(current, record)
+        with nodes.drafting(by_force(nodes) if record.shape.profile else None):
+            return _make_room(current, record)
     finally:
-        nodes.by_force = None
         current.look_ahead(-1)
 
 
@@ -46,9 +45,9 @@ def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tupl
         while grants is None and (candidates := _more(current, order, drafted, count)):
             count *= 4
             for candidate in candidates:
-                victim, may_stop = candidate[2], candidate[3]
+                victim = candidate.victim
                 # Earlier victims may have brought this tenant down to its guarantee.
-                if not may_stop(victim):
+                if not candidate.may_stop(victim):
                     if order.kept_for_good(victim):
                         break
                     continue
@@ -61,12 +60,12 @@ def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tupl
             grants = _spare(current, record, drafted, grants)
     finally:
         for candidate in reversed(drafted):
-            current.draft_resume(candidate[2])
+            current.draft_resume(candidate.victim)
     if grants is None or not drafted:
         return None
     stops = tuple(
-        Stop(victim.id, victim.attempt, cause, record.id)
-        for _cost, _id, victim, _may_stop, cause in sorted(drafted, key=lambda c: c[1])
+        Stop(each.id, each.victim.attempt, each.cause, record.id)
+        for each in sorted(drafted, key=lambda candidate: candidate.id)
     )
     return stops, grants
 
@@ -75,10 +74,10 @@ def _more(current: Pass, order: VictimOrder, drafted: list[Candidate], count: in
     """The next candidates. Which jobs may be stopped is judged with all victims in place."""
     so_far = list(drafted)
     while drafted:
-        current.draft_resume(drafted.pop()[2])
+        current.draft_resume(drafted.pop().victim)
     found = order.more(count)
     for candidate in so_far:
-        current.draft_stop(candidate[2])
+        current.draft_stop(candidate.victim)
         drafted.append(candidate)
     return found
 
@@ -108,12 +107,12 @@ def _spare(
     current: Pass, record: JobRecord, drafted: list[Candidate], grants: tuple[Grant, ...]
 ) -> tuple[Grant, ...]:
     """Put back the victims that are not needed, the most expensive first."""
-    for candidate in sorted(drafted, key=lambda c: (-c[0], c[1])):
-        current.draft_resume(candidate[2])
+    for candidate in sorted(drafted, key=lambda each: (-each.destroyed, each.id)):
+        current.draft_resume(candidate.victim)
         without = current.fits_by_force(record)
         if without is not None:
             drafted.remove(candidate)
             grants = without
         else:
-            current.draft_stop(candidate[2])
+            current.draft_stop(candidate.victim)
     return grants

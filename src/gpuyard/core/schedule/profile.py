@@ -112,7 +112,7 @@ class FleetProfile:
 
     def booked_on(self, grants: tuple[Grant, ...]) -> bool:
         """Whether any of these nodes has a booking."""
-        return any([grant[0] in self._booked for grant in grants])
+        return any([grant.node in self._booked for grant in grants])
 
     def holds(self, run_ms: int) -> tuple[Grant, ...]:
         """What is free now but booked, or needed for a booking, at some time within `run_ms`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 
+from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -120,7 +121,7 @@ class ReadyTimes:
             here = nodes.attempts_on[number]
             if here:
                 end_ms, grant = max(here.values())
-                if grant[1]:
+                if grant.gpus:
                     return (end_ms or 1) << NODE_BITS | number
         return ready_ms(nodes, self._shape, number, self._tasks) << NODE_BITS | number
 
@@ -141,6 +142,10 @@ class Looked:
         return self._known
 
 
+READY: CacheSlot[dict[tuple[int, int, int], ReadyTimes | Looked]] = CacheSlot("ready times")
+"""By way (or kind of node: below 0), number of tasks or GPUs, and thousandths of a GPU."""
+
+
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """When a node will have room for `tasks` tasks: 0 means now, `NEVER_MS` that no expected end makes the room."""
     if nodes.closed[number]:
@@ -158,21 +163,22 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     if cpu >= 0 and memory >= 0:
         # Only GPUs are lacking, as in most cases: attempts that end at the same time need no order among themselves.
         for end_ms, grant in sorted(nodes.attempts_on[number].values()):
-            if grant[2] != MILLI and grant[1]:
+            gpus_held = grant.gpus
+            if grant.milli != MILLI and gpus_held:
                 return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
-            have += grant[1].bit_count()
+            have += gpus_held.bit_count()
             if have >= gpus:
                 return end_ms or 1
         return NEVER_MS
     for end_ms, _job_id, grant in nodes.ends(number):
-        if grant[2] != MILLI and grant[1]:
+        if grant.milli != MILLI and grant.gpus:
             # A GPU with all its thousandths shared looks taken, and is not free when only one of its sharers ends.
             cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
             memory = nodes.memory_free[number] - shape.memory_mib * tasks
             return _ready_by_gpu(nodes, shape, number, gpus, cpu, memory)
-        have += grant[1].bit_count()
-        cpu += grant[3]
-        memory += grant[4]
+        have += grant.gpus.bit_count()
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
         if have >= gpus and cpu >= 0 and memory >= 0:
             return end_ms or 1
     return NEVER_MS
@@ -182,8 +188,9 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
     """When the last attempt that holds a GPU ends; never, where a GPU is kept for a job."""
     ends_ms, accounted = 0, nodes.free_mask[number]
     for end_ms, grant in nodes.attempts_on[number].values():
-        if grant[1]:
-            accounted |= grant[1]
+        gpus = grant.gpus
+        if gpus:
+            accounted |= gpus
             if end_ms > ends_ms:
                 ends_ms = end_ms
     return ends_ms or 1 if accounted == (1 << nodes.kind_of[number].gpus) - 1 else NEVER_MS
@@ -197,8 +204,8 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
         if len([left for left in free if left >= milli]) >= gpus:
             return 0
         for end_ms, grant in sorted(nodes.attempts_on[number].values()):
-            for gpu in positions[grant[1]]:
-                free[gpu] += grant[2]
+            for gpu in positions[grant.gpus]:
+                free[gpu] += grant.milli
             if len([left for left in free if left >= milli]) >= gpus:
                 return end_ms or 1
         return NEVER_MS
@@ -266,7 +273,7 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
     state, nodes = current.state, current.state.nodes
     if untold(nodes, record.shape):
         return None
-    known = state.caches.get("promise")
+    known = state.caches.get(_PROMISE)
     if current.rules and state.tenants.holding:
         # The job has room, but would eat into what other tenants hold back until enough running jobs have ended.
         found = _best(
@@ -277,10 +284,10 @@ def promise(current: Pass, record: JobRecord) -> Promise | None:
             ),
         )
         known = _Known(record.id, nodes, found)
-    elif current.drafted or not isinstance(known, _Known) or not known.holds_for(record.id, nodes):
+    elif current.drafted or known is None or not known.holds_for(record.id, nodes):
         known = _Known(record.id, nodes, _best(state, record.shape))
         if not current.drafted:
-            state.caches["promise"] = known
+            state.caches.put(_PROMISE, known)
     best = known.promise
     if best is not None and not best.at_ms and record.shape.profile:
         # A GPU is free and may not be cut, because it is pinned to stay whole: no expected end changes that.
@@ -318,6 +325,9 @@ class _Known:
                 return False
             self._read = len(touched)
         return True
+
+
+_PROMISE: CacheSlot[_Known] = CacheSlot("last promise")
 
 
 def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | None = None) -> Promise | None:
@@ -358,15 +368,15 @@ def _by_gpus(state: State, kind: int, gpus: int, milli: int) -> list[int]:
     return times.refresh(state.nodes)
 
 
-def _kept(state: State, which: int, many: int, milli: int) -> object:
-    kept = state.caches.get("ready")
-    return kept.get((which, many, milli)) if isinstance(kept, dict) else None
+def _kept(state: State, which: int, many: int, milli: int) -> ReadyTimes | Looked | None:
+    kept = state.caches.get(READY)
+    return None if kept is None else kept.get((which, many, milli))
 
 
-def _keep(state: State, which: int, many: int, milli: int, times: object) -> None:
-    kept = state.caches.get("ready")
-    if not isinstance(kept, dict) or len(kept) >= _KEPT_MAX:
-        kept = state.caches["ready"] = {}
+def _keep(state: State, which: int, many: int, milli: int, times: ReadyTimes | Looked) -> None:
+    kept = state.caches.get(READY)
+    if kept is None or len(kept) >= _KEPT_MAX:
+        kept = state.caches.put(READY, {})
     kept[which, many, milli] = times
 
 

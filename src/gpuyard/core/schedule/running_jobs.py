@@ -7,6 +7,7 @@ jobs that started, ended or are expected to end at another time (`State.moved`),
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
+from gpuyard.core.caches import Caches, CacheSlot
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.sorted_ends import End, SortedEnds
@@ -47,9 +48,9 @@ class RunningJobs:
         "_protected",
         "_read",
         "_rows",
+        "caches",
         "group_of",
         "groups",
-        "prices",
     )
 
     def __init__(self, state: State) -> None:
@@ -68,8 +69,8 @@ class RunningJobs:
         self.groups: dict[tuple[int, str], VictimGroup] = {}
         self.group_of: dict[int, VictimGroup] = {}
         """The group of each preemptible running job."""
-        self.prices: object = None
-        """What `victims` keeps about nodes. It names groups by their bits, so it goes when the groups go."""
+        self.caches = Caches()
+        """What names groups by their bits, and so goes when the groups go: what `victims` keeps about nodes."""
         state.moved = self._log
         self._enter(state.running.values())
 
@@ -177,10 +178,13 @@ class RunningJobs:
         return self._leaves
 
 
+_RUNNING: CacheSlot[RunningJobs] = CacheSlot("running jobs")
+
+
 def running_jobs(state: State, now_ms: int) -> RunningJobs:
     """The running jobs of a state, brought up to date."""
-    known = state.caches.get("running")
-    if not isinstance(known, RunningJobs) or not known.fits(state, now_ms):
-        known = state.caches["running"] = RunningJobs(state)
+    known = state.caches.get(_RUNNING)
+    if known is None or not known.fits(state, now_ms):
+        known = state.caches.put(_RUNNING, RunningJobs(state))
     known.refresh(state, now_ms)
     return known

@@ -10,8 +10,10 @@ until no other node can be cheaper than the cheapest one found: a few of thousan
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush, merge
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
+from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.bits import each
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes
 from gpuyard.core.jobs.records import JobRecord
@@ -38,8 +40,34 @@ _ONE_BY_ONE_MAX = 512
 """Changed floors up to this number are sorted in one by one; with more, the list is sorted again."""
 
 Right = Callable[[JobRecord], bool]
-Candidate = tuple[int, int, JobRecord, Right, StopCause]
-"""(work destroyed, id, victim, the right to stop it and its cause)."""
+
+
+class Candidate(NamedTuple):
+    """A job that may be stopped."""
+
+    destroyed: int
+    """The work that is lost, in GPU-milliseconds."""
+    id: int
+    victim: JobRecord
+    may_stop: Right
+    cause: StopCause
+
+
+class _Priced(NamedTuple):
+    """What stopping the jobs on a node costs."""
+
+    at_ms: int
+    """When it was worked out."""
+    prices: list[tuple[int, int]]
+    """(Price of a thousandth, thousandths) of each job, cheapest first."""
+    groups: int
+    """The groups of these jobs, as a set."""
+    steady: bool
+    """Whether every price grows by at least 1 a millisecond."""
+    least: int
+    """The cost of the cheapest job."""
+    smallest: int
+    """The size of the smallest job."""
 
 
 def free_milli(nodes: Nodes, number: int) -> int:
@@ -81,7 +109,7 @@ class StopCosts:
         for (kind, _wanted_milli), floors in self._floors.items():
             floors.changed.update([number for number in changed if kinds[number] == kind])
 
-    def _priced(self, state: State, now_ms: int, jobs: RunningJobs, number: int) -> "_Priced":
+    def _priced(self, state: State, now_ms: int, jobs: RunningJobs, number: int) -> _Priced:
         group_of, running = jobs.group_of, state.running
         prices: list[tuple[int, int]] = []
         groups, due_ms, steady, least, smallest = 0, NEVER_MS, True, _LAST_RESORT, _LAST_RESORT
@@ -94,7 +122,7 @@ class StopCosts:
             if until_ms <= now_ms:
                 groups |= group.bit
                 until_ms = record.saves_ms(now_ms)
-                milli = grant[1].bit_count() * grant[2]
+                milli = grant.gpus.bit_count() * grant.milli
                 if milli:
                     destroyed, gpu_milli = record.destroyed_gpu_ms(now_ms), record.shape.gpu_milli
                     prices.append((destroyed // milli, milli))
@@ -108,12 +136,11 @@ class StopCosts:
         if due_ms < NEVER_MS:
             heappush(self._due, (due_ms, number))
         prices.sort()
-        return (now_ms, prices, groups, steady, least, smallest)
+        return _Priced(now_ms, prices, groups, steady, least, smallest)
 
 
-_Priced = tuple[int, list[tuple[int, int]], int, bool, int, int]
-"""When it was worked out; (price of a thousandth, thousandths) of each job, cheapest first; the groups of these jobs,
-as a set; whether every price grows by at least 1 a millisecond; the cost of the cheapest job, and the smallest job."""
+_BY_COST = attrgetter("destroyed", "id")
+_COSTS: CacheSlot[StopCosts] = CacheSlot("costs of stops")
 
 
 class Floors:
@@ -250,9 +277,7 @@ class VictimOrder:
         self._overlaid = nodes.overlaid
         self._next = -1
         if self._reached:
-            prices = jobs.prices
-            if not isinstance(prices, StopCosts):
-                prices = jobs.prices = StopCosts()
+            prices = jobs.caches.get(_COSTS) or jobs.caches.put(_COSTS, StopCosts())
             self._rows = prices.rows
             for way in ways:
                 self._floors[way.kind] = prices.floors(state, now_ms, jobs, way.kind, self.wanted_milli)
@@ -290,8 +315,8 @@ class VictimOrder:
                 break
             count -= 1
             for candidate in self._there.pop(heappop(self._exact) & _NODE_MASK):
-                if candidate[1] not in self._seen:
-                    self._seen.add(candidate[1])
+                if candidate.id not in self._seen:
+                    self._seen.add(candidate.id)
                     found.append(candidate)
         return found
 
@@ -300,7 +325,7 @@ class VictimOrder:
         exact = self._exact
         while self._next >= 0 and (not exact or self._next < exact[0]):
             number = self._next & _NODE_MASK
-            if self._rows[number][2] & self._reached and not self._overlaid >> number & 1:
+            if self._rows[number].groups & self._reached and not self._overlaid >> number & 1:
                 self._look_at(number)
             self._next = next(self._left, -1)
 
@@ -312,20 +337,20 @@ class VictimOrder:
         for job_id in attempts:
             if job_id not in known:
                 known[job_id] = self._candidate(job_id)
-            candidate = known[job_id]
-            if candidate is not None:
-                there.append(candidate)
+            found = known[job_id]
+            if found is not None:
+                there.append(found)
         if not there:
             return
         # Cost, then id: ids are unique, so the order is total.
-        there.sort(key=itemgetter(0, 1))
+        there.sort(key=_BY_COST)
         cost, free = 0, free_milli(nodes, number)
-        for destroyed, job_id, _victim, _may_stop, _cause in there:
+        for candidate in there:
             if free >= self.wanted_milli:
                 break
-            cost += destroyed
-            grant = attempts[job_id][1]
-            free += grant[1].bit_count() * grant[2]
+            cost += candidate.destroyed
+            _end_ms, grant = attempts[candidate.id]
+            free += grant.gpus.bit_count() * grant.milli
         if free < self.wanted_milli:
             cost += _LAST_RESORT
         self._there[number] = there
@@ -341,5 +366,5 @@ class VictimOrder:
             return None
         for may_stop, cause in self._rights:
             if may_stop(victim):
-                return (victim.destroyed_gpu_ms(current.now_ms), job_id, victim, may_stop, cause)
+                return Candidate(victim.destroyed_gpu_ms(current.now_ms), job_id, victim, may_stop, cause)
         return None

@@ -13,7 +13,8 @@ from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.quota.tenants import ROOT, Tenants, UsageDelta
+from gpuyard.core.quota.tenants import ROOT, Tenants
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import FIFO, State
 from gpuyard.model import (
@@ -208,14 +209,14 @@ def load(plain: dict[str, Plain]) -> State:
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
         if row["foreign"][0]:
-            claims.set_foreign(state.nodes, number, *row["foreign"])
+            state.nodes.set_foreign(number, *row["foreign"])
         for gpu, places in row.get("idle", {}).items():
             held = tuple([PlacedSlice(*place) for place in places])
-            state.nodes.slices_idle.setdefault(number, {})[int(gpu)] = held
+            state.nodes.find_slices(number, int(gpu), held)
         for gpu, found in row.get("pins", {}).items():
-            claims.pin(state.nodes, number, int(gpu), claims.read_pin(found))
+            state.nodes.pin(number, int(gpu), claims.read_pin(found))
     for cluster, found in plain.get("lacks", {}).items():
-        state.nodes.lacks[cluster] = frozenset([Capability(each) for each in found])
+        state.nodes.set_lacks(cluster, frozenset([Capability(each) for each in found]))
     state.configure(from_plain(Settings, plain["settings"]))
     _load_tenants(state.tenants, plain)
     specs = [from_plain(JobSpec, spec) for spec in plain["specs"]]
@@ -238,23 +239,19 @@ def load(plain: dict[str, Plain]) -> State:
 
 
 def _load_tenants(tenants: Tenants, plain: dict[str, Plain]) -> None:
-    tenants.period_start_ms = plain["period_start_ms"]
+    tenants.begin_period(plain["period_start_ms"])
     for row in plain["tenants"]:
         number = tenants.find(row["path"])
-        tenants.usage[number] = row["usage"]
-        tenants.accrued[number] = row["accrued"]
+        tenants.resume(number, row["usage"], row["accrued"])
         spend = tenants.spend[number]
         if spend is not None:
-            spend.window_start_ms = row["window_start_ms"]
-            spend.window_end_ms = spend.window_start_ms + spend.window_ms
-            spend.spent = row["spent_milli_ms"]
+            spend.resume(row["window_start_ms"], row["spent_milli_ms"])
     # Missing in dumps of yards without named budgets.
     for row in plain.get("budgets", ()):
         spend = tenants.spend[tenants.budget_row[row["name"]]]
         assert spend is not None
-        spend.open(plain["now_ms"])
-        spend.parts = {(day, user): part for day, user, part in row["parts"]}
-        spend.spent, spend.told = row["spent"], row["told"]
+        parts = {(day, user): part for day, user, part in row["parts"]}
+        spend.resume_named(plain["now_ms"], row["spent"], parts, row["told"])
     tenants.set_due()
 
 
@@ -325,12 +322,8 @@ def _load_extras(state: State, record: JobRecord, row: dict[str, Plain]) -> None
 
 def _hold_again(state: State, record: JobRecord) -> None:
     """Count an attempt again without checking for room: its node may be down by now."""
-    nodes, tenants, milli = state.nodes, state.tenants, record.shape.gpu_milli
-    nodes.take(record.grants)
-    nodes.reserved_grants -= len(record.grants)
-    for grant in record.grants:
-        nodes.attempts_on[grant.node][record.id] = (record.end_ms, grant)
-        nodes.recount(grant.node)
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    state.nodes.place_again(record.grants, record.end_ms, record.id)
     # Its part of the current period is in `accrued`: count it as if it had started with the period.
     since_ms, stranded = tenants.period_start_ms, state.stranded_milli(record)
     tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)

@@ -11,7 +11,6 @@ would cost as much as folding it.
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
-from gpuyard.core.fleet.mig_book import mark_idle, mark_used
 from gpuyard.core.fleet.nodes import TOUCHED_MAX
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
@@ -246,11 +245,11 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         event = AttemptStarted(at_ms, job_id, attempt, grants)
         raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
     if earmark is not None:
-        state.nodes.room_generation += 1
+        state.nodes.gain_room()
         record.earmark = None
         del state.earmarks[job_id]
     if state.nodes.slices_idle:
-        mark_used(state.nodes.slices_idle, state.nodes.node, grants)
+        state.nodes.use_slices(grants)
     state.queue.remove(record)
     if record.extras is not None:
         # A job that was moved to the top has had its turn.
@@ -299,7 +298,7 @@ def end(
         close_periods(state, at_ms)
     state.release(record, until_ms)
     if record.shape.profile:
-        mark_idle(state.nodes.slices_idle, record.grants)
+        state.nodes.leave_slices(record.grants)
     del state.running[job_id]
     if state.moved is not None:
         state.moved.append(job_id)
@@ -342,7 +341,7 @@ def complete(state: State, at_ms: int, record: JobRecord, until_ms: int = 0) -> 
     job_id = record.id
     state.release(record, until_ms or at_ms)
     if record.shape.profile:
-        mark_idle(state.nodes.slices_idle, record.grants)
+        state.nodes.leave_slices(record.grants)
     del state.running[job_id]
     if state.moved is not None:
         state.moved.append(job_id)
@@ -539,7 +538,7 @@ def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
     record = current(state, event)
     record.checkpoint_ms = event.saved_at_ms
     # Stopping it now costs less: caches go by the nodes.
-    state.nodes.touched += [grant.node for grant in record.grants]
+    state.nodes.touch(record.grants)
 
 
 def _job_suspended(state: State, event: JobSuspended) -> None:

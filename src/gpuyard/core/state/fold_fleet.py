@@ -1,6 +1,5 @@
 """The steps of `apply` that concern settings and fleet."""
 
-from gpuyard.core.fleet import claims
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
@@ -55,7 +54,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
     if stays:
         nodes.rename(number, node, model)
     else:
-        claims.drop(nodes, number)
+        nodes.drop_claims(number)
         nodes.change(number, node, model)
     state.recompile()
     for job_id in sorted(nodes.attempts_on[number]):
@@ -66,15 +65,13 @@ def node_changed(state: State, event: NodeChanged) -> None:
 
 def engine_seen(state: State, event: EngineSeen) -> None:
     """Note what the engine of a cluster cannot do."""
-    state.nodes.lacks.pop(event.cluster, None)
-    if event.lacks:
-        state.nodes.lacks[event.cluster] = frozenset(event.lacks)
+    state.nodes.set_lacks(event.cluster, frozenset(event.lacks))
     state.recompile()
     for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
         # An earmark where the job may no longer start would only keep GPUs idle.
         if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
             state.drop_earmark(record)
-    state.nodes.room_generation += 1
+    state.nodes.gain_room()
 
 
 def node_down(state: State, event: NodeDown) -> None:
@@ -104,7 +101,7 @@ def node_uncordoned(state: State, event: NodeUncordoned) -> None:
 def gpus_taken(state: State, event: GpusTaken) -> None:
     """GPUs of a node are used outside the yard."""
     _check(state, event)
-    claims.set_foreign(state.nodes, event.node, event.gpus, event.why)
+    state.nodes.set_foreign(event.node, event.gpus, event.why)
 
 
 def layout_pinned(state: State, event: LayoutPinned) -> None:
@@ -118,23 +115,21 @@ def layout_pinned(state: State, event: LayoutPinned) -> None:
         if wrong := pin_flaw(state.nodes, event.node, gpu, held):
             raise InvalidEvent(f"{event}: {wrong}")
     for gpu, held in layouts.items():
-        claims.pin(state.nodes, event.node, gpu, Pin(held, found=event.found))
+        state.nodes.pin(event.node, gpu, Pin(held, found=event.found))
 
 
 def layout_released(state: State, event: LayoutReleased) -> None:
     """GPUs are cut on demand again."""
     _check(state, event)
     for gpu in positions[event.gpus]:
-        claims.unpin(state.nodes, event.node, gpu)
+        state.nodes.unpin(event.node, gpu)
 
 
 def layout_made(state: State, event: LayoutMade) -> None:
     """Note what the engine said about pinned GPUs. A GPU that was released meanwhile is skipped."""
     _check(state, event)
-    row = state.nodes.pins.get(event.node, {})
     for gpu in positions[event.gpus]:
-        if gpu in row:
-            row[gpu] = row[gpu]._replace(made=not event.why, why=event.why, took_ms=event.took_ms)
+        state.nodes.layout_made(event.node, gpu, event.why, event.took_ms)
 
 
 def demand_learned(state: State, event: DemandLearned) -> None:

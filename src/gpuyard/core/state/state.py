@@ -7,6 +7,7 @@ event and one rebuilt from its dump give the same plan.
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
+from gpuyard.core.caches import Caches
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Expected, Shape, Way, charge_milli, rate_on
 from gpuyard.core.fleet.ways import Shapes
@@ -14,7 +15,8 @@ from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
 from gpuyard.core.jobs.records import Count, Counts, JobRecord
 from gpuyard.core.jobs.waiters import Namesakes, Tally
-from gpuyard.core.quota.tenants import Tenants, UsageDelta
+from gpuyard.core.quota.tenants import Tenants
+from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state.idle_plan import IdlePlan
 from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Market, Settings
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
@@ -112,7 +114,7 @@ class State:
         self.moved: list[int] | None = None
         """The jobs that started, ended or are expected to end at another time, one after the other, for caches that
         keep something about running jobs; None: there are none, or they start over. Derived: never dumped."""
-        self.caches: dict[str, object] = {}
+        self.caches = Caches()
         """What policies remember between passes. Derived: never dumped, and no plan may depend on it."""
         self.configure(self.settings)
 
@@ -126,35 +128,14 @@ class State:
         self._price_book = PriceBook.in_force(settings)
         self._prices_known: dict[tuple[str, int, int], int] = {}
         """Cache: what an hour of a GPU costs on a day, by node, and by way the dearest."""
-        self.nodes.whole_reserve = settings.whole_gpus
+        self.nodes.keep_whole(settings.whole_gpus)
         self.nodes.allow(settings.attempts_per_node)
         self.nodes.observe(settings.observed)
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
         self.tenants = Tenants(settings, self.models)
-        self.tenants.period_start_ms = (
-            old.period_start_ms
-            if old.settings.period_ms == settings.period_ms
-            else self.now_ms // settings.period_ms * settings.period_ms
-        )
-        for number, path in old.places():
-            fresh = self.tenants.find(path)
-            self.tenants.usage[fresh] = old.usage[number]
-            # Running jobs count from the start of a period; if it moves later, add what they used before it.
-            self.tenants.accrued[fresh] = old.accrued[number] + old.rate[number] * (
-                self.tenants.period_start_ms - old.period_start_ms
-            )
-            before, after = old.spend[number], self.tenants.spend[fresh]
-            if before is not None and after is not None:
-                after.keep(before)
-        for name, number in self.tenants.budget_row.items():
-            row, after = old.budget_row.get(name), self.tenants.spend[number]
-            before = None if row is None else old.spend[row]
-            if after is not None:
-                after.open(self.now_ms)
-                if before is not None:
-                    after.keep(before)
+        self.tenants.take_over(old, self.now_ms)
         for record in self.jobs.values():
             record.leaf, record.party = self.place_of(record.job.spec)
             record.klass = self.klass_of(record.job.spec.klass)
@@ -166,7 +147,7 @@ class State:
         self.tenants.set_due()
         self.recompile()
         self.reindex(self.queue.order)
-        self.nodes.room_generation += 1
+        self.nodes.gain_room()
 
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: count it as if it had started with the period.
@@ -345,7 +326,7 @@ class State:
     def demand(self, asks: tuple[tuple[Ask, int], ...]) -> None:
         self._demand = asks
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
-        self.nodes.demand = Expected(mix) if mix else None
+        self.nodes.expect(Expected(mix) if mix else None)
 
     def recompile(self) -> None:
         """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
@@ -401,21 +382,19 @@ class State:
         usage.jobs += 1
         usage.since_ms += at_ms
         if usage.settled:
-            usage.settled = False
-            tenants.unsettled.append(usage)
+            tenants.settle_later(usage)
         return True
 
     def unhold(self, record: JobRecord, at_ms: int) -> None:
         """The exact inverse of `hold` at the same time."""
         self.release(record, at_ms)
-        self.nodes.room_generation -= 1
+        self.nodes.gain_nothing()
         record.clear()
 
     def release(self, record: JobRecord, at_ms: int) -> None:
         """An attempt ended: free its room and count its use. The record still shows what it held."""
-        nodes, tenants, usage = self.nodes, self.tenants, record.usage
-        nodes.lift(record.grants, record.id)
-        nodes.room_generation += 1
+        tenants, usage = self.tenants, record.usage
+        self.nodes.lift(record.grants, record.id)
         if tenants.at_once:
             stranded = self.stranded_milli(record) if tenants.holding else 0
             tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, stranded)
@@ -429,14 +408,13 @@ class State:
         usage.jobs -= 1
         usage.since_ms -= at_ms
         if usage.settled:
-            usage.settled = False
-            tenants.unsettled.append(usage)
+            tenants.settle_later(usage)
 
     def drop_earmark(self, record: JobRecord) -> None:
         """Drop the job's earmark, if it has one."""
         if record.earmark is not None:
             self.nodes.give(record.earmark.grants)
-            self.nodes.room_generation += 1
+            self.nodes.gain_room()
             record.earmark = None
             del self.earmarks[record.id]
             self.touch(record)
@@ -456,9 +434,7 @@ class State:
         tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1, stranded)
         if tenants.priced:
             # Its node has another price by now: set aside anew what everything that runs may spend.
-            for spend in tenants.spend:
-                if spend is not None:
-                    spend.committed = 0
+            tenants.uncommit()
             self._prices_known.clear()
             for other in self.running.values():
                 tenants.commit(other.party, other.shape.gpu_milli, self.micro_of(other), other.limit_ms)
@@ -491,7 +467,7 @@ class State:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, record.end_ms + later_ms)
         # Stopping it costs less than it seemed: caches go by the nodes.
-        self.nodes.touched += [grant.node for grant in record.grants]
+        self.nodes.touch(record.grants)
         self.touch(record)
 
     def stranded_milli(self, record: JobRecord) -> int:

@@ -53,7 +53,8 @@ from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.node import files as node_files
-from gpuyard.engines.node import image, terminal
+from gpuyard.engines.node.containers import image
+from gpuyard.engines.node.visits import frames
 from gpuyard.errors import words_of
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import Slice
@@ -610,7 +611,7 @@ class LocalEngine:
             return None
         if own and not plan.get("terminal"):
             raise Permanent("it was started without a terminal")
-        found = terminal.reach(folder)
+        found = frames.reach(folder)
         if found is None and not own:
             if why := node_files.trouble(folder):
                 raise Permanent(f"nobody can be let in: {why}")

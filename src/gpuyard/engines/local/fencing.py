@@ -22,7 +22,7 @@ from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.installation import PLACE
-from gpuyard.engines.node import fence
+from gpuyard.engines.node.attempt import fence
 
 
 class Groups:

@@ -6,7 +6,7 @@ from gpuyard.engines.local import outputs
 from gpuyard.engines.local.attempt import room
 from gpuyard.engines.machine import files
 from gpuyard.engines.node import files as node_files
-from gpuyard.engines.node import terminal
+from gpuyard.engines.node.visits import frames
 
 _USELESS = frozenset(
     {
@@ -18,7 +18,7 @@ _USELESS = frozenset(
         files.FREEZE,
         room.ROOM,
         room.NAMES,
-        terminal.SOCKET,
+        frames.SOCKET,
         node_files.WISH,
     }
 )

@@ -18,7 +18,7 @@ from gpuyard.engines.local.translate import LocalContext
 from gpuyard.engines.machine.files import IMAGE
 from gpuyard.engines.machine.launches import UnixAccount, containers_of
 from gpuyard.engines.machine.leftovers import discard
-from gpuyard.engines.node import image, podman
+from gpuyard.engines.node.containers import image, podman
 
 STORES = "images"
 """In the engine's folder: a store of images for each user."""
@@ -42,7 +42,8 @@ class Images:
         """Why a job with images cannot run here; empty: it can."""
         if not self.missing:
             return ""
-        return f"runs in an image, and {' and '.join(self.missing)} is not installed on this machine"
+        verb = "is" if len(self.missing) == 1 else "are"
+        return f"runs in an image, and {' and '.join(self.missing)} {verb} not installed on this machine"
 
     def note(self) -> str:
         """What people should know where podman is there and cannot be used; empty: nothing."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gpuyard
-from gpuyard.engines.node import fence
+from gpuyard.engines.node.attempt import fence
 
 
 @dataclass(frozen=True, slots=True)

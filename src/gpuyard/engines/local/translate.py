@@ -9,7 +9,8 @@ from gpuyard.engines.contract import AttemptReport, Launch, Part, Phase, Usage
 from gpuyard.engines.local.attempt.room import SCRATCH
 from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.slurm_names import appends, counted, expand, folded
+from gpuyard.engines.name_lists import counted, folded
+from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
 from gpuyard.model.gpu_names import model_measured
 from gpuyard.model.units import MILLI

@@ -24,9 +24,9 @@ from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.machine.processes import Identity
 from gpuyard.engines.node import files as node_files
-from gpuyard.engines.node.fence import UNFENCED, UNSHOWN
-from gpuyard.engines.node.processes import signal_seen
-from gpuyard.engines.node.runner import BROKE, steady_ms
+from gpuyard.engines.node.attempt.fence import UNFENCED, UNSHOWN
+from gpuyard.engines.node.attempt.runner import BROKE, steady_ms
+from gpuyard.engines.node.kernel.processes import signal_seen
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"

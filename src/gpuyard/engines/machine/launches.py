@@ -49,7 +49,7 @@ _SIGNALS_MAX = 64
 
 def flaw_of_key(key: str) -> str:
     """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
-    return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is no key: letters, digits and dashes"
+    return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is not a key: letters, digits and dashes"
 
 
 def image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
@@ -61,7 +61,7 @@ def image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
 
 
 def containers_of(recipe: Recipe) -> list[dict[str, Any]]:
-    """The containers of a recipe, as the nodes read them (`engines/node/image.py`)."""
+    """The containers of a recipe, as the nodes read them (`engines/node/containers/image.py`)."""
     return [
         {
             "image": each.image,
@@ -112,4 +112,4 @@ def _flaw_of_texts(launch: Launch) -> str:
             except UnicodeEncodeError:
                 return f"{what} holds a character that cannot be passed on"
     bad = next((name for name in recipe.env if not name or "=" in name), None)
-    return "" if bad is None else f"{bad!r} is no name of an environment variable"
+    return "" if bad is None else f"{bad!r} is not a name of an environment variable"

@@ -16,8 +16,8 @@ import signal
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpuyard.engines.node.processes import all_pids, descendants, gone, put, stat_of
-from gpuyard.engines.node.processes import boot_id as boot_id  # noqa: PLC0414 (one of these, for those above)
+from gpuyard.engines.node.kernel.processes import all_pids, descendants, gone, put, stat_of
+from gpuyard.engines.node.kernel.processes import boot_id as boot_id  # noqa: PLC0414 (one of these, for those above)
 
 
 class Identity(NamedTuple):

@@ -26,9 +26,10 @@ from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.files import STREAMS, read_own
 from gpuyard.engines.machine.launches import flaw_of_key, image_use
 from gpuyard.engines.machine.leftovers import Leftovers
-from gpuyard.engines.node import files, terminal
-from gpuyard.engines.node.image import sane
-from gpuyard.engines.node.processes import boot_id
+from gpuyard.engines.node import files
+from gpuyard.engines.node.containers.image import sane
+from gpuyard.engines.node.kernel.processes import boot_id
+from gpuyard.engines.node.visits import frames
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
@@ -38,7 +39,7 @@ from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, checked_end, read
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, KnownAttempt
-from gpuyard.engines.slurm.words.translate import SlurmJob
+from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.errors import words_of
 from gpuyard.model import Capability, Outcome
 
@@ -118,8 +119,7 @@ class SlurmEngine(NoMig):
                     for node in job.nodes:
                         foreign.setdefault(node, []).append(job)
             self._monitor.tidy(self._outlived)
-            now_s = self._now_ms() // 1000
-            return fleet.reports(self._site, scene, self._aside, self._others, held, foreign, now_s)
+            return fleet.reports(self._site, scene, self._aside, self._others, held, foreign, self._now_ms())
 
     def _is_ours(self, job: SlurmJob) -> bool:
         known = self._monitor.known(self._folder.key_of(job.comment))
@@ -381,8 +381,8 @@ class SlurmEngine(NoMig):
             raise Permanent("its tasks run on several nodes of Slurm: `srun --jobid` enters one of them")
         if own and not plan.get("terminal"):
             raise Permanent("it was started without a terminal")
-        found = terminal.reach(self._folder.run(key), plan["uid"])
-        if found is None and os.path.lexists(os.path.join(self._folder.run(key), terminal.SOCKET)):
+        found = frames.reach(self._folder.run(key), plan["uid"])
+        if found is None and os.path.lexists(os.path.join(self._folder.run(key), frames.SOCKET)):
             claim = self._folder.told(key, files.CLAIM, plan["uid"]) or {}
             if claim.get("boot") == boot_id():
                 # It has just ended here, which Slurm has not told yet.

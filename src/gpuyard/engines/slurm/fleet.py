@@ -10,17 +10,12 @@ from dataclasses import dataclass, field
 from gpuyard.engines.contract import ForeignProcess, NodeReport
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.launches import user_name
-from gpuyard.engines.slurm.keys import ContainerRuntime
-from gpuyard.engines.slurm.words.translate import (
-    Partition,
-    Reservation,
-    SlurmJob,
-    SlurmNode,
-    node_of,
-    pool_of,
-)
-from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import UNTYPED, model_taken, models_called
+from gpuyard.engines.slurm.cluster import ContainerRuntime
+from gpuyard.engines.slurm.words.queue import SlurmJob
+from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
+from gpuyard.model import CATALOGUE, Node
+from gpuyard.model.gpu_names import UNTYPED, linked, model_taken, models_called
+from gpuyard.model.units import MILLI
 
 FIRST_ASIDE_S, ASIDE_S_MAX = 30.0, 600.0
 """How long nodes are left out on which Slurm did not start a job that it was given."""
@@ -85,7 +80,7 @@ class ForeignUse:
         self, node: SlurmNode, held: set[int], foreign: Sequence[SlurmJob]
     ) -> tuple[ForeignProcess, ...]:
         """As many of the node's GPUs as other jobs have; all that are free where they have all its cores or memory."""
-        count = node.gpus[1]
+        count = node.gpus.number
         owners: list[str] = []
         for job in foreign:
             owners += [f"Slurm job {job.id} of {user_name(job.uid)}"] * -(-job.gpus // max(1, len(job.nodes)))
@@ -106,6 +101,28 @@ class ForeignUse:
         return tuple([ForeignProcess(gpu, 0, owner) for gpu, owner in zip(chosen, owners, strict=False)])
 
 
+def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) -> Node:
+    """A node of Slurm as a node of the yard."""
+    count, kind = node.gpus
+    model = model_taken(kind, types) if count else ""
+    return Node(
+        name=node.name,
+        cluster=cluster,
+        pool=pool,
+        gpu_model=model,
+        gpus=count,
+        cpu_milli=node.cpus * MILLI,
+        memory_mib=node.memory_mib,
+        nvlink_group_size=count if linked(kind, model) else 0,
+        features=node.features,
+    )
+
+
+def pool_of(name: str, partitions: Sequence[Partition]) -> str:
+    """The first of these partitions that has the node; empty: none has."""
+    return next((each.name for each in partitions if name in each.nodes), "")
+
+
 def reports(
     site: SlurmSettings,
     scene: ClusterSnapshot,
@@ -113,7 +130,7 @@ def reports(
     others: ForeignUse,
     held: Mapping[str, set[int]],
     foreign: Mapping[str, Sequence[SlurmJob]],
-    now_s: int,
+    now_ms: int,
 ) -> tuple[NodeReport, ...]:
     """Every node of ours, with what is wrong with it and what other jobs use of it."""
     reserved = {name for each in scene.reservations if each.name == site.reservation for name in each.nodes}
@@ -129,18 +146,18 @@ def reports(
             why = f"partition {pool} is not up"
         if not why and site.reservation and name not in reserved:
             why = f"not in reservation {site.reservation}"
-        why = why or window(site, scene, name, now_s, 0) or aside.why(name)
+        why = why or window(site, scene, name, now_ms, 0) or aside.why(name)
         busy = others.busy(node, held.get(name, set()), foreign.get(name, ()))
         found.append(NodeReport(node_of(node, site.cluster, pool, site.gpu_types), not why, why, busy))
     return tuple(found)
 
 
-def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_s: int, limit_s: int | None) -> str:
-    """The foreign reservation that a job of `limit_s` would run into; None: a job without limit."""
+def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_ms: int, limit_ms: int | None) -> str:
+    """The foreign reservation that a job of `limit_ms` would run into; None: a job without limit."""
     for each in scene.reservations:
-        if each.name == site.reservation or node not in each.nodes or each.end_s <= now_s:
+        if each.name == site.reservation or node not in each.nodes or each.end_ms <= now_ms:
             continue
-        if limit_s is None or now_s + limit_s >= each.start_s:
+        if limit_ms is None or now_ms + limit_ms >= each.start_ms:
             kind = "maintenance" if "MAINT" in each.flags else "reservation"
             return f"{kind} {each.name} of Slurm begins before it would end"
     return ""
@@ -149,7 +166,7 @@ def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_s: int, l
 def notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
     """What people should know about this cluster, in sentences."""
     said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
-    kinds = {scene.nodes[name].gpus[0] for name in scene.names if scene.nodes[name].gpus[1]}
+    kinds = {scene.nodes[name].gpus.type for name in scene.names if scene.nodes[name].gpus.number}
     for kind in sorted(kinds):
         name = kind or UNTYPED
         if kind in site.gpu_types or name in site.gpu_types:
@@ -160,9 +177,9 @@ def notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
             said.append(f"GPU type {name!r} of Slurm {taken}; say which under 'gpu_types'")
         elif models[0] not in CATALOGUE:
             said.append(
-                f"GPU type {name!r} of Slurm is no model of the catalogue; say which under 'gpu_types'"
+                f"GPU type {name!r} of Slurm is not a model of the catalogue; say which under 'gpu_types'"
             )
-    mixed = [name for name in scene.names if len(scene.nodes[name].gres) > 1]
+    mixed = [name for name in scene.names if len(scene.nodes[name].gpu_types()) > 1]
     if mixed:
         said.append(f"{len(mixed)} nodes have GPUs of several types: only the type there is most of is used")
     return tuple(said)

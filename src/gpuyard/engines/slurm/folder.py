@@ -24,7 +24,8 @@ from gpuyard.engines.contract import Permanent
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import flaw_of_key
-from gpuyard.engines.node import files, terminal
+from gpuyard.engines.node import files
+from gpuyard.engines.node.visits import frames
 from gpuyard.errors import words_of
 from gpuyard.model import Outcome
 
@@ -57,20 +58,22 @@ class Folder(OneLeader):
     def _program(self) -> str:
         """Put the code for the nodes in place, under a name that changes with it; gives the folder it lies in."""
         source = Path(files.__file__).parent
-        texts = {path.name: path.read_bytes() for path in sorted(source.glob("*.py"))}
+        paths = sorted([path.relative_to(source).as_posix() for path in source.rglob("*.py")])
+        texts = {name: (source / name).read_bytes() for name in paths}
         digest = hashlib.sha256(
             b"\0".join([name.encode() + text for name, text in texts.items()])
         ).hexdigest()
         place = os.path.join(self.root, f"program-{digest[:12]}")
         if not os.path.isdir(place):
             draft = f"{place}.{os.getpid()}"
-            os.makedirs(os.path.join(draft, "node"))
+            for folder in sorted({"", *[os.path.dirname(name) for name in texts]}):
+                os.makedirs(os.path.join(draft, "node", folder))
+                os.chmod(os.path.join(draft, "node", folder), 0o755)
             for name, text in texts.items():
                 path = os.path.join(draft, "node", name)
                 with open(path, "wb") as file:
                     file.write(text)
                 os.chmod(path, 0o644)
-            os.chmod(os.path.join(draft, "node"), 0o755)
             os.chmod(draft, 0o755)
             try:
                 os.rename(draft, place)
@@ -184,7 +187,7 @@ class Folder(OneLeader):
     def forget(self, key: str) -> None:
         """Keep an attempt's output and where it is, and a trace that it existed; remove the rest."""
         folder = self.attempt(key)
-        for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO, terminal.SOCKET):
+        for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO, frames.SOCKET):
             with suppress(OSError):
                 os.unlink(os.path.join(self.run(key), name))
         for name in (files.HALT, files.WISH):

@@ -12,8 +12,8 @@ from typing import Any
 from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
+from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.engines.slurm.words.states import outcome_of
-from gpuyard.engines.slurm.words.translate import SlurmJob
 from gpuyard.model import Outcome
 
 ENGINE_CLAIM = 0

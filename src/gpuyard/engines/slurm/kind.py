@@ -1,100 +1,42 @@
-"""Slurm as an engine of the registry: how a cluster, driven or observed, is built from its keys."""
+"""Slurm as an engine of the registry: its keys, what is so of all its clusters, and where they are made."""
 
-import os
-import shutil
-from dataclasses import replace
-from pathlib import Path
-
-from gpuyard.engines.contract import Engine, Permanent
-from gpuyard.engines.registry import Context, EngineKind
-from gpuyard.engines.slurm.calls.client import Client, CommandClient
-from gpuyard.engines.slurm.calls.commands import Commands
-from gpuyard.engines.slurm.calls.rest import RestClient
-from gpuyard.engines.slurm.engine import SlurmEngine
-from gpuyard.engines.slurm.fleet import SlurmSettings
-from gpuyard.engines.slurm.keys import LACKS, Mode, SlurmCluster
-from gpuyard.engines.slurm.observed import ObservedSlurm
+from gpuyard.engines.registry import EngineKind, Later, Stand
+from gpuyard.engines.slurm.cluster import LACKS, Mode, SlurmCluster
+from gpuyard.engines.slurm.keys import SlurmKeys, fits, settled
 from gpuyard.errors import BadInput, quoted
-
-TIMEOUT_S = 20.0
-"""A command of Slurm that has not answered by then is taken for one that came to no answer."""
-
-
-def _build(keys: SlurmCluster, context: Context) -> Engine:
-    # A type that is itself the name of a model of the configuration is that model.
-    own = {name: name for name in context.gpu_memory_mib}
-    slurm = replace(keys, gpu_types={**own, **keys.gpu_types})
-    return (
-        observed(context.cluster, slurm) if observes(keys) else driven(context.cluster, slurm, context.yard)
-    )
 
 
 def _words(keys: SlurmCluster) -> str:
-    return "Slurm decides, and the yard looks on" if observes(keys) else "jobs are handed to Slurm"
+    return "Slurm decides, and the yard looks on" if _observes(keys) else "jobs are handed to Slurm"
 
 
-def observes(keys: SlurmCluster) -> bool:
+def _observes(keys: SlurmCluster | None) -> bool:
     """Whether the yard only looks on."""
-    return keys.mode is Mode.OBSERVE
+    return keys is not None and keys.mode is Mode.OBSERVE
 
 
 def _check(cluster: str, keys: SlurmCluster | None) -> None:
-    if keys is None or (not observes(keys) and not keys.shared_folder):
+    if keys is None or (not _observes(keys) and not keys.shared_folder):
         raise BadInput(
             f"cluster {quoted(cluster)} has no 'shared_folder'",
             "Add `shared_folder: /shared/gpuyard`, a folder that this machine and all nodes see under that path.",
         )
 
 
-def driven(cluster: str, slurm: SlurmCluster, yard: Path) -> SlurmEngine:
-    """The engine of a Slurm cluster. It is made whether Slurm can be reached or not."""
-    check_here(slurm)
-    site = SlurmSettings(
-        cluster=cluster,
-        partitions=slurm.partitions,
-        reservation=slurm.reservation,
-        account=slurm.account,
-        gpu_types=slurm.gpu_types,
-        handoff_ms=slurm.handoff_ms,
-        python=slurm.python,
-        containers=slurm.containers,
-    )
-    return SlurmEngine(Path(slurm.shared_folder), client_of(slurm), site, yard=yard)
-
-
-def observed(cluster: str, slurm: SlurmCluster) -> ObservedSlurm:
-    """A cluster that is only looked at."""
-    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    return ObservedSlurm(cluster, commands, slurm.gpu_types, slurm.names)
-
-
-def check_here(slurm: SlurmCluster) -> None:
-    """Refuse what no waiting will mend, before Slurm's commands wait a minute for it."""
-    if slurm.conf and not os.path.exists(slurm.conf):
-        raise Permanent(f"there is no {slurm.conf}; 'conf' names Slurm's own configuration, slurm.conf")
-    if slurm.rest is None and not shutil.which("sbatch", path=slurm.programs or None):
-        where = f"in {slurm.programs}" if slurm.programs else "on the PATH"
-        raise Permanent(
-            f"there is no program sbatch {where}; install Slurm's commands, or say under 'programs' where they are"
-        )
-
-
-def client_of(slurm: SlurmCluster) -> Client:
-    """How Slurm is spoken to."""
-    commands = Commands(conf=slurm.conf, folder=slurm.programs, timeout_s=TIMEOUT_S)
-    by_command = CommandClient(commands, as_user=os.geteuid() == 0)
-    if slurm.rest is None:
-        return by_command
-    return RestClient(slurm.rest.url, slurm.rest.token_file, slurm.rest.user, by_command)
-
-
 KIND = EngineKind(
     "slurm",
-    _build,
+    Later("gpuyard.engines.slurm.making:build"),
+    SlurmKeys,
     lacks=LACKS,
     words=_words,
     title="Slurm",
     takes_nodes=False,
-    observes=observes,
+    observer=Later("gpuyard.engines.slurm.making:observer"),
+    observes=_observes,
+    counts=lambda keys: keys.count_quotas,
     check=_check,
+    fits=fits,
+    settled=settled,
+    stand=Stand.EITHER,
+    example={"shared_folder": "/shared/gpuyard"},
 )

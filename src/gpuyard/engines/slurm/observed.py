@@ -1,7 +1,6 @@
 """A Slurm cluster that is only looked at: Slurm decides there, and nothing here changes anything.
 
-Every command that is run is on a list of those that only read. The engine's contract is served as far as reading goes;
-a start or a stop is refused, with what to do instead.
+Every command that is run is on a list of those that only read.
 """
 
 import os
@@ -9,22 +8,12 @@ import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Event
 
-from gpuyard.engines.contract import (
-    Answer,
-    AttemptReport,
-    Launch,
-    NodeReport,
-    NoMig,
-    OwnScheduler,
-    Permanent,
-    Phase,
-    Reply,
-    StopRequest,
-)
+from gpuyard.engines.contract import NodeReport, Permanent
 from gpuyard.engines.machine.readers import Readers
+from gpuyard.engines.observer import ForeignJobs, OwnScheduler
 from gpuyard.engines.slurm.calls.commands import Commands, Refusal
+from gpuyard.engines.slurm.foreign import foreign_jobs, node_reports
 from gpuyard.engines.slurm.site.accounting import (
     JobRow,
     Jobs,
@@ -35,9 +24,9 @@ from gpuyard.engines.slurm.site.accounting import (
     unmarked,
 )
 from gpuyard.engines.slurm.site.daemons import lines_about, log_files
+from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.site import SlurmSite, history_words, marked_words, read
 from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms, settings
-from gpuyard.model import Capability
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
@@ -59,8 +48,8 @@ SLURM = OwnScheduler(
         "nodes": "Use scontrol update nodename=NAME state=drain reason=WHY, or state=resume",
         "logs": "Its jobs write where sbatch was told: scontrol show job ID names the file",
     },
+    otherwise="move a partition to `mode: drive`",
 )
-INSTEAD = "Slurm decides there: use sbatch, scancel and scontrol, or move a partition to `mode: drive`."
 HISTORY_S = 300.0
 PATHS_MAX = 1000
 """Jobs whose files are remembered."""
@@ -68,7 +57,7 @@ _FILE = r"\s{}=(/\S[^\n]*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)"
 
 
 @dataclass(slots=True)
-class ObservedSlurm(NoMig):
+class ObservedSlurm:
     """The commands of a site, and what they last said."""
 
     cluster: str
@@ -77,11 +66,7 @@ class ObservedSlurm(NoMig):
     names: Mapping[str, str] = field(default_factory=dict)
     """Tenants by accounts and users, where their names differ."""
     name: str = "slurm"
-    capabilities: frozenset[Capability] = frozenset()
     scheduler: OwnScheduler = SLURM
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why each job waits, in Slurm's words, by its key."""
-    _closed: Event = field(default_factory=Event)
     _settings: dict[str, str] = field(default_factory=dict)
     _readers: Readers = field(default_factory=Readers)
     _paths: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -127,55 +112,19 @@ class ObservedSlurm(NoMig):
         except Unreadable as wrong:
             raise Refusal(f"scontrol: {wrong}") from None
 
-    # -- the contract, as far as looking goes --------------------------------------------------------------------
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What people should know."""
-        return (f"cluster {self.cluster} is observed: Slurm decides, nothing is submitted or changed here",)
+    # -- the contract of observers -------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[NodeReport, ...]:
-        """The watcher looks at nodes by itself."""
-        return ()
+        """Every node that Slurm names."""
+        return node_reports(self.site(), self.cluster, GpuTypes(self.gpu_types))
 
-    def start(self, _epoch: int, launches: Sequence[Launch]) -> list[Reply]:
-        """Refused."""
-        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in launches]
+    def jobs(self) -> ForeignJobs:
+        """What `squeue` shows."""
+        return foreign_jobs(self.queue(), self.names)
 
-    def stop(self, _epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
-        """Refused."""
-        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in halts]
-
-    def suspend(self, _epoch: int, keys: Sequence[str]) -> list[Reply]:
-        """Refused."""
-        return [Reply(Answer.REFUSED, f"cluster {self.cluster} is observed. {INSTEAD}") for _ in keys]
-
-    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
-        """Refused."""
-        return self.suspend(epoch, keys)
-
-    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
-        """Nothing here was started by us."""
-        return [AttemptReport(key, Phase.UNKNOWN) for key in keys]
-
-    def listing(self) -> list[AttemptReport]:
-        """Nothing here was started by us."""
-        return []
-
-    def forget(self, _epoch: int, _keys: Sequence[str]) -> None:
-        """Nothing is kept."""
-
-    def wait(self, timeout_s: float) -> bool:
-        """Slurm sends no notice: the watcher polls."""
-        self._closed.wait(timeout_s)
-        return False
-
-    def log(self, _key: str, _stream: str, _offset: int, _limit: int) -> bytes:
-        """The yard does not read the output of an observed job."""
-        raise Permanent(
-            f"cluster {self.cluster} is observed: its jobs write where sbatch was told; "
-            "`scontrol show job ID` names the file"
-        )
+    def ended(self, from_ms: int) -> ForeignJobs:
+        """What `sacct` tells."""
+        return foreign_jobs(self.history(from_ms), self.names)
 
     def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of what a job writes, read as its user: Slurm names the file, and the user's rights decide."""
@@ -219,12 +168,11 @@ class ObservedSlurm(NoMig):
 
     def close(self) -> None:
         """Let go."""
-        self._closed.set()
         self._readers.close()
 
 
 def key_of(row: JobRow) -> str:
-    """Tells a try from every other: Slurm uses an id again, for a requeued job, and after a crash for another job."""
+    """A try's key in the log: Slurm uses an id again, for a requeued job, and after a crash for another job."""
     return f"{row.label}@{row.submit_ms}"
 
 

@@ -12,10 +12,10 @@ from gpuyard.engines.machine.launches import (
     flaw_of_key,
     flaw_of_recipe,
 )
+from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
-from gpuyard.engines.slurm.keys import ContainerRuntime
-from gpuyard.engines.slurm.words.translate import SlurmNode
-from gpuyard.engines.slurm_names import appends, expand
+from gpuyard.engines.slurm.cluster import ContainerRuntime
+from gpuyard.engines.slurm.words.rows import SlurmNode
 from gpuyard.model import Outcome
 from gpuyard.model.units import MILLI
 
@@ -54,7 +54,7 @@ def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
         node = nodes.get(part.node)
         if node is None:
             return f"there is no node {part.node} in Slurm"
-        kind, count = node.gpus
+        count, kind = node.gpus
         if (part.gpus and part.milli != MILLI) or part.slices:
             return "Slurm gives whole GPUs; a MIG type of Slurm is a GPU model of its own here"
         if len(set(part.gpus)) != len(part.gpus) or any(not 0 <= gpu < count for gpu in part.gpus):

@@ -92,10 +92,9 @@ class Submitter:
         except OSError as error:
             return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
         known = self._monitor.known(key)
-        limit_s = -(-launch.limit_ms // 1000) if launch.limit_ms else None
-        now_s = self._now_ms() // 1000
+        now_ms = self._now_ms()
         for part in launch.parts:
-            why = fleet.window(self._site, scene, part.node, now_s, limit_s)
+            why = fleet.window(self._site, scene, part.node, now_ms, launch.limit_ms or None)
             if known is not None and why:
                 return self._hand_back(key, known, why)
         return Submission(

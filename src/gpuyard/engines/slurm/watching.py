@@ -17,8 +17,8 @@ from gpuyard.engines.slurm.calls.client import Client, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
 from gpuyard.engines.slurm.judge import MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
+from gpuyard.engines.slurm.words.queue import SlurmJob, by_comment
 from gpuyard.engines.slurm.words.states import outcome_of
-from gpuyard.engines.slurm.words.translate import SlurmJob, by_comment
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpuyard.config.document import BYTES_MAX
-from gpuyard.config.problems import ConfigError, Problem
 from gpuyard.errors import quoted
 from gpuyard.intake.documents import Document
 from gpuyard.intake.kubernetes.tree import Findings, Part, boolean
+from gpuyard.keys.problems import ConfigError, Problem
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
 INDEX = "JOB_COMPLETION_INDEX"
@@ -61,7 +61,7 @@ class Sources:
         if self.left < 0:
             problem = Problem(
                 part.place(key),
-                f"{part.named(key)} goes too far: what references in this file stand for is longer than "
+                f"{part.named(key)} expands too far: the references in this file stand for more than "
                 f"{BYTES_MAX // 1024**2} MiB; write shorter values, or read them from a file in the job",
             )
             raise ConfigError(part.findings.file, [problem])

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from typing import TypeVar
 
-from gpuyard.config.problems import ConfigError, Position, Problem
 from gpuyard.errors import quoted
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.values import Warning
+from gpuyard.keys.problems import ConfigError, Position, Problem
 
 T = TypeVar("T")
 

@@ -68,7 +68,7 @@ def _from_script(words: Sequence[Word], problems: list[tuple[int, str]]) -> list
         if word.text in ("hetjob", "packjob"):
             text = "a heterogeneous job is not served: submit its parts as jobs of their own"
         else:
-            text = f"{quoted(word.text)} is no option; a value with spaces needs quotes, a comment a '#'"
+            text = f"{quoted(word.text)} is not an option; a value with spaces needs quotes, a comment a '#'"
         problems.append((word.line, text))
     return found
 
@@ -93,7 +93,7 @@ def _from_arguments(arguments: Sequence[str], problems: list[tuple[int, str]]) -
         problems.append((0, f"command line: {error}"))
         return []
     if rest:
-        problems.append((0, f"command line: {quoted(rest[0].text)} is no option"))
+        problems.append((0, f"command line: {quoted(rest[0].text)} is not an option"))
     return found
 
 

@@ -48,7 +48,7 @@ def _nodes(reading: Reading, values: Values) -> int:
         return reading.nodes_min
     if reading.ntasks == 1:
         if reading.gpus and reading.gpus.count > _GPUS_OF_MOST_NODES:
-            values.warn("gpus", "is read as so many GPUs of one node; add --nodes to spread them")
+            values.warn("gpus", "is read as this many GPUs of one node; add --nodes to spread them")
         return 1
     if reading.ntasks_per_node:
         return -(-reading.ntasks // reading.ntasks_per_node)

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuyard.engines import slurm_names
+from gpuyard.engines import patterns
 from gpuyard.errors import BadInput, quoted
 from gpuyard.intake.names import is_segment, is_tenant, job_name
 from gpuyard.intake.sbatch.conclusions import concluded
@@ -349,7 +349,7 @@ def _files(values: Values, caller: Caller, *, array: bool) -> dict[str, Any]:
         path = values.text(option)
         if path and path.lower() != "none":
             found[key] = path
-            for text in slurm_names.check_pattern(path, array=array):
+            for text in patterns.check_pattern(path, array=array):
                 values.warn(option, f"{quoted(path)}: {text}")
     mode = values.get("open-mode", _open_mode, "")
     found |= {"open_mode": mode} if mode else {}

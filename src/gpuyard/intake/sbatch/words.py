@@ -132,7 +132,7 @@ def _word(line: str, place: int, comment: str) -> tuple[str, int]:
 def check_script(text: str, file: str) -> None:
     """Refuse what sbatch does not accept as a script, and say how to fix it."""
     if not text.strip():
-        raise BadInput(f"{file}: the script is empty")
+        raise BadInput(f"{file}: the script is empty", "Begin it with #!/bin/bash and a command.")
     if text.startswith("\ufeff"):
         raise BadInput(
             f"{file}:1: begins with a byte order mark, so that the system does not see its #! line",
@@ -147,6 +147,6 @@ def check_script(text: str, file: str) -> None:
     if end >= 0:
         line = text.count("\n", 0, end) + 1
         raise BadInput(
-            f"{file}:{line}: ends with the line break of Windows, which becomes a part of its last word",
-            f"Turn them into those of Unix: sed -i 's/\\r$//' {file}",
+            f"{file}:{line}: ends with a Windows line break, which becomes part of its last word",
+            f"Turn the line breaks into those of Unix: sed -i 's/\\r$//' {file}",
         )

@@ -59,8 +59,8 @@ class EasyPass:
             return found
         # The job would outlast the promise: it may only use what the promise leaves.
         where, home, quota = promised.where, self._pass.state.nodes.kind_of, self._quota
-        if any([grant[0] in where for grant in found]) or (
-            quota is not None and not quota.leaves(record, home[found[0][0]].model)
+        if any([grant.node in where for grant in found]) or (
+            quota is not None and not quota.leaves(record, home[found[0].node].model)
         ):
             return self._beside(promised, record)
         return found

@@ -8,6 +8,7 @@ learned, are placed like `best-fit`.
 
 from collections.abc import Iterable
 
+from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.placing import (
     grant_tasks,
@@ -24,16 +25,15 @@ from gpuyard.policies.placement.across_kinds import ranked
 
 NAME = "fgd"
 
+_INDEX: CacheSlot[FgdIndex] = CacheSlot("nodes by their scores")
+
 
 def index_of(nodes: Nodes) -> FgdIndex | None:
     """The nodes by their scores under the expected demand; None: there is none."""
     expected = nodes.demand
     if expected is None:
         return None
-    found = expected.derived
-    if not isinstance(found, FgdIndex):
-        found = expected.derived = FgdIndex(expected.mix)
-    return found
+    return expected.caches.get(_INDEX) or expected.caches.put(_INDEX, FgdIndex(expected.mix))
 
 
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:

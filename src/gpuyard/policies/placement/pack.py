@@ -9,6 +9,7 @@ everything as long as no ask for parts of GPUs is expected, are placed like `bes
 
 from collections.abc import Iterable
 
+from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.mig_placing import place_slices
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.placing import (
@@ -26,6 +27,7 @@ from gpuyard.policies.placement.across_kinds import ranked
 
 NAME = "pack"
 
+_INDEX: CacheSlot[ValueIndex] = CacheSlot("nodes by the value of what is left")
 
 _plain = placer(whole_best_fit, share_best_fit)
 
@@ -33,10 +35,7 @@ _plain = placer(whole_best_fit, share_best_fit)
 def _value_index(nodes: Nodes) -> ValueIndex:
     demand = nodes.demand
     assert demand is not None, "without one nothing is valued"
-    if not isinstance(demand.derived, ValueIndex):
-        demand.derived = ValueIndex(demand.mix)
-    assert isinstance(demand.derived, ValueIndex)
-    return demand.derived
+    return demand.caches.get(_INDEX) or demand.caches.put(_INDEX, ValueIndex(demand.mix))
 
 
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuyard.money import digits, usd
-from gpuyard.reports import cost
-from gpuyard.reports.money import plots
+from gpuyard.reports.money import lines, plots
 from gpuyard.reports.money.statement_page import dollars, exact_hours, hours, opening
 from gpuyard.reports.report import Asking
 from gpuyard.reports.table import Row
@@ -53,22 +52,22 @@ def name_of(row: Row, by: list[str]) -> str:
     """What a line is about, in words."""
     said = []
     for name in by:
-        if name.startswith(cost.LABEL):
-            said.append(row["labels"][name.removeprefix(cost.LABEL)] or cost.NONE)
+        if name.startswith(lines.LABEL):
+            said.append(row["labels"][name.removeprefix(lines.LABEL)] or lines.NONE)
         else:
-            said.append(row[name] or (cost.NONE if name in cost.MAY_LACK else cost.NO_JOB))
+            said.append(row[name] or (lines.NONE if name in lines.MAY_LACK else lines.NO_JOB))
     return ", ".join(said)
 
 
 def held(row: Row) -> float:
     """All GPU-hours of a line."""
-    return sum([row[f"{kind}_gpu_hours"] for kind in cost.KINDS])
+    return sum([row[f"{kind}_gpu_hours"] for kind in lines.KINDS])
 
 
 def _said(reply: Row) -> list[tuple[Markup, str]]:
     """What a reader should know first."""
     total, of_jobs = sum(map(held, reply["lines"])), ("used", "wasted", "unmeasured", "starting")
-    sums = {kind: sum([row[f"{kind}_gpu_hours"] for row in reply["lines"]]) for kind in cost.KINDS}
+    sums = {kind: sum([row[f"{kind}_gpu_hours"] for row in reply["lines"]]) for kind in lines.KINDS}
     had = sum([sums[kind] for kind in of_jobs])
     charged = usd(reply["charged_micro_usd"])
     found = [
@@ -112,12 +111,12 @@ def _time(days: Row, over: list[plots.Slot], unit: str) -> Markup:
     """Where GPU time went over time, by its kind."""
     heights: dict[str, dict[str, float]] = {}
     for row in days["lines"]:
-        for kind in cost.KINDS:
+        for kind in lines.KINDS:
             value = row[f"{kind}_gpu_hours"]
             if value > 0:
                 part = heights.setdefault(kind, {})
                 part[row[unit]] = part.get(row[unit], 0.0) + value
-    ordered = {kind: heights[kind] for kind in cost.KINDS if kind in heights}
+    ordered = {kind: heights[kind] for kind in lines.KINDS if kind in heights}
     drawn = f"GPU-hours each {unit} by what became of them."
     if not ordered:
         return figure("time", "There was no GPU time", drawn)
@@ -137,7 +136,7 @@ def _lines(reply: Row) -> Markup:
         return figure("lines", "Nothing to compare", drawn)
     shown = [
         plots.Bar(
-            name_of(row, by), [(kind, row[f"{kind}_gpu_hours"]) for kind in cost.KINDS], hours(held(row))
+            name_of(row, by), [(kind, row[f"{kind}_gpu_hours"]) for kind in lines.KINDS], hours(held(row))
         )
         for row in most[:_BARS_MAX]
     ]
@@ -150,7 +149,7 @@ def _lines(reply: Row) -> Markup:
 def _table(reply: Row) -> Markup:
     by = reply["by"]
     places = digits([row["charged_micro_usd"] for row in reply["lines"]])
-    kinds = [kind for kind in cost.KINDS if any([row[f"{kind}_gpu_hours"] for row in reply["lines"]])]
+    kinds = [kind for kind in lines.KINDS if any([row[f"{kind}_gpu_hours"] for row in reply["lines"]])]
     rows = [
         [
             name_of(row, by),

@@ -37,6 +37,6 @@ def read_days(first: str, last: str, today: int, back: int | None = None) -> tup
     if from_day > to_day:
         raise BadInput(
             f"the first day, {day_text(from_day)}, is after the last one, {day_text(to_day)}",
-            "Give --from a day before --to.",
+            "Give a --from that is not after --to.",
         )
     return from_day, to_day

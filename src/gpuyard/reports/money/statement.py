@@ -7,8 +7,23 @@ what was learned in the month about months that are closed. Every part adds up t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from gpuyard.money import digits, rate_usd, usd
-from gpuyard.reports.cost import behind, hours_of, not_booked
+from gpuyard.money import rate_usd, usd
+from gpuyard.reports.money.lines import (
+    CLASS,
+    CORRECTION,
+    DAY,
+    PARTS,
+    PRICE,
+    PROJECT,
+    TENANT,
+    TOTAL,
+    USER,
+    behind,
+    budget_text,
+    digits_of,
+    hours_of,
+    not_booked,
+)  # fmt: skip
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -19,11 +34,6 @@ if TYPE_CHECKING:
     from gpuyard.control.views.accounts import Accounts
     from gpuyard.ledger.accounts import Entry
 
-TOTAL, TENANT, USER, PROJECT, CLASS, PRICE, DAY, CORRECTION = (
-    "total", "tenant", "user", "project", "class", "price", "day", "correction",
-)  # fmt: skip
-"""The parts of a statement."""
-PARTS = (TOTAL, TENANT, USER, PROJECT, CLASS, PRICE, DAY, CORRECTION)
 KINDS = ("used", "wasted", "unmeasured", "starting", "held")
 """The kinds of time that a job may have, as a line shows them."""
 
@@ -58,7 +68,7 @@ class StatementWait(TypedDict):
 
 
 class StatementBudget(TypedDict):
-    """A budget of the tenant or of a tenant below it, and what the month's jobs of this tenant are to it."""
+    """A budget of the tenant or of a tenant below it, and how much of it the month's jobs of this tenant spent."""
 
     budget: str
     unit: str
@@ -114,8 +124,9 @@ STATEMENT = Endpoint(
     "One month of a tenant: used, charged, wasted, waited for",
     tag="lists",
     parameters=(
-        query("tenant", "The tenant; those below it count too. Left out: your own, if you have one.", maxLength=1000),
-        query("month", "The month: 2026-11. Left out: this one, so far.", maxLength=7),
+        query("tenant", "The tenant, with all tenants below it. Default: your own, if you have one.",
+            maxLength=1000),
+        query("month", "The month: 2026-11. Default: this one, so far.", maxLength=7),
     ),
     problems=(404, 422),
 )  # fmt: skip
@@ -354,11 +365,6 @@ def named(row: Row) -> str:
     return row["name"] or "(none)"
 
 
-def digits_of(lines: Sequence[Row]) -> int:
-    """Digits of all amounts of a statement."""
-    return digits([line[name] for line in lines for name in ("charged_micro_usd", "wasted_micro_usd")])
-
-
 def _columns(rows: Sequence[Row]) -> list[Column]:
     places = digits_of(rows)
     return [
@@ -379,24 +385,6 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("WASTE", lambda row: usd(row["wasted_micro_usd"], places), right=True, wide=True),
         Column("CHARGED", lambda row: usd(row["charged_micro_usd"], places), right=True),
     ]
-
-
-def budget_text(budget: Row) -> str:
-    """One budget in a sentence."""
-    from gpuyard.reports.budget import amount_texts  # noqa: PLC0415
-
-    amounts = [budget[name] for name in ("amount", "spent_in_month", "left")]
-    texts = dict(zip(amounts, amount_texts(budget["unit"], amounts, "GPU-hours"), strict=True))
-    text = texts.__getitem__
-
-    said = f"budget {budget['budget']} of {text(budget['amount'])} a {budget['window']}"
-    if budget["window"][:1].isdigit():
-        said = f"budget {budget['budget']} of {text(budget['amount'])} in {budget['window']}"
-    said += f" ({budget['action']}): {text(budget['spent_in_month'])} of it in this month"
-    said += " by the books" if budget["unit"] == "USD" else ""
-    return (
-        said if budget["left"] is None else f"{said}; {text(budget['left'])} left now, as the budget counts"
-    )
 
 
 def _notes(reply: Row) -> list[str]:
@@ -430,9 +418,9 @@ REPORT: "Report[StatementReply]" = Report(
     rows="lines",
     help="Show one month of a tenant: what its jobs used, wasted and waited for, and what they are charged.",
     more_help=(
-        "In parts: the total, then by tenant, user, project, class, price and day, each of which adds up to the "
-        "total, and corrections of months that are closed. `yard cost statement org/research --month 2026-11 -o html > "
-        "research.html` writes one page to print. You see the tenants that are yours."
+        "It has a total; parts by tenant, user, project, class, price and day, each of which adds up to "
+        "the total; and corrections of closed months. `yard cost statement org/research --month 2026-11 -o "
+        "html > research.html` writes one page to print. You see only your own tenants."
     ),
     flags=[Flag("tenant", operand=True), Flag("month", ("--month",))],
     notes=_notes,

@@ -5,14 +5,25 @@ from datetime import date
 
 from gpuyard.money import rate_usd, usd
 from gpuyard.reports.budget import amount_texts
-from gpuyard.reports.money import plots, statement
+from gpuyard.reports.money import plots
+from gpuyard.reports.money.lines import (
+    CORRECTION,
+    DAY,
+    NONE,
+    PARTS,
+    PRICE,
+    PROJECT,
+    TOTAL,
+    USER,
+    budget_text,
+    digits_of,
+)
 from gpuyard.reports.table import Row
 from gpuyard.sim.report import human
 from gpuyard.sim.report.document import document, head, made
 from gpuyard.sim.report.markup import Markup, el, join
 from gpuyard.sim.report.plots import figure
 
-NONE = "(none)"
 _SHOWN = ("used", "wasted", "unmeasured", "starting", "held")
 _LINES_MAX = 12
 _MEANINGS = (
@@ -60,10 +71,10 @@ def held(line: Row) -> float:
 
 def statement_page(reply: Row) -> str:
     """The whole page."""
-    parts: dict[str, list[Row]] = {part: [] for part in statement.PARTS}
+    parts: dict[str, list[Row]] = {part: [] for part in PARTS}
     for line in reply["lines"]:
         parts[line["part"]].append(line)
-    (total,) = parts[statement.TOTAL]
+    (total,) = parts[TOTAL]
     month = date.fromisoformat(f"{reply['month']}-01")
     title = f"{reply['tenant']}, {month:%B %Y}"
     facts = [
@@ -71,7 +82,7 @@ def statement_page(reply: Row) -> str:
         ("books", "closed" if reply["closed"] else "open: they may still change"),
         ("charged", usd(reply["charged_micro_usd"])),
         ("GPU-hours", hours(held(total))),
-        ("people", human.count(len([line for line in parts[statement.USER] if line["name"]]))),
+        ("people", human.count(len([line for line in parts[USER] if line["name"]]))),
         ("currency", reply["currency"]),
     ]
     body = el(
@@ -81,16 +92,16 @@ def statement_page(reply: Row) -> str:
         el(
             "section",
             _days(reply, parts),
-            _time(parts[statement.USER], "person", "user"),
-            _time(parts[statement.PROJECT], "project", "project"),
+            _time(parts[USER], "person", "user"),
+            _time(parts[PROJECT], "project", "project"),
             _waits(reply),
             _budgets(reply),
             class_="plots",
         ),
         _charges(parts, total),
-        _lines_of("By person", "person", parts[statement.USER], total),
-        _lines_of("By project", "project", parts[statement.PROJECT], total),
-        _corrections(parts[statement.CORRECTION]),
+        _lines_of("By person", "person", parts[USER], total),
+        _lines_of("By project", "project", parts[PROJECT], total),
+        _corrections(parts[CORRECTION]),
         _foot(reply),
         class_="statement",
     )
@@ -136,8 +147,8 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
 
 def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
     over = plots.slots(reply["from_day"], reply["to_day"])
-    charged = {line["name"]: line["charged_micro_usd"] for line in parts[statement.DAY]}
-    wasted = {line["name"]: line["wasted_micro_usd"] for line in parts[statement.DAY]}
+    charged = {line["name"]: line["charged_micro_usd"] for line in parts[DAY]}
+    wasted = {line["name"]: line["wasted_micro_usd"] for line in parts[DAY]}
     rest = {day: charged[day] - wasted[day] for day in charged}
     dearest = max(charged, key=lambda day: (charged[day], day), default="")
     heading = f"{usd(charged[dearest])} on {dearest}, the dearest day" if dearest else "Nothing was charged"
@@ -200,7 +211,7 @@ def _budgets(reply: Row) -> Markup | None:
         bar = plots.Bar(budget["budget"], parts, human.percent(spent / amount) if amount else human.MISSING)
         items += [
             plots.bars([bar], colours, text, budget["budget"]),
-            el("p", statement.budget_text(budget), class_="note"),
+            el("p", budget_text(budget), class_="note"),
         ]
     heading = "Budgets" if len(reply["budgets"]) > 1 else "The budget"
     return figure(
@@ -210,7 +221,7 @@ def _budgets(reply: Row) -> Markup | None:
 
 def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
     """The lines of prices: quantity times price is the amount."""
-    places = statement.digits_of([total, *parts[statement.PRICE]])
+    places = digits_of([total, *parts[PRICE]])
     rows = [
         [
             line["name"],
@@ -219,7 +230,7 @@ def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
             f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else human.MISSING,
             usd(line["charged_micro_usd"], places),
         ]
-        for line in parts[statement.PRICE]
+        for line in parts[PRICE]
     ]
     charged = usd(total["charged_micro_usd"], places)
     rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", charged])
@@ -231,7 +242,7 @@ def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Mark
     """Figures of every person or project, the most expensive first; a single one is the total."""
     if len(lines) < 2:
         return None
-    places = statement.digits_of([total, *lines])
+    places = digits_of([total, *lines])
     ordered = sorted(lines, key=lambda line: (-line["charged_micro_usd"], line["name"]))
     rows = [
         [
@@ -250,7 +261,7 @@ def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Mark
 def _corrections(lines: Sequence[Row]) -> Markup | None:
     if not lines:
         return None
-    places = statement.digits_of(lines)
+    places = digits_of(lines)
     rows = [
         [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd(line["charged_micro_usd"], places)]
         for line in lines

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TcoLine(TypedDict):
-    """One way to have the GPUs. What is null is not to be had, or means nothing for this way."""
+    """One way to have the GPUs. Null: not available, or meaningless for this way."""
 
     way: str
     gpus: int | None
@@ -44,7 +44,7 @@ class TcoLine(TypedDict):
 
 
 class TcoCase(TypedDict):
-    """What all ways would have cost if something were different."""
+    """What all ways would have cost if one input were different."""
 
     case: str
     own_micro_usd: int | None
@@ -55,7 +55,7 @@ class TcoCase(TypedDict):
 
 
 class TcoInput(TypedDict):
-    """What was reckoned with."""
+    """The inputs of the calculation."""
 
     what: str
     value: str
@@ -64,7 +64,7 @@ class TcoInput(TypedDict):
 
 
 class TcoReply(TypedDict):
-    """The ways side by side. Without sight of the whole yard it is about the jobs of the tenants that are seen."""
+    """The ways side by side. Without sight of the whole yard they cover the jobs of the tenants that you see."""
 
     lines: list[TcoLine]
     cases: list[TcoCase]
@@ -90,28 +90,28 @@ TCO = Endpoint(
     "What the recorded load would have cost owned, reserved, on demand or on spot",
     tag="lists",
     parameters=(
-        query("model", "The GPU model. Left out: the one with the largest load.", maxLength=100),
-        query("from", "The first day: 2026-11-01. Left out: 90 days before the last.", maxLength=10, format="date"),
-        query("to", "The last day: 2026-11-30. Left out: yesterday, UTC.", maxLength=10, format="date"),
+        query("model", "The GPU model. Default: the one with the largest load.", maxLength=100),
+        query("from", "The first day: 2026-11-01. Default: 90 days before the last.", maxLength=10, format="date"),
+        query("to", "The last day: 2026-11-30. Default: yesterday, UTC.", maxLength=10, format="date"),
         query(
-            "gpus", "GPUs that are owned or reserved. Left out: enough for the busiest day.", "integer",
+            "gpus", "How many GPUs are owned or reserved. Default: enough for the busiest day.", "integer",
             minimum=1, maximum=1_000_000,
         ),
-        _usd("purchase", "USD that one GPU costs to buy, with its part of the machine. Left out: price_book."),
-        _usd("years", "Years over which it is written off: 4. Left out: price_book."),
-        _usd("salvage", "USD that it is worth then. Left out: price_book, else 0."),
-        _usd("people", "USD a year and GPU for the people that it takes. Left out: price_book, else 0."),
-        _usd("energy", "USD for a kWh. Left out: price_book, else 0."),
-        _usd("pue", "What a kWh of a GPU takes at the meter: 1.3. Left out: price_book, else 1."),
+        _usd("purchase", "USD to buy one GPU, with its part of the machine. Default: price_book."),
+        _usd("years", "Years over which a GPU is written off, such as 4. Default: price_book."),
+        _usd("salvage", "USD that a GPU is worth after that. Default: price_book, else 0."),
+        _usd("people", "USD per year and GPU for staff. Default: price_book, else 0."),
+        _usd("energy", "USD per kWh. Default: price_book, else 0."),
+        _usd("pue", "kWh at the meter per kWh of a GPU (PUE), such as 1.3. Default: price_book, else 1."),
         query(
-            "watts", "What a GPU draws while a job has it. Left out: as it was measured.", "integer",
+            "watts", "Power that a GPU draws while a job has it. Default: as measured.", "integer",
             minimum=0, maximum=100_000,
         ),
-        _usd("reserved", "USD for a reserved GPU-hour. Left out: price_book, or a pool of this market."),
-        _usd("on_demand", "USD for a GPU-hour on demand. Left out: price_book, a pool, else the list price."),
-        _usd("spot", "USD for a GPU-hour on spot. Left out: price_book, or a pool of this market."),
+        _usd("reserved", "USD per reserved GPU-hour. Default: price_book, or a pool of this market."),
+        _usd("on_demand", "USD per GPU-hour on demand. Default: price_book, a pool, else the list price."),
+        _usd("spot", "USD per GPU-hour on spot. Default: price_book, or a pool of this market."),
         query(
-            "spot_loss", "Work that is done again on spot after reclaims, in percent. Left out: 0.", "integer",
+            "spot_loss", "Work that is repeated on spot after reclaims, in percent. Default: 0.", "integer",
             minimum=0, maximum=1000,
         ),
     ),
@@ -122,7 +122,7 @@ DAYS_MAX = 3_660
 
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
-    """The load of those tenants that you see, as every way would have had it."""
+    """The load of the tenants that you see, and what it would have cost owned, reserved, on demand and on spot."""
     from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
     from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
@@ -236,8 +236,8 @@ class _Given:
     ) -> int | None:  # fmt: skip
         from fractions import Fraction  # noqa: PLC0415
 
-        from gpuyard.config.quantities import scaled  # noqa: PLC0415
         from gpuyard.errors import BadInput  # noqa: PLC0415
+        from gpuyard.keys.quantities import scaled  # noqa: PLC0415
 
         found, written = otherwise, self._values[name]
         if written:
@@ -440,7 +440,8 @@ def _even(rows: Sequence[Row], against: str, key: str) -> Callable[[Row], str]:
 def _notes(reply: Row) -> list[str]:
     inputs = ", ".join([f"{each['what']} {each['value']} ({each['source']})" for each in reply["inputs"]])
     found = [
-        f"{reply['model']}, {reply['from_day']} to {reply['to_day']}, UTC: {reply['gpu_hours']:,.2f} GPU-hours of jobs",
+        f"{reply['model']}, {reply['from_day']} to {reply['to_day']}, UTC: {reply['gpu_hours']:,.2f} "
+        f"GPU-hours of jobs",
         f"reckoned with: {inputs}",
     ]
     for case in reply["cases"]:
@@ -471,8 +472,8 @@ REPORT: "Report[TcoReply]" = Report(
     rows="lines",
     help="Compare what the recorded load would have cost owned, reserved, on demand and on spot.",
     more_help=(
-        "Owned and reserved GPUs cost their hours whether they are used or not, and what the load had beyond them is "
-        "bought on demand; the break-even is the utilisation from which they are cheaper. Prices are those of "
+        "Owned and reserved GPUs cost the same whether they are used or not, and load beyond them is "
+        "bought on demand; the break-even is the utilisation above which they are cheaper. Prices come from "
         "price_book unless you give others. The notes say what changes with prices, the load, PUE and the lifetime."
     ),
     flags=_FLAGS,

@@ -122,7 +122,9 @@ def _time_data(span: tuple[int, int], origin_ms: int, high: float, unit: str) ->
 def waits(entries: Sequence[ComparedPolicy]) -> Markup:
     """The part of the jobs that waited no longer than a time."""
     heading = sentences.wait_heading(entries)
-    drawn = "Part of the jobs that waited at most so long. Further up and to the left is better; log scale."
+    drawn = (
+        "The share of jobs that waited at most this long. Further up and to the left is better; log scale."
+    )
     ended = [(entry, sorted(entry.result.wait_ms)) for entry in entries if len(entry.result.wait_ms)]
     if not ended:
         return figure("waits", heading, drawn, wide=False)

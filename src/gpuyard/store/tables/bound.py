@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Writes
 from gpuyard.store.schema import BLOBS
 
 R = TypeVar("R")
@@ -62,10 +62,10 @@ def put_rows(conn: Connection, rows: Rows) -> None:
 class BoundTables:
     """The bound tables of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Writes) -> None:
         self._backend = backend
 
-    def put_rows(self, rows: Rows) -> None:
+    def put(self, rows: Rows) -> None:
         """Write rows that were made again from the log."""
         with self._backend.writing() as conn:
             put_rows(conn, rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Reads
 from gpuyard.store.schema import CONFIGS
 from gpuyard.store.tables.bound import BoundTable
 
@@ -52,16 +52,16 @@ def text_hash(text: str) -> str:
 class Configs:
     """The versions of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Reads) -> None:
         self._backend = backend
 
-    def config_version(self, version: int | None = None) -> ConfigVersion | None:
+    def version(self, version: int | None = None) -> ConfigVersion | None:
         """One version; the one in force if none is named. Nothing if there is no such version."""
         query = _SELECT.where(CONFIGS.c.version == version) if version is not None else _SELECT
         found = self._versions(query.limit(1))
         return found[0] if found else None
 
-    def config_versions(self, limit: int = VERSIONS_MAX) -> list[ConfigVersion]:
+    def versions(self, limit: int = VERSIONS_MAX) -> list[ConfigVersion]:
         """The last versions, newest first."""
         return self._versions(_SELECT.limit(max(1, min(limit, VERSIONS_MAX))))
 

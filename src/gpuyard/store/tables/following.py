@@ -15,11 +15,11 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Locks
 from gpuyard.store.errors import Fenced
-from gpuyard.store.schema import CHECKPOINTS, EVENTS, PROJECTED, PROJECTIONS
+from gpuyard.store.schema import CHECKPOINTS, PROJECTED, PROJECTIONS
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ _MOVE = (
 class Following:
     """The projections of one store that follow its log."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Locks) -> None:
         self._backend = backend
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class Following:
         with self._backend.reading() as conn:
             return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS)}
 
-    def projected(
+    def rows(
         self, name: str, prefix: str = "", after: str = "", limit: int = PAGE_MAX
     ) -> list[tuple[str, str]]:
         """A page of the rows of a projection with keys that begin with `prefix`, by key, as key and JSON."""
@@ -109,7 +109,7 @@ class Following:
         with self._backend.reading() as conn:
             return [(row[0], row[1]) for row in conn.execute(query)]
 
-    def projected_between(self, name: str, low: str, high: str) -> list[tuple[str, str]]:
+    def between(self, name: str, low: str, high: str) -> list[tuple[str, str]]:
         """All rows of a projection with keys from `low` to before `high`, by key."""
         table = PROJECTED.c
         query = select(table.key, table.value).where(
@@ -118,7 +118,7 @@ class Following:
         with self._backend.reading() as conn:
             return [(row[0], row[1]) for row in conn.execute(query.order_by(table.key)).all()]
 
-    def projected_at(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+    def at(self, name: str, keys: Sequence[str]) -> dict[str, str]:
         """The rows of a projection under these keys, as far as there are any."""
         table, found = PROJECTED.c, {}
         query = select(table.key, table.value).where(table.projection == name)
@@ -127,12 +127,6 @@ class Following:
                 some = conn.execute(query.where(table.key.in_(keys[start : start + _KEYS_PER_QUERY])))
                 found.update({row[0]: row[1] for row in some})
         return found
-
-    def first_seq(self) -> int:
-        """The number of the first event that the log still has; if it has none, of the next one."""
-        with self._backend.reading() as conn:
-            first = conn.scalar(select(func.min(EVENTS.c.seq)))
-        return int(first) if first is not None else self._backend.head() + 1
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -144,7 +138,7 @@ class Following:
             conn.execute(delete(PROJECTIONS).where(PROJECTIONS.c.name == name))
             conn.execute(insert(PROJECTIONS), Cursor(name, version, 0, EMPTYING, now_ms)._asdict())
 
-    def empty_projected(self, epoch: int, cursor: Cursor, limit: int) -> bool:
+    def empty(self, epoch: int, cursor: Cursor, limit: int) -> bool:
         """Remove some rows of a projection that is being emptied; whether it may have more."""
         table = PROJECTED.c
         some = select(table.key).where(table.projection == cursor.name).limit(limit).scalar_subquery()
@@ -154,9 +148,7 @@ class Following:
             gone = conn.execute(delete(PROJECTED).where(table.projection == cursor.name, table.key.in_(some)))
             return gone.rowcount >= limit
 
-    def put_projected(
-        self, epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]
-    ) -> bool:
+    def put(self, epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]) -> bool:
         """Write a batch and the cursor that goes with it; None as a value removes a row.
 
         False, and nothing is written, if the projection has moved since the batch was begun.
@@ -191,7 +183,7 @@ class Following:
         # Page by page: a projection may have millions of rows, and they are never in memory all at once. If any of them
         # changes meanwhile, the cursor moves.
         pack, packed, comma, after = zlib.compressobj(1), [], "{", ""
-        while page := self.projected(cursor.name, after=after):
+        while page := self.rows(cursor.name, after=after):
             # Without its braces: the pages are one object.
             packed.append(
                 pack.compress(f"{comma}{json.dumps(dict(page), separators=(',', ':'))[1:-1]}".encode())

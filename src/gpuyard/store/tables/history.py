@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, false, f
 
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Reads
 from gpuyard.store.schema import HISTORY
 from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
 
@@ -94,19 +94,19 @@ _STATES_OF_ARRAYS = (
 class History:
     """The ended jobs of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Reads) -> None:
         self._backend = backend
 
-    def history(self, job_id: int) -> HistoryRow | None:
+    def find(self, job_id: int) -> HistoryRow | None:
         """One job, if it has ended."""
         rows = self._found(select(HISTORY).where(HISTORY.c.id == job_id))
         return rows[0] if rows else None
 
-    def histories(self, job_ids: Sequence[int]) -> dict[int, HistoryRow]:
+    def find_all(self, job_ids: Sequence[int]) -> dict[int, HistoryRow]:
         """The rows of those of these jobs that have ended, by id."""
         return {row.id: row for row in self._found(_BY_IDS, ids=job_ids)}
 
-    def find_history(self, query: HistoryQuery) -> list[HistoryRow]:
+    def search(self, query: HistoryQuery) -> list[HistoryRow]:
         """A page of ended jobs: the yard's own, then those that other schedulers ran."""
         before_id = query.before_id
         if before_id is not None and before_id > FIRST_EXTERNAL_ID:
@@ -159,7 +159,7 @@ class History:
             result.close()
             return rows
 
-    def array_history(self, array_id: int, after_index: int = -1, limit: int = LIMIT_MAX) -> list[HistoryRow]:
+    def of_array(self, array_id: int, after_index: int = -1, limit: int = LIMIT_MAX) -> list[HistoryRow]:
         """Ended tasks of an array, by index."""
         table = HISTORY.c
         return self._found(
@@ -169,7 +169,7 @@ class History:
             .limit(_limited(limit))
         )
 
-    def array_ends(self, array_id: int) -> list[tuple[int, int, str, str]]:
+    def ends_of_array(self, array_id: int) -> list[tuple[int, int, str, str]]:
         """Id, index, tenant and state of all ended tasks of an array, by index; for large numbers of them."""
         table = HISTORY.c
         query = (
@@ -180,7 +180,7 @@ class History:
         with self._backend.reading() as conn:
             return [(row[0], row[1], row[2], row[3]) for row in conn.execute(query)]
 
-    def task_histories(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], list[HistoryRow]]:
+    def at_places(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], list[HistoryRow]]:
         """The ended jobs at these places, each an array and an index in it; of another scheduler's there may be several
         tries.
         """
@@ -189,7 +189,7 @@ class History:
             found.setdefault((row.array_id, row.array_index), []).append(row)
         return found
 
-    def array_states(self, array_ids: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
+    def states_of_arrays(self, array_ids: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
         """Tenants and states of the ended tasks of these arrays; each state once, by the first task that has it."""
         found: dict[int, list[tuple[str, str]]] = {}
         with self._backend.reading() as conn:

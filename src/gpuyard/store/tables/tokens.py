@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Writes
 from gpuyard.store.schema import TOKENS
 
 _ONE = select(TOKENS).where(TOKENS.c.id == bindparam("token_id"))
@@ -37,16 +37,16 @@ class TokenRow:
 class Tokens:
     """The tokens of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Writes) -> None:
         self._backend = backend
 
-    def token(self, token_id: str) -> TokenRow | None:
+    def find(self, token_id: str) -> TokenRow | None:
         """One token, as it is now."""
         with self._backend.reading() as conn:
             row = conn.execute(_ONE, {"token_id": token_id}).mappings().first()
         return TokenRow(**row) if row is not None else None
 
-    def tokens_ended(self, token_ids: Sequence[str], now_ms: int) -> list[str]:
+    def ended(self, token_ids: Sequence[str], now_ms: int) -> list[str]:
         """Of these tokens those that are revoked, have ended or are not there."""
         found: set[str] = set()
         with self._backend.reading() as conn:
@@ -58,7 +58,7 @@ class Tokens:
                 found.update(conn.execute(query).scalars())
         return [token_id for token_id in token_ids if token_id not in found]
 
-    def tokens(self) -> list[TokenRow]:
+    def all(self) -> list[TokenRow]:
         """All tokens, the newest first."""
         query = select(TOKENS).order_by(TOKENS.c.created_ms.desc(), TOKENS.c.id).limit(TOKENS_MAX)
         with self._backend.reading() as conn:
@@ -83,7 +83,7 @@ class Tokens:
         with self._backend.reading() as conn:
             return [TokenRow(**row) for row in conn.execute(query).mappings()]
 
-    def tokens_made_with(self, token_id: str) -> list[TokenRow]:
+    def made_with(self, token_id: str) -> list[TokenRow]:
         """Those made with this one, and those made with them."""
         found: dict[str, TokenRow] = {}
         with self._backend.reading() as conn:
@@ -95,7 +95,7 @@ class Tokens:
                 found |= {row.id: row for row in rows}
         return list(found.values())
 
-    def touch_token(self, token_id: str, used_ms: int) -> None:
+    def touch(self, token_id: str, used_ms: int) -> None:
         """Note that it was used."""
         with self._backend.writing() as conn:
             conn.execute(update(TOKENS).where(TOKENS.c.id == token_id).values(used_ms=used_ms))

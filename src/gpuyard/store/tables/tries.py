@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from gpuyard.store.backend.base import Backend
+from gpuyard.store.backend.access import Reads
 from gpuyard.store.schema import TRIES
 from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
 
@@ -37,10 +37,10 @@ class TryRow:
 class Tries:
     """The tries of one store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Reads) -> None:
         self._backend = backend
 
-    def tries(self, job_id: int, last: int, limit: int = TRIES_MAX) -> list[TryRow]:
+    def of_job(self, job_id: int, last: int, limit: int = TRIES_MAX) -> list[TryRow]:
         """The tries of a job up to this number, oldest first; of many, the last ones."""
         table = TRIES.c
         query = (
@@ -53,7 +53,7 @@ class Tries:
             rows = conn.execute(query).mappings().all()
         return [_row(dict(row)) for row in reversed(rows)]
 
-    def tried_between(self, from_ms: int, until_ms: int) -> list[tuple[int, int, int, str]]:
+    def between(self, from_ms: int, until_ms: int) -> list[tuple[int, int, int, str]]:
         """Tries that ended after the first moment and began before the second: job, start, end, detail as JSON."""
         table = TRIES.c
         query = (

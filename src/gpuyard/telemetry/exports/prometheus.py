@@ -18,7 +18,7 @@ class Target(NamedTuple):
 _ABOUT = """\
 # Written by `yard export prometheus`. It is a whole configuration by itself, and may as well be one of the files that
 # `scrape_config_files` of your own prometheus.yml names.
-# The servers tell of all nodes: what `yard collect` sees elsewhere is handed in to them.
+# The servers report all nodes, also those whose samples `yard collect` sends.
 # The token is one of a viewer, in a file that Prometheus can read:
 #   yard token create --user prometheus --role viewer --tenant / --days 90 --to FILE
 """

@@ -27,7 +27,7 @@ class NodeReply(TypedDict):
 
 
 class ScriptNamesReply(TypedDict):
-    """Names that scripts have for pools, tenants and classes, as yard.yaml maps them."""
+    """The names that scripts use for pools, tenants and classes, as yard.yaml maps them."""
 
     partitions: dict[str, list[str]]
     accounts: dict[str, str]
@@ -56,7 +56,7 @@ class NodeGpusReply(TypedDict):
 
 
 class TenantUseReply(TypedDict):
-    """What a tenant holds and wants."""
+    """What a tenant holds and asks for."""
 
     tenant: str
     weight: int
@@ -88,7 +88,7 @@ class DrainReply(TypedDict):
 
 
 class SamplesReply(TypedDict):
-    """How many samples were taken in, and by how much the node's clock is behind the yard's; negative: ahead."""
+    """How many samples the yard accepted, and how far the node's clock is behind the yard's; negative: ahead."""
 
     node: str
     taken: int
@@ -96,9 +96,9 @@ class SamplesReply(TypedDict):
 
 
 class GpuJobReply(TypedDict):
-    """A job on a GPU: its share of it (null: slices), its slices, and the memory that it uses (null: not known).
+    """A job on a GPU: its share of the GPU (null: slices), its slices, and the memory that it uses (null: unknown).
 
-    A job out of sight has its number, and neither user nor tenant.
+    A job that you may not see has its number, but neither user nor tenant.
     """
 
     label: str
@@ -110,7 +110,7 @@ class GpuJobReply(TypedDict):
 
 
 class GpuReply(TypedDict):
-    """What a GPU does now. Null: not known; a GPU that is cut does not say how busy it is."""
+    """What a GPU does now. Null: unknown; a GPU that is cut does not report how busy it is."""
 
     node: str
     cluster: str
@@ -132,7 +132,7 @@ class GpuReply(TypedDict):
 
 
 class GpuPlaceReply(TypedDict):
-    """Where a GPU is on its node. Null and empty: nobody knows."""
+    """Where a GPU is on its node. Null and empty: unknown."""
 
     node: str
     cluster: str
@@ -160,7 +160,7 @@ class TopologyReply(TypedDict):
 
 
 class ProtectionReply(TypedDict):
-    """Whether one kind of request is enforced (`yes`, `partly`, `no`), and by what means, or why not."""
+    """Whether one kind of ask is enforced (`yes`, `partly`, `no`), and how, or why not."""
 
     kind: str
     enforced: str
@@ -168,7 +168,7 @@ class ProtectionReply(TypedDict):
 
 
 class DoctorReply(TypedDict):
-    """What keeps jobs to what they asked for on this machine."""
+    """What holds jobs on this machine to what they asked for."""
 
     rows: list[ProtectionReply]
 
@@ -192,7 +192,7 @@ class PinReply(TypedDict):
 
 
 class PinnedReply(TypedDict):
-    """What GPUs of a node are pinned to."""
+    """The layouts that GPUs of a node are pinned to."""
 
     node: str
     gpus: list[PinReply]
@@ -206,7 +206,8 @@ class ReleasedReply(TypedDict):
 
 
 class MigNodeReply(TypedDict):
-    """A node that can be cut: its slices (GPU, profile, first slot, job or nothing) and what it is pinned to."""
+    """A node whose GPUs can be cut: its slices (GPU, profile, first slot, job or null) and the layouts that they are
+    pinned to."""
 
     node: str
     cluster: str
@@ -221,7 +222,7 @@ class MigNodeReply(TypedDict):
 
 
 class MigReply(TypedDict):
-    """Every node that can be cut."""
+    """Every node whose GPUs can be cut."""
 
     whole_gpus: int
     nodes: list[MigNodeReply]
@@ -249,7 +250,7 @@ class MigGpuReply(TypedDict):
 
 
 class MigWaitingReply(TypedDict):
-    """A size of slice that is waited for."""
+    """A slice profile that jobs wait for."""
 
     profile: str
     jobs: int
@@ -259,7 +260,7 @@ class MigWaitingReply(TypedDict):
 
 
 class MigPlanReply(TypedDict):
-    """What a layout, or the queue, leads to."""
+    """What a layout, or the queue, would do to GPUs."""
 
     gpus: list[MigGpuReply]
     waiting: list[MigWaitingReply]
@@ -267,7 +268,7 @@ class MigPlanReply(TypedDict):
 
 
 class MoveReply(TypedDict):
-    """One job, from where it is to where it would go on."""
+    """One job: where it runs and where it would continue."""
 
     job: str
     user: str
@@ -281,7 +282,7 @@ class MoveReply(TypedDict):
 
 
 class DefragRow(TypedDict):
-    """What a few moves make free."""
+    """What a few moves would free."""
 
     frees: str
     node: str
@@ -293,7 +294,7 @@ class DefragRow(TypedDict):
 
 
 class DefragReply(TypedDict):
-    """Moves that would free whole GPUs or nodes, the best first."""
+    """Moves that would free whole GPUs or nodes, best first."""
 
     at_ms: int
     plan: list[DefragRow]

@@ -74,7 +74,7 @@ class TaskReply(TypedDict):
 
 
 class FilesReply(TypedDict):
-    """What a job runs, where it runs and writes, for its owner and administrators."""
+    """What a job runs, and where it runs and writes, for its owner and administrators."""
 
     command: list[str]
     script: bool
@@ -87,7 +87,7 @@ class FilesReply(TypedDict):
 
 
 class RemovedReply(TypedDict):
-    """When something was removed, and by whom: `retention` is what yard.yaml says."""
+    """When something was removed, and by whom; `retention` stands for the rule in yard.yaml."""
 
     at_ms: int
     by: str
@@ -102,23 +102,22 @@ class RecipeReply(TypedDict):
     stdout: str
     stderr: str
     env: dict[str, str]
-    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
+    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, if they were removed."]]
 
 
 class RequestReply(TypedDict):
-    """The request of a job or an array as it could be sent again, for its owner and administrators.
+    """The request that would submit a job or an array again, for its owner and administrators.
 
-    Without what belongs to one submission: begin, deadline, dependencies and hold.
+    It lacks what belongs to one submission: begin, deadline, dependencies and hold.
     """
 
-    request: Annotated[
-        dict[str, Any], "As the body of `POST /jobs`; fields with their defaults are left out."
-    ]
-    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, where they are no longer kept."]]
+    request: Annotated[dict[str, Any], "The body of a `POST /jobs`, without fields that have their defaults."]
+    removed: NotRequired[Annotated[dict[str, RemovedReply], "`environments`, if they were removed."]]
 
 
 class CurveReply(TypedDict):
-    """One signal of a try over time, with at most 240 points. A time without a point is a hole: nobody looked then."""
+    """One signal of a try over time, with at most 240 points. A time without a point is a gap: nothing was measured
+    then."""
 
     signal: str
     unit: str
@@ -133,7 +132,7 @@ class CurveReply(TypedDict):
 
 
 class CurvesReply(TypedDict):
-    """What the last try of a job did over time; no curves: nobody has looked."""
+    """What the last try of a job did over time; without curves: nothing was measured."""
 
     label: str
     attempt: int
@@ -143,7 +142,7 @@ class CurvesReply(TypedDict):
 
 
 class ImageUsedReply(TypedDict):
-    """The image of a job's last try, and how long it took to come to its container; null: it did not come to that."""
+    """The image of a job's last try, and how long its container took to start; null: it did not start."""
 
     image: str
     digest: str
@@ -185,11 +184,11 @@ class ListedJob(_Name):
     gpus: float
     gpus_per_task: NotRequired[str]
     gpu_models: NotRequired[list[str]]
-    pools: NotRequired[Annotated[list[str], "Pools that will do; empty: any."]]
-    clusters: NotRequired[Annotated[list[str], "Clusters that will do, the preferred one first; empty: any."]]
-    partition: NotRequired[Annotated[str, "The partition that it named, as its script calls it."]]
+    pools: NotRequired[Annotated[list[str], "Acceptable pools; empty: any."]]
+    clusters: NotRequired[Annotated[list[str], "Acceptable clusters, preferred one first; empty: any."]]
+    partition: NotRequired[Annotated[str, "The partition that its script named."]]
     tasks: int
-    nodes_min: NotRequired[Annotated[int, "Nodes it is spread over at least; 0: not said."]]
+    nodes_min: NotRequired[Annotated[int, "The fewest nodes to spread it over; 0: not given."]]
     cpus: NotRequired[float]
     memory_mib: NotRequired[int]
     nodes: NotRequired[list[str]]
@@ -203,11 +202,11 @@ class ListedJob(_Name):
     waited_ms: NotRequired[
         Annotated[
             int | None,
-            "How long it waited until it started, or ended: all the time since its submission in which it did "
-            "not run. Of a job that ran more than once, the time between its tries counts. Null while it waits.",
+            "How long it waited until it started, or ended: all the time since its submission in which "
+            "it did not run, including the time between tries. Null while it waits.",
         ]
     ]
-    ran_ms: NotRequired[Annotated[int, "How long its tries ran that have ended, all together."]]
+    ran_ms: NotRequired[Annotated[int, "How long its ended tries ran, in total."]]
     time_limit_s: int | None
     attempts: NotRequired[int]
     preemptions: NotRequired[int]
@@ -229,11 +228,11 @@ class KernelLineReply(TypedDict):
 
 
 class JobView(ListedJob):
-    """A job, live or ended, or an array as the sum of its tasks, which has fewer of these fields."""
+    """A job, live or ended, or an array as the sum of its tasks; an array has fewer of these fields."""
 
     tries: NotRequired[list[TryReply]]
     waits_for: NotRequired[str]
-    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the line; empty: nobody did."]]
+    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the queue; empty: nobody."]]
     array: NotRequired[bool]
     states: NotRequired[dict[str, int]]
     jobs: NotRequired[list[TaskReply]]
@@ -243,22 +242,22 @@ class JobView(ListedJob):
     removed: NotRequired[
         Annotated[
             dict[str, RemovedReply],
-            "What is no longer kept of it: `environments`, `scripts`, `logs`, `folders`.",
+            "What was removed of it: `environments`, `scripts`, `logs`, `folders`.",
         ]
     ]
     used: NotRequired[UsedReply | None]
     scheduler_log: NotRequired[
         Annotated[
             list[str],
-            "What the daemons of its scheduler (Slurm) wrote about it in their own logs, for those who may read its "
-            "output; left out where there is nothing, or the yard cannot read these logs.",
+            "What the daemons of its scheduler (Slurm) logged about it, for people who may read its "
+            "output; absent if there is nothing, or if the yard cannot read these logs.",
         ]
     ]
     kernel_log: NotRequired[
         Annotated[
             list[KernelLineReply],
-            "Faults that the kernels of its nodes wrote during its last try, about it or about their machines; "
-            "left out where there are none, and for people that may not read its output.",
+            "Faults that the kernels of its nodes reported during its last try, about the job or about "
+            "their machines; absent if there are none, and for people who may not read its output.",
         ]
     ]
     expected_start_ms: NotRequired[int | None]
@@ -267,7 +266,7 @@ class JobView(ListedJob):
 
 
 class JobsReply(TypedDict):
-    """A page of jobs, and where the next one begins."""
+    """A page of jobs, and the cursor of the next page."""
 
     jobs: list[JobView]
     next_cursor: str | None
@@ -276,8 +275,8 @@ class JobsReply(TypedDict):
 class QueueReply(TypedDict):
     """Live jobs as rows.
 
-    A job of a tenant that is not yours has its id, state and GPUs; all else is hidden: texts are empty, times are 0. No
-    other job has 0 for `submitted_ms`.
+    For a job that you may not see a row has only id, state and GPUs: texts are empty and times are 0. Only such a job
+    has 0 for `submitted_ms`.
     """
 
     seq: int
@@ -300,7 +299,7 @@ class AskedReply(TypedDict):
 
 
 class CheckpointReply(TypedDict):
-    """When a job has saved its work last."""
+    """When a job last saved its work."""
 
     id: int
     label: str
@@ -308,7 +307,7 @@ class CheckpointReply(TypedDict):
 
 
 class OneOfMany(TypedDict):
-    """The same for one of many jobs, or why not."""
+    """The answer for one of many jobs, or the reason for a refusal."""
 
     id: NotRequired[int | None]
     label: str
@@ -320,13 +319,13 @@ class OneOfMany(TypedDict):
 
 
 class ManyReply(TypedDict):
-    """An answer for each, in their order."""
+    """One answer for each job, in the order of the request."""
 
     results: list[OneOfMany]
 
 
 class HelpReply(TypedDict):
-    """What would let a job start sooner, and the flags for it."""
+    """What would let a job start sooner, with the options for it."""
 
     text: str
     flags: str
@@ -335,14 +334,14 @@ class HelpReply(TypedDict):
 
 
 class StartReply(TypedDict):
-    """When a job starts by promised ends alone, and how that is known."""
+    """When a job would start by the time limits of running jobs alone, and how that is known."""
 
     at_ms: int | None
     how: str
 
 
 class ExplainedReply(TypedDict):
-    """Why a job waits. Of jobs that are not yours it has only ids."""
+    """Why a job waits. It names jobs of others only by their ids."""
 
     job: int
     label: str
@@ -375,7 +374,7 @@ class BasisReply(TypedDict):
 
 
 class EtaReply(TypedDict):
-    """By when a job starts, in milliseconds since 1970: `p50` in half of the runs, `p90` in nine of ten."""
+    """By when a job starts, in milliseconds since 1970: `p50` in half of the simulated runs, `p90` in nine of ten."""
 
     job: str | None
     task: str | None
@@ -403,7 +402,7 @@ class PlaceReply(TypedDict):
 
 
 class InTheWayReply(TypedDict):
-    """What would be in the way of a job that is not submitted yet."""
+    """What would be in the way of a job that is not yet submitted."""
 
     by: str
     text: str
@@ -411,7 +410,7 @@ class InTheWayReply(TypedDict):
 
 
 class CostReply(TypedDict):
-    """What a job would cost, in micro-dollars; None: unknown."""
+    """What a job would cost, in micro-dollars; null: unknown."""
 
     gpu_model: str | None
     price_micro_usd_h: int
@@ -423,9 +422,9 @@ class CostReply(TypedDict):
 
 
 class DryRunReply(TypedDict):
-    """What would become of a job, which would have this id if it were the next one.
+    """What would happen to a job, and the id that it would have if it were submitted next.
 
-    A job that could never run has `why_never` and `hint`, and nothing of the rest.
+    A job that could never run has `why_never` and `hint`, and none of the other fields.
     """
 
     would_run: bool

@@ -11,7 +11,7 @@ class RightReply(TypedDict):
 
 
 class AllowedReply(TypedDict):
-    """What one right lets someone do at its place and below it, in the words of the endpoints' actions."""
+    """What one right allows at its tenant and below it, as actions of the endpoints."""
 
     tenant: str
     """Empty: the whole yard."""
@@ -22,7 +22,7 @@ class AllowedReply(TypedDict):
 
 
 class MeReply(TypedDict):
-    """The asker, as the yard sees them."""
+    """The person who asks: name, roles and tenants."""
 
     user: str
     runs_as: str | None
@@ -59,13 +59,13 @@ class NewTokenReply(TokenReply):
 
 
 class TokensReply(TypedDict):
-    """Tokens, the newest first."""
+    """Tokens, newest first."""
 
     tokens: list[TokenReply]
 
 
 class RevokedReply(TypedDict):
-    """The revoked tokens: the one that was named, and those made with it."""
+    """The revoked tokens: the named one, and those that were made with it."""
 
     id: str
     revoked: list[str]
@@ -87,7 +87,7 @@ class OidcReply(TypedDict):
 
 
 class ProviderReply(TypedDict):
-    """Where a browser is sent for a login."""
+    """The address to send a browser to for a login."""
 
     url: str
     client_id: str
@@ -102,7 +102,7 @@ class LoginReply(TypedDict):
 
 
 class BrowserCodeReply(TypedDict):
-    """A code that signs a browser in as the person that asked, once."""
+    """A code that signs a browser in once, as the person who asked."""
 
     code: str
     expires_ms: int
@@ -113,7 +113,7 @@ class BrowserCodeReply(TypedDict):
 
 
 class BrowserReply(TypedDict):
-    """A browser that is signed in: the other half of its cookie, which its page keeps and sends as `Yard-Page`."""
+    """A browser that is signed in: the second half of its cookie, which the page keeps and sends as `Yard-Page`."""
 
     user: str
     key: str
@@ -121,7 +121,7 @@ class BrowserReply(TypedDict):
 
 
 class SignedOutReply(TypedDict):
-    """The person that is signed out in this browser."""
+    """The user that was signed out of this browser."""
 
     user: str
 
@@ -138,32 +138,32 @@ class AuditLine(TypedDict):
 
 
 class AuditReply(TypedDict):
-    """Lines of the log that name a person, the newest first, and where the next ones begin."""
+    """Entries of the log that name a person, newest first, and the cursor of the next page."""
 
     lines: list[AuditLine]
     next_cursor: str | None
 
 
 class HealthReply(TypedDict):
-    """The process is there."""
+    """The server process runs."""
 
     ok: bool
 
 
 class ReadyReply(TypedDict):
-    """Whether the server can do its work; all but the first three are for people with the right to see everything."""
+    """Whether the server can do its work; all but the first three fields need the right to see everything."""
 
     ready: bool
     role: str
     reason: Annotated[
         str | None,
-        "What keeps it from work: starting, space, store, damaged, no leader, stands still, fault. Of one that is "
-        "ready: clock, the machine's clock was set. Null: nothing.",
+        "Why it cannot work: starting, space, store, damaged, no leader, stands still, fault. For a server that is "
+        "ready: clock, if the machine's clock was set; duty NAME, if that duty fails. Null: nothing.",
     ]
-    leader: NotRequired[Annotated[str | None, "Of a follower: who leads."]]
+    leader: NotRequired[Annotated[str | None, "For a follower: the leader."]]
     epoch: NotRequired[int | None]
     error: NotRequired[str | None]
-    troubles: NotRequired[Annotated[list[str], "Calls of the last step that came to no answer."]]
+    troubles: NotRequired[Annotated[list[str], "Calls of the last step that had no answer."]]
     difference: NotRequired[Annotated[int, "Attempts about which the log and the engine disagree."]]
     steps: NotRequired[int]
     step_ms_p50: NotRequired[float | None]
@@ -172,12 +172,13 @@ class ReadyReply(TypedDict):
     decide_ms_p99: NotRequired[float | None]
     last_step_s_ago: NotRequired[float | None]
     events: NotRequired[int]
+    duties: NotRequired[Annotated[list[str], "Duties that fail, each by name and with why."]]
     store: NotRequired[str]
     notes: NotRequired[list[str]]
 
 
 class VersionReply(TypedDict):
-    """Which release this is, and which yard."""
+    """The release of this server, and its yard."""
 
     version: str
     api: str
@@ -185,7 +186,7 @@ class VersionReply(TypedDict):
 
 
 class FrontReply(TypedDict):
-    """What this address is."""
+    """What this address serves."""
 
     what: str
     version: str
@@ -196,22 +197,22 @@ class FrontReply(TypedDict):
 
 
 class PrunedReply(TypedDict):
-    """How much has gone, or would."""
+    """How much was removed, or would be."""
 
     count: int
-    bytes: Annotated[int, "Room that it took: on disk, or in the store."]
+    bytes: Annotated[int, "The space that it took on disk or in the store."]
 
 
 class PruneReply(TypedDict):
-    """What this request removed, or would, by kind: `environments`, `scripts`, `logs`, `folders`."""
+    """What this request removed, or would remove, by kind: `environments`, `scripts`, `logs`, `folders`."""
 
     removed: dict[str, PrunedReply]
     dry_run: bool
-    next: Annotated[str | None, "Ask again with this to go on; null: that was all."]
+    next: Annotated[str | None, "Send this to continue; null: that was all."]
 
 
 class ClosedMonthReply(TypedDict):
-    """A month whose books stand from here on, with all before it."""
+    """A month whose books are closed, with all months before it."""
 
     month: str
     months: list[str]
@@ -221,15 +222,15 @@ class ClosedMonthReply(TypedDict):
 
 
 class ProjectionReply(TypedDict):
-    """How far a projection has come."""
+    """How much of the log a projection holds."""
 
     name: str
     version: int
-    began_seq: Annotated[int, "Its rows tell of the events after this one; 0: of all."]
-    seq: Annotated[int, "The last event that is in its rows; 0: it is about to be filled."]
+    began_seq: Annotated[int, "Its rows cover the events after this one; 0: all events."]
+    seq: Annotated[int, "The last event that its rows cover; 0: filling has not begun."]
     head: Annotated[int, "The last event of the log."]
-    filled: Annotated[bool, "Whether it has come to the end of the log."]
-    error: Annotated[str, "What keeps it from going on; empty: nothing."]
+    filled: Annotated[bool, "Whether it has reached the end of the log."]
+    error: Annotated[str, "The error that stops it; empty: none."]
 
 
 class ProjectionsReply(TypedDict):

@@ -7,16 +7,18 @@ Pair = list[float | None]
 
 
 class BudgetReply(TypedDict):
-    """A budget of GPU time over a window: spent, promised and left are all of it."""
+    """A budget of GPU time over a window; spent, promised and left add up to all of it."""
 
     gpu_hours: float
-    spent_gpu_hours: Annotated[float, "In this window, what runs has used so far included."]
-    promised_gpu_hours: Annotated[float, "What runs may still use, up to its time limits."]
+    spent_gpu_hours: Annotated[
+        float, "What was spent in this window, including what running jobs have used so far."
+    ]
+    promised_gpu_hours: Annotated[float, "What running jobs may still use, up to their time limits."]
     left_gpu_hours: Annotated[
-        float, "What new jobs may ask for; below 0 where the budget was made smaller than what is promised."
+        float, "What new jobs may ask for; below 0 if the budget was made smaller than what is promised."
     ]
     window_ms: int
-    window_end_ms: Annotated[int, "When the window ends and the budget is whole again."]
+    window_end_ms: Annotated[int, "When the window ends and the whole budget is available again."]
 
 
 class CapsReply(TypedDict):
@@ -25,14 +27,14 @@ class CapsReply(TypedDict):
     budget: NotRequired[BudgetReply | None]
     max_running_jobs: NotRequired[int | None]
     max_gpus_per_job: NotRequired[float | None]
-    max_gpus_per_user: NotRequired[Annotated[float | None, "Of each user below the tenant."]]
+    max_gpus_per_user: NotRequired[Annotated[float | None, "The limit of each user below the tenant."]]
     most_gpus_of_a_user: NotRequired[
-        Annotated[float | None, "What the user below it has that uses most, where max_gpus_per_user is set."]
+        Annotated[float | None, "GPUs of the user below it with the most GPUs, if max_gpus_per_user is set."]
     ]
 
 
 class TenantReply(CapsReply):
-    """A tenant: what it may use, in GPUs by model or `total`, and what it uses."""
+    """A tenant: what it may use and what it uses, in GPUs by model or `total`."""
 
     tenant: str
     configured: bool
@@ -55,7 +57,7 @@ class TenantsReply(TypedDict):
 
 
 class AmountReply(TypedDict):
-    """GPUs of one model, or in total; None: there is no limit."""
+    """GPUs of one model, or in total; null: no limit."""
 
     used: float
     guarantee: float
@@ -68,7 +70,8 @@ class AmountReply(TypedDict):
 
 
 class TenantShareReply(CapsReply):
-    """What a tenant is due and has had. Shares are in parts per million, charges in thousandths of a dollar."""
+    """What a tenant is entitled to and has used. Shares are in parts per million, charges in thousandths of a
+    dollar."""
 
     path: str
     depth: int
@@ -117,13 +120,13 @@ class ConfigReply(ConfigVersionReply):
 
 
 class ConfigVersionsReply(TypedDict):
-    """Versions, the newest first."""
+    """Versions, newest first."""
 
     versions: list[ConfigVersionReply]
 
 
 class AppliedReply(ConfigVersionReply):
-    """The version that is in force now, and how much it changed; 0: it was in force already."""
+    """The version that is now in force, and how many changes it brought; 0: it was in force already."""
 
     changed: int
 
@@ -140,7 +143,7 @@ class ChangeReply(TypedDict):
 
 
 class DifferenceReply(TypedDict):
-    """What would change, what is against it and what should be known."""
+    """What would change, what forbids it, and what else to know."""
 
     version: int
     restores: int | None
@@ -162,7 +165,7 @@ class ComparedReply(TypedDict):
 
 
 class CheckReply(TypedDict):
-    """What really happened beside the simulation of it."""
+    """What really happened, and what a simulation of it says."""
 
     jobs: int
     really_mean_ms: int | None

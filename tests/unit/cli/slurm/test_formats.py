@@ -14,7 +14,7 @@ from gpuyard.cli.slurm.language.columns import (
 from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, wanted_id
 from gpuyard.cli.slurm.language.jobs import size
 from gpuyard.cli.slurm.language.times import full_span, short_span
-from gpuyard.engines.slurm_names import folded, indices_folded
+from gpuyard.engines.name_lists import folded, indices_folded
 
 FIELDS = {
     "i": Field("JOBID", lambda job: job["id"]),

@@ -83,7 +83,7 @@ def test_nothing_is_overwritten_unless_asked(slurm) -> None:
     done = slurm("import", "--files", RECORDED, "--dir", "site")
 
     assert (2, "mine") == (done.code, Path("site/yard.yaml").read_text())
-    assert "site/yard.yaml is there already; nothing was written" in done.err
+    assert "site/yard.yaml already exists; nothing was written" in done.err
     assert 0 == slurm("import", "--files", RECORDED, "--dir", "site", "--force").code
 
 
@@ -104,7 +104,7 @@ def test_the_commands_are_those_whose_files_are_read(slurm) -> None:
     [
         (("--files", "nowhere"), 2, "nowhere/config.txt: No such file or directory"),
         (("--conf", "nowhere"), 2, "--conf nowhere: No such file or directory"),
-        (("--since", "soon"), 2, "--since 'soon' is no time"),
+        (("--since", "soon"), 2, "--since 'soon' is not a time"),
         (("--files", RECORDED, "--conf", "/dev/null"), 2, "two ways to read a cluster"),
         (("--files", RECORDED, "--gpu-type", "a100=A100-40G"), 2, "did you mean 'A100-40GB'?"),
         (("--fils", "x"), 2, "there is no option --fils; did you mean '--files'?"),

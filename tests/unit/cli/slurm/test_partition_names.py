@@ -4,7 +4,7 @@ import pytest
 
 from gpuyard.cli.slurm.language.jobs import SlurmJob, of_view
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.engines.slurm_names import listed, named
+from gpuyard.wire.partition_names import listed, named
 
 ONE_POOL = {"gpu": ["local"], "short": ["local"]}
 TWO_POOLS = {"gpu": ["a100", "h100"], "gpu-a100": ["a100"]}

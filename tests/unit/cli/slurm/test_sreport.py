@@ -129,7 +129,7 @@ def test_without_times_it_is_the_whole_of_yesterday(asked: dict[str, int]) -> No
         ("cluster util nonsense=3", "Unknown condition: nonsense=3"),
         ("cluster util nonsense", "Unknown condition: nonsense"),
         ("user top topcount=x", "Invalid value for TopCount (x)"),
-        ("job sizes grouping=x", "grouping=x is no list of sizes"),
+        ("job sizes grouping=x", "grouping=x is not a list of sizes"),
         ("cluster util clusters=nope", "there is no cluster nope; there is: box"),
         ("--federation cluster util", "--federation is not served by a yard"),
     ],

@@ -14,9 +14,9 @@ import pytest
 
 from gpuyard.cli.slurm.commands.srun import GRAMMAR
 from gpuyard.cli.slurm.language.getopt import read
-from gpuyard.cli.slurm.steps.asks import read_ask, with_variables
-from gpuyard.cli.slurm.steps.environments import bound
-from gpuyard.cli.slurm.steps.grants import Held, Never, RoomNode, grant
+from gpuyard.cli.slurm.language.step_asks import read_ask, with_variables
+from gpuyard.engines.local.steps.environments import bound
+from gpuyard.engines.local.steps.grants import Held, Never, RoomNode, grant
 from harness import patience
 
 TELL = 'echo "$SLURM_STEP_ID $SLURM_PROCID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"'

@@ -21,7 +21,7 @@ from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.sacct_fields import CELLS, Line, exit_code, state
 from gpuyard.cli.slurm.language.words import REASONS, reason
 from gpuyard.control.reading.plain_views import MORE_COLUMNS, REASON_TEXTS
-from gpuyard.engines.slurm_commands import INSTEAD, PROGRAMS, text_of
+from gpuyard.engines.machine.job_commands import INSTEAD, PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake
 from gpuyard.intake.sbatch import read_sbatch
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
@@ -262,7 +262,7 @@ def test_links_are_written_and_written_again(tmp_path: Path, capsys: pytest.Capt
 def test_what_others_made_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sinfo").write_text("#!/bin/sh\n")
     assert 2 == run(["--install-links", str(tmp_path)])
-    assert "was not made by yard; nothing was written" in capsys.readouterr().err
+    assert "was not made by `yard`; nothing was written" in capsys.readouterr().err
     assert ["sinfo"] == os.listdir(tmp_path)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.engines.contract import Phase
 from gpuyard.engines.slurm.judge import DOOM_MS, MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
-from gpuyard.engines.slurm.words.translate import SlurmJob
+from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.model import Outcome
 
 NOW = 1_000_000

@@ -12,19 +12,24 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines import node
-from gpuyard.engines.node import files, head, spread
-from gpuyard.engines.node.head import Head
+from gpuyard.engines.node import files
+from gpuyard.engines.node.slurm import head, spread
+from gpuyard.engines.node.slurm.head import Head
+from gpuyard.engines.slurm.calls.submission import program_of
+from gpuyard.engines.slurm.folder import Folder
 from harness.patience import until
 
-FILES = sorted(Path(node.__file__).parent.glob("*.py"))
+ROOT = Path(node.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@each_file
 def test_python_3_6_can_read_it(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@each_file
 def test_it_needs_nothing_but_the_standard_library_and_itself(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = [alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names]
@@ -34,16 +39,18 @@ def test_it_needs_nothing_but_the_standard_library_and_itself(path: Path) -> Non
     assert [] == [
         each.module for each in froms if not each.level and each.module not in sys.stdlib_module_names
     ]
+    inside = len(path.relative_to(ROOT).parts)
+    assert [] == [each.module for each in froms if each.level > inside], "it leads out of what is copied"
 
 
 def test_it_runs_alone(tmp_path: Path) -> None:
     """Without a folder to work in there is nothing to do, which it finds out without gpuyard."""
-    (tmp_path / "node").mkdir()
-    for path in FILES:
-        (tmp_path / "node" / path.name).write_bytes(path.read_bytes())
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from node.head import main; sys.exit(main())"
+    program = Folder(tmp_path / "shared").program
+    copies = Path(program, "node")
+    assert FILES == sorted([ROOT / path.relative_to(copies) for path in copies.rglob("*.py")])
+    assert {0o755} == {path.stat().st_mode & 0o777 for path in [copies, *copies.rglob("*")] if path.is_dir()}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "gone")],
+        [sys.executable, "-I", "-S", "-c", program_of(program), str(tmp_path / "gone")],
         env={"SLURMD_NODENAME": "n1"},
         capture_output=True,
         text=True,
@@ -57,7 +64,7 @@ def test_a_task_heeds_every_signal_whatever_its_node_ignores() -> None:
     code = (
         "import os, signal\n"
         "for number in signal.valid_signals() - {9, 19}: signal.signal(number, signal.SIG_IGN)\n"
-        "from gpuyard.engines.node.processes import reset_signals\n"
+        "from gpuyard.engines.node.kernel.processes import reset_signals\n"
         "reset_signals()\n"
         "os.execvp('grep', ['grep', 'SigIgn', '/proc/self/status'])\n"
     )
@@ -219,8 +226,9 @@ def _node(folder: Path, line: str) -> "subprocess.Popen[bytes]":
     code = (
         "import os, signal, sys\n"
         f"os.chdir({str(run)!r})\n"
-        "from gpuyard.engines.node import files, spread\n"
-        "from gpuyard.engines.node.processes import adopt_orphans\n"
+        "from gpuyard.engines.node import files\n"
+        "from gpuyard.engines.node.slurm import spread\n"
+        "from gpuyard.engines.node.kernel.processes import adopt_orphans\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, spread.SIGNALS)\n"
         "adopt_orphans(); files.touch(files.BEAT); files.touch(files.GO)\n"
         f"sys.exit(spread.on_node({plan!r}, 'n1'))\n"

@@ -11,21 +11,23 @@ from gpuyard.engines.slurm.fleet import (
     scene_of,
     window,
 )
-from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
+from gpuyard.engines.slurm.words.forms import Gres
+from gpuyard.engines.slurm.words.queue import SlurmJob
+from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
 
 SITE = SlurmSettings("hpc", gpu_types={"a100": "A100-80GB"})
 
 
 def node(name: str, *states: str) -> SlurmNode:
-    found = frozenset(states or ("IDLE",))
-    return SlurmNode(name, name, found, "", 64, 512_000, (("a100", 8),), (), ("gpu",))
+    state = "+".join(states or ("IDLE",))
+    return SlurmNode(name, state, 64, 512_000, (Gres("gpu", "a100", 8),), (), ("gpu",), name)
 
 
 def other(gpus: int, cpus: int = 1, memory_mib: int = 1, nodes: tuple[str, ...] = ("n1",)) -> SlurmJob:
     return SlurmJob(9, 0, "RUNNING", "None", 0, 1, nodes, gpus, cpus, memory_mib, "gpu", "")
 
 
-GPU = Partition("gpu", ("n1", "n2"), True, True, 0)
+GPU = Partition("gpu", ("n1", "n2"), True)
 
 
 def up(
@@ -39,14 +41,14 @@ def up(
 
 
 def test_the_default_partition_is_ours_unless_others_are_named() -> None:
-    other_one = Partition("cpu", ("n2",), True, False, 0)
+    other_one = Partition("cpu", ("n2",))
 
     assert {"n1": "", "n2": "drained in Slurm"} == up(SITE, GPU, other_one)
     assert {"n2": "drained in Slurm"} == up(replace(SITE, partitions=("cpu",)), GPU, other_one)
 
 
 def test_a_partition_that_is_down_or_gone() -> None:
-    assert "partition gpu is not up" == up(SITE, replace(GPU, up=False))["n1"]
+    assert "partition gpu is not up" == up(SITE, replace(GPU, state="DOWN"))["n1"]
     site = replace(SITE, partitions=("gpu", "gone"))
     assert "Slurm has no partition gone" == up(site, GPU)["n1"]
     assert ("Slurm has no partition gone: nothing can start there",) == notes(
@@ -56,14 +58,14 @@ def test_a_partition_that_is_down_or_gone() -> None:
 
 def test_only_the_reservation_is_ours_where_there_is_one() -> None:
     site = replace(SITE, reservation="yard")
-    mine = Reservation("yard", ("n2",), 0, 1000, frozenset())
+    mine = Reservation("yard", 0, 1000, ("n2",))
 
     assert "not in reservation yard" == up(site, GPU, reservations=(mine,))["n1"]
     assert "Slurm has no reservation yard" == up(site, GPU)["n1"]
 
 
 def test_what_would_run_into_a_maintenance() -> None:
-    later = Reservation("fix", ("n1",), 1000, 2000, frozenset({"MAINT"}))
+    later = Reservation("fix", 1000, 2000, ("n1",), ("MAINT",))
     scene = scene_of(SITE, [node("n1")], [GPU], [later])
 
     assert "" == window(SITE, scene, "n1", 100, 899)

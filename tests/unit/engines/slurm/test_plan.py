@@ -3,9 +3,10 @@
 from gpuyard.engines.contract import Launch, Part, Recipe
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.slurm.plan import SlurmContext, plan_of
-from gpuyard.engines.slurm.words.translate import SlurmNode
+from gpuyard.engines.slurm.words.forms import Gres
+from gpuyard.engines.slurm.words.rows import SlurmNode
 
-NODES = {"n1": SlurmNode("n1", "n1", frozenset({"IDLE"}), "", 64, 512_000, (("a100", 8),), (), ("gpu",))}
+NODES = {"n1": SlurmNode("n1", "IDLE", 64, 512_000, (Gres("gpu", "a100", 8),), (), ("gpu",), "n1")}
 ANN = UnixAccount(1000, 1000, "ann", "/home/ann", "/bin/sh")
 
 

@@ -3,7 +3,9 @@
 import pytest
 
 from gpuyard.engines.slurm.calls import rest_rows
-from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob
+from gpuyard.engines.slurm.words.queue import SlurmJob
+from gpuyard.engines.slurm.words.rows import Partition, Reservation, read_partitions
+from gpuyard.model.units import MINUTE_MS
 
 OLD_JOB = {
     "comment": "y-1-1@ab",
@@ -60,7 +62,7 @@ def test_that_it_clears_away_outweighs_how_it_ended() -> None:
 def test_a_node(entry: dict[str, object]) -> None:
     node = rest_rows.node_of(entry)
 
-    assert ("n1", 64, 512000, ("a100", 8), ()) == (
+    assert ("n1", 64, 512000, (8, "a100"), ()) == (
         node.name,
         node.cpus,
         node.memory_mib,
@@ -79,14 +81,48 @@ def test_partitions() -> None:
         "partition": {"state": ["DOWN"], "flags": ["DEFAULT"]},
     }
 
-    assert Partition("main", ("n1", "n2"), True, True, 0) == rest_rows.partition_of(old)
-    assert Partition("main", ("n1", "n2"), False, True, 90) == rest_rows.partition_of(new)
+    assert Partition("main", ("n1", "n2"), True) == rest_rows.partition_of(old)
+    assert Partition("main", ("n1", "n2"), True, "DOWN", 90 * MINUTE_MS) == rest_rows.partition_of(new)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {
+            "name": "main",
+            "nodes": "n[1-2]",
+            "default_time_limit": 60,
+            "allowed_accounts": "physics,chem",
+            "qos": "gold",
+            "priority_tier": 7,
+            "default_memory_per_cpu": 4096,
+            "billing_weights": "gres/gpu=4",
+            "tres": "cpu=128,gres/gpu=16",
+        },
+        {
+            "name": "main",
+            "nodes": {"configured": "n[1-2]"},
+            "defaults": {"time": boxed(60), "partition_memory_per_cpu": boxed(4096), "job": ""},
+            "accounts": {"allowed": "physics,chem", "deny": ""},
+            "qos": {"assigned": "gold", "allowed": ""},
+            "priority": {"tier": 7, "job_factor": 1},
+            "tres": {"configured": "cpu=128,gres/gpu=16", "billing_weights": "gres/gpu=4"},
+        },
+    ],
+    ids=["v0.0.38", "v0.0.40"],
+)
+def test_all_that_scontrol_tells_of_a_partition(entry: dict[str, object]) -> None:
+    (printed,) = read_partitions(
+        "PartitionName=main Nodes=n[1-2] State=UP DefaultTime=01:00:00 AllowAccounts=physics,chem QoS=gold "
+        "PriorityTier=7 DefMemPerCPU=4096 TRES=cpu=128,gres/gpu=16 TRESBillingWeights=gres/gpu=4"
+    )
+    assert printed == rest_rows.partition_of(entry)
 
 
 def test_reservations() -> None:
     entry = {"name": "m", "node_list": "n7", "start_time": 5, "end_time": boxed(9), "flags": ["MAINT"]}
 
-    assert Reservation("m", ("n7",), 5, 9, frozenset({"MAINT"})) == rest_rows.reservation_of(entry)
+    assert Reservation("m", 5000, 9000, ("n7",), ("MAINT",)) == rest_rows.reservation_of(entry)
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,13 @@
 
 import pytest
 
+from gpuyard.engines.slurm.fleet import node_of
 from gpuyard.engines.slurm.words.hosts import expand
+from gpuyard.engines.slurm.words.queue import SlurmJob, queue_format, read_queue
+from gpuyard.engines.slurm.words.rows import read_nodes, read_partitions, read_reservations
 from gpuyard.engines.slurm.words.states import LIVES, WAITS, outcome_of
-from gpuyard.engines.slurm.words.translate import (
-    Partition,
-    Reservation,
-    SlurmJob,
-    node_of,
-    queue_format,
-    read_gres,
-    read_nodes,
-    read_partitions,
-    read_queue,
-    read_reservations,
-)
 from gpuyard.model import Node, Outcome
+from gpuyard.model.units import MINUTE_MS
 
 NODE = (
     "NodeName=n1 Arch=aarch64 CoresPerSocket=32  CPUAlloc=0 CPUEfctv=64 CPUTot=64 CPULoad=3.12 "
@@ -136,27 +128,37 @@ def test_a_reservation_of_our_own_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "number", "kind"),
     [
-        ("(null)", ()),
-        ("gpu:8", (("", 8),)),
-        ("gpu", (("", 1),)),
-        ("gpu:a100:8(S:0-1),shard:32", (("a100", 8),)),
-        ("gpu:a100:4,gpu:1g.18gb:7(S:0)", (("1g.18gb", 7), ("a100", 4))),
-        ("gpu:a100:4,gpu:a100:4", (("a100", 8),)),
+        ("(null)", 0, ""),
+        ("gpu:8", 8, ""),
+        ("gpu", 1, ""),
+        ("gpu:a100:8(S:0-1),shard:32,lustre:no_consume:4G", 8, "a100"),
+        ("gpu:a100:4,gpu:a100:4", 8, "a100"),
+        # Of several types the one there is most of, with its own number; of as many the first by name.
+        ("gpu:a100:2,gpu:v100:6", 6, "v100"),
+        ("gpu:a100:4,gpu:v100:4", 4, "a100"),
+        ("gpu:v100:4,gpu:a100:4", 4, "a100"),
+        # Slices count where there is nothing else.
+        ("gpu:a100:4,gpu:1g.18gb:7(S:0)", 4, "a100"),
+        ("gpu:1g.18gb:7(S:0)", 7, "1g.18gb"),
     ],
 )
-def test_gres(text: str, found: tuple[tuple[str, int], ...]) -> None:
-    assert found == read_gres(text)
+def test_the_gpus_of_a_node_that_count(text: str, number: int, kind: str) -> None:
+    (node,) = read_nodes(NODE.format(state="IDLE", reason="").replace("gpu:a100:8(S:0-1)", text))
+
+    assert (number, kind) == node.gpus
 
 
 def test_partitions_and_reservations() -> None:
-    assert [Partition("main", ("n1", "n2", "n3", "n07", "n08"), True, True, 1590)] == read_partitions(
-        PARTITION
-    )
-    assert [
-        Reservation("m1", ("n7",), 1794742925, 1794743525, frozenset({"MAINT", "SPEC_NODES"}))
-    ] == read_reservations(RESERVATION)
+    (partition,) = read_partitions(PARTITION)
+    assert ("main", ("n1", "n2", "n3", "n07", "n08"), True, True, 1590 * MINUTE_MS) == (
+        partition.name, partition.nodes, partition.default, partition.up, partition.max_ms,
+    )  # fmt: skip
+    (kept,) = read_reservations(RESERVATION)
+    assert ("m1", ("n7",), 1794742925000, 1794743525000, ("MAINT", "SPEC_NODES")) == (
+        kept.name, kept.nodes, kept.start_ms, kept.end_ms, kept.flags,
+    )  # fmt: skip
     assert [] == read_reservations("No reservations in the system\n")
 
 

@@ -7,13 +7,15 @@ import pytest
 from gpuyard.engines.contract import Launch, Part, Recipe
 from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.submission import NodeGroup, Submission, amounts, groups_of, minutes_of
-from gpuyard.engines.slurm.words.translate import Partition, SlurmNode
+from gpuyard.engines.slurm.words.forms import Gres
+from gpuyard.engines.slurm.words.rows import Partition, SlurmNode
+from gpuyard.model.units import MINUTE_MS
 
-PARTITIONS = [Partition("gpu", ("n1", "n2", "n3"), True, True, 60)]
+PARTITIONS = [Partition("gpu", ("n1", "n2", "n3"), True, max_ms=60 * MINUTE_MS)]
 
 
 def node(name: str) -> SlurmNode:
-    return SlurmNode(name, name, frozenset({"IDLE"}), "", 64, 512_000, (("a100", 8),), (), ("gpu",))
+    return SlurmNode(name, "IDLE", 64, 512_000, (Gres("gpu", "a100", 8),), (), ("gpu",), name)
 
 
 NODES = {name: node(name) for name in ("n1", "n2", "n3")}
@@ -75,7 +77,10 @@ def test_the_time_limit_lies_behind_ours_and_within_its_own_partitions(
     longest: int, limit_ms: int, minutes: int
 ) -> None:
     """Without a limit it is all that is allowed: left out, Slurm would take the partition's DefaultTime."""
-    partitions = [Partition("gpu", ("n1",), True, True, longest), Partition("short", ("n9",), True, True, 5)]
+    partitions = [
+        Partition("gpu", ("n1",), True, max_ms=longest * MINUTE_MS),
+        Partition("short", ("n9",), True, max_ms=5 * MINUTE_MS),
+    ]
     wanted = launch(part("n1", 1), limit_ms=limit_ms)
 
     assert minutes == minutes_of(wanted, groups_of(wanted, NODES, partitions), partitions)

@@ -18,7 +18,7 @@ from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
 from gpuyard.engines.slurm.judge import Traces
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
-from gpuyard.engines.slurm.words.translate import SlurmJob, read_past
+from gpuyard.engines.slurm.words.queue import SlurmJob, read_past
 from gpuyard.model import Outcome
 
 SUBMITTED_S = 1_000

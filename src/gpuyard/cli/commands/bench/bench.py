@@ -19,8 +19,8 @@ PolicyOption = Annotated[
     Option(
         "--policy",
         metavar="NAME",
-        help=f"One of {', '.join(PRESETS)}. The first is measured with tenants, quotas, classes and "
-        "preemption, fifo with none of it.",
+        help=f"One of {', '.join(PRESETS)}. The policy default is measured with tenants, quotas, classes and "
+        f"preemption, fifo with none of them.",
     ),
 ]
 
@@ -28,9 +28,11 @@ PolicyOption = Annotated[
 def bench_simulate(
     *,
     jobs: Annotated[int, Option("--jobs", metavar="N", min=1, help="Jobs to generate.")] = 10_000,
-    gpus: Annotated[int, Option("--gpus", metavar="N", min=1, help="In nodes of 8.")] = 1024,
+    gpus: Annotated[
+        int, Option("--gpus", metavar="N", min=1, help="GPUs of the fleet, in nodes of 8.")
+    ] = 1024,
     load: Annotated[
-        float, Option("--load", metavar="L", help="GPU time asked for over GPU time there is.")
+        float, Option("--load", metavar="L", help="GPU time that the jobs ask for, as a part of the fleet's.")
     ] = 0.9,
     policy: PolicyOption = "default",
     seed: SeedOption = 0,
@@ -46,7 +48,7 @@ def bench_simulate(
 ) -> None:
     """Simulate a generated trace and measure CPU time and memory.
 
-    CPU time is that of the simulation alone, without making the trace.
+    The CPU time is that of the simulation, without making the trace.
     """
     from gpuyard.cli.commands.bench.bench_yard import bench_yard
     from gpuyard.cli.terminal.progress import Bar, busy
@@ -105,7 +107,7 @@ def bench_decide(
     budgets: Annotated[
         int,
         Option(
-            "--budgets", metavar="N", min=0, max=100, help="Budgets that count the jobs, with enough left."
+            "--budgets", metavar="N", min=0, max=100, help="Budgets that count the jobs; none is ever spent."
         ),
     ] = 0,
     policy: PolicyOption = "default",
@@ -114,7 +116,7 @@ def bench_decide(
 ) -> None:
     """Time single decisions on a full cluster with a long queue.
 
-    Between two of them some jobs end and others arrive; every plan is carried out.
+    Between two decisions some jobs end and others arrive; every plan is carried out.
     """
     from gpuyard.cli.commands.bench.bench_yard import GPUS_PER_NODE, bench_yard
     from gpuyard.cli.commands.bench.crowd import LoadedState

@@ -27,9 +27,9 @@ DIFFERS = 1
 
 
 def diff(path: FileArgument = None, file: FileOption = None, output: OutputOption = Output.TABLE) -> int:
-    """Compare a yard.yaml with the configuration in force: what it says, not how it is written.
+    """Compare a yard.yaml with the configuration in force, by meaning rather than by text.
 
-    Exit code 0 if nothing would change, 1 if something would, 2 or more if that is unknown.
+    Exit code 0: nothing would change, 1: something would, 2 or more: the comparison failed.
     """
     wanted = read(named("diff", path, file))
     with client() as yard:
@@ -53,11 +53,11 @@ def diff(path: FileArgument = None, file: FileOption = None, output: OutputOptio
     return 0 if difference["same"] else DIFFERS
 
 
-DryRunOption = Annotated[bool, Option("--dry-run", help="Show it and change nothing.")]
-YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and go on where the preview fails.")]
-NoPreviewOption = Annotated[bool, Option("--no-preview", help="Do not simulate the recorded jobs.")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Show the changes and make none.")]
+YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask, and continue if the preview fails.")]
+NoPreviewOption = Annotated[bool, Option("--no-preview", help="Skip the simulation on recorded jobs.")]
 DaysOption = Annotated[
-    int, Option("--days", metavar="N", min=1, max=365, help="How many days of recorded jobs to simulate.")
+    int, Option("--days", metavar="N", min=1, max=365, help="Simulate the recorded jobs of N days.")
 ]
 
 
@@ -71,8 +71,8 @@ def apply(
 ) -> None:
     """Put a yard.yaml in force while the yard runs: tenants, quotas, classes, prices, policy.
 
-    Shows what would change and, simulated on the recorded jobs, what it would have done; then asks. All of it comes
-    in force at once or nothing does, and every version is kept: `yard rollback` goes back.
+    It shows the changes, simulates their effect on the recorded jobs, and then asks. The whole file comes into force
+    at once, or nothing does. Every version is kept, and `yard rollback` goes back to one.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def rollback(
         Argument(
             metavar="VERSION",
             min=1,
-            help="As `yard config --list` numbers them. Default: the one before the present one.",
+            help="A number from `yard config --list`. Default: the version before the present one.",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -106,7 +106,7 @@ def rollback(
             version = live - 1
             if version < 1:
                 raise BadInput(
-                    "there is no version before the first", "`yard config --list` lists what there is."
+                    "there is no version before the first", "`yard config --list` lists those that exist."
                 )
         wanted = {"version": version}
         _change(yard, wanted, yard.rollback, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
@@ -122,7 +122,9 @@ def _change(
     days: int,
 ) -> None:
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise BadInput("there is no terminal on which to ask", "Look with --dry-run, then give --yes.")
+        raise BadInput(
+            "there is no terminal on which to ask", "Look at the changes with --dry-run, then add --yes."
+        )
     difference = yard.config_diff(**wanted)
     against, following = difference["version"], difference["version"] + 1
     if difference["same"]:

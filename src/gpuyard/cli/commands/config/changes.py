@@ -12,8 +12,10 @@ from gpuyard.errors import Misuse
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
-FileArgument = Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml; - reads standard input.")]
-FileOption = Annotated[Path | None, Option("-f", "--file", metavar="FILE", help="The same, as an option.")]
+FileArgument = Annotated[Path | None, Argument(metavar="FILE", help="A yard.yaml; - for standard input.")]
+FileOption = Annotated[
+    Path | None, Option("-f", "--file", metavar="FILE", help="The same file, given as an option.")
+]
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}

@@ -11,15 +11,16 @@ from gpuyard.errors import BadInput
 
 def config(
     version: Annotated[
-        int | None, Argument(metavar="VERSION", min=1, help="Which version. Default: the one in force.")
+        int | None,
+        Argument(metavar="VERSION", min=1, help="The version to print. Default: the one in force."),
     ] = None,
     listed: Annotated[bool, Option("-l", "--list", help="List the versions instead.")] = False,
     limit: Annotated[
-        int, Option("--limit", metavar="N", min=1, max=1000, help="With --list: how many versions to show.")
+        int, Option("--limit", metavar="N", min=1, max=1000, help="With --list: show at most N versions.")
     ] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print the yard.yaml that is in force, or an earlier version of it.
+    """Print the yard.yaml in force, or an earlier version of it.
 
     \b
     Examples:
@@ -27,7 +28,7 @@ def config(
       yard config --list
     """
     if listed and version is not None:
-        raise BadInput("config takes one of the two: a VERSION or --list")
+        raise BadInput("config takes either a VERSION or --list, not both")
     if not listed:
         with client() as yard:
             sys.stdout.write(yard.config(version)["yaml"])

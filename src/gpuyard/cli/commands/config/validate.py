@@ -16,14 +16,13 @@ def validate(
         bool, Option("--schema", help="Print the JSON Schema of yard.yaml, for editors.")
     ] = False,
 ) -> None:
-    """Check a yard.yaml: every mistake with its line and what to do.
+    """Check a yard.yaml, and report every mistake with its line and a remedy.
 
-    Says what a right file can be used for: `yard simulate`, `yard up`. Exit code 0 if it is right, 2 if not.
+    For a valid file it says which commands can use it: `yard simulate`, `yard up`. Exit code 0: the file is valid, 2:
+    it is not.
     """
     if schema == (file is not None):
-        raise BadInput(
-            "validate takes one of the two: a FILE or --schema", "For example: yard validate yard.yaml"
-        )
+        raise BadInput("validate takes either a FILE or --schema", "For example: yard validate yard.yaml")
     if file is None:
         import json
 

@@ -39,14 +39,15 @@ def demo(
     ] = None,
     seed: SeedOption = 0,
     live: Annotated[
-        bool, Option("--live/--no-live", help="Start a yard here first, and let three teams use it.")
+        bool, Option("--live/--no-live", help="First start a yard here and let three teams use it.")
     ] = True,
 ) -> None:
-    """See a yard at work, a week of three teams on 64 GPUs under two policies, and what three jobs used.
+    """Watch a yard at work, simulate a week of three teams on 64 GPUs under two policies, and see what three jobs
+    used.
 
-    First a yard on this machine, in a folder that is gone afterwards: three teams want more than there is. Then a
-    simulated week, with a table, what the second policy changed, and a report with plots. Last, three jobs that asked
-    for the same and used it differently, told apart.
+    First, a yard on this machine, in a folder that is removed afterwards: three teams want more GPUs than it has.
+    Then, a simulated week, with a table, what the second policy changed, and a report with plots. Last, three jobs
+    that asked for the same GPUs and used them differently.
     """
     from gpuyard.cli.commands.foresight import comparison
 

@@ -28,15 +28,15 @@ class Format(StrEnum):
 _FLEET, _TRACE, _FAULTS = "Fleet", "Trace", "What goes wrong"
 
 TraceOption = Annotated[
-    Path | None, Option("--trace", metavar="FILE", help="Recorded jobs, plain or gzipped.")
+    Path | None, Option("--trace", metavar="FILE", help="A file of recorded jobs, plain or gzipped.")
 ]
 HistoryOption = Annotated[
     str,
     Option(
         "--history",
         metavar="TIME",
-        help="Instead of --trace: the jobs of your yard that ended within this time, as in 30d; on its own fleet, "
-        "with its own configuration, unless --config or --gpus says otherwise.",
+        help="Instead of --trace: the jobs of your yard that ended within this time, such as 30d, on "
+        "the yard's fleet and configuration unless you give --config or --gpus.",
     ),
 ]
 PolicyOption = Annotated[
@@ -44,8 +44,8 @@ PolicyOption = Annotated[
     Option(
         "--policy",
         metavar="NAME",
-        help=f"One of {', '.join(PRESETS)}, or of the policies in --config. Repeat it to compare. "
-        "Default: the configuration's own.",
+        help=f"One of {', '.join(PRESETS)}, or a policy of --config; repeat it to compare. Default: the "
+        f"configuration's policy.",
     ),
 ]
 ConfigOption = Annotated[Path | None, Option("--config", metavar="FILE", help="A yard.yaml.", section=_FLEET)]
@@ -61,7 +61,7 @@ GpusOption = Annotated[
 ]
 GpuModelOption = Annotated[
     str | None,
-    Option("--gpu-model", metavar="NAME", help="With --gpus: their model. Default: H100.", section=_FLEET),
+    Option("--gpu-model", metavar="NAME", help="With --gpus: the GPU model. Default: H100.", section=_FLEET),
 ]
 GpusPerNodeOption = Annotated[
     int,
@@ -70,21 +70,19 @@ GpusPerNodeOption = Annotated[
         metavar="N",
         min=1,
         max=64,
-        help="Of the nodes of --gpus. Larger jobs of philly and swf traces become gangs.",
+        help="With --gpus: GPUs per node. Larger jobs of philly and swf traces become gangs.",
         section=_FLEET,
     ),
 ]
 FormatOption = Annotated[
-    Format | None, Option("--format", help="Default: recognised by itself.", section=_TRACE)
+    Format | None, Option("--format", help="Default: recognised from the file.", section=_TRACE)
 ]
 StrictOption = Annotated[
     bool, Option("--strict", help="Stop at a broken row instead of skipping it.", section=_TRACE)
 ]
 LimitJobsOption = Annotated[
     int | None,
-    Option(
-        "--limit-jobs", metavar="N", min=1, help="How many jobs to take at most, the first.", section=_TRACE
-    ),
+    Option("--limit-jobs", metavar="N", min=1, help="Take only the first N jobs.", section=_TRACE),
 ]
 ProcessorsOption = Annotated[
     int,
@@ -97,7 +95,8 @@ ProcessorsOption = Annotated[
     ),
 ]
 KeepModelsOption = Annotated[
-    bool, Option("--keep-gpu-models", help="sacct: jobs keep the GPU model they had.", section=_TRACE)
+    bool,
+    Option("--keep-gpu-models", help="sacct: let jobs keep the GPU model that they had.", section=_TRACE),
 ]
 KeepCpuJobsOption = Annotated[
     bool, Option("--keep-cpu-jobs", help="sacct: keep jobs without GPUs.", section=_TRACE)
@@ -117,7 +116,10 @@ RepairOption = Annotated[
 SpotTraceOption = Annotated[
     Path | None,
     Option(
-        "--spot-trace", metavar="FILE", help="Recorded availability that spot nodes follow.", section=_FAULTS
+        "--spot-trace",
+        metavar="FILE",
+        help="A file of recorded availability, which spot nodes follow.",
+        section=_FAULTS,
     ),
 ]
 
@@ -144,9 +146,9 @@ def simulate(
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
 ) -> int:
-    """Replay recorded jobs under one or several policies and compare what comes of it.
+    """Replay recorded jobs under one or several policies and compare the results.
 
-    Ctrl-C prints what is done so far and exits with code 130.
+    Ctrl-C prints the results so far and exits with code 130.
 
     \b
     Examples:

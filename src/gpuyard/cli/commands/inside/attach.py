@@ -16,17 +16,17 @@ WordsArgument = Annotated[
     list[str] | None,
     Argument(
         metavar="[--] COMMAND",
-        help="What runs there; left out: your login shell.",
+        help="The command to run. Default: your login shell.",
         unknown=True,
     ),
 ]
 
 
 def attach(job: JobArgument) -> int:
-    """Come to the terminal of a job, and go again: the job goes on.
+    """Attach to the terminal of a job; when you detach, the job keeps running.
 
-    A job has a terminal if `yard run` was on one when it started it. What it showed last is shown again. Keys go to the
-    job, Ctrl-C too; Enter ~ . detaches. The exit code is the job's, or 0 after detaching.
+    A job has a terminal if `yard run` was started on one. The terminal's last contents appear again. All keys go to
+    the job, Ctrl-C included; Enter ~ . detaches. The exit code is the job's, or 0 after detaching.
     """
     from gpuyard.cli.commands.jobs.waiting import code_of
 
@@ -47,19 +47,19 @@ def shell(
     job: JobArgument,
     words: WordsArgument = None,
     _interactive: Annotated[
-        bool, Option("-i", "--interactive", help="As docker has it; input is read anyway.")
+        bool, Option("-i", "--interactive", help="Accepted as in docker; input is always read.")
     ] = False,
-    terminal: Annotated[bool, Option("-t", "--tty", help="With a terminal, or not at all.")] = False,
+    terminal: Annotated[bool, Option("-t", "--tty", help="Run with a terminal, or fail.")] = False,
     plain: Annotated[
-        bool, Option("-T", "--no-tty", help="Without a terminal, even where this is one.")
+        bool, Option("-T", "--no-tty", help="Run without a terminal, even if you are at one.")
     ] = False,
-    unread: Annotated[bool, Option("-n", "--no-stdin", help="Without input; implies --no-tty.")] = False,
+    unread: Annotated[bool, Option("-n", "--no-stdin", help="Run without input; implies --no-tty.")] = False,
 ) -> int:
     """Open a shell beside a running job, or run a command there: as its user, with its GPUs, limits and environment.
 
-    `yard shell 12`, or `yard shell 12 -- nvidia-smi`. At a terminal the command has one too; Enter ~ . leaves it. In a
-    pipe, from cron or CI it has none, as with ssh: input goes there until it ends, output and errors come back apart,
-    byte for byte, and the exit code is the command's. The shell ends with the job.
+    `yard shell 12`, or `yard shell 12 -- nvidia-smi`. If you are at a terminal the command has one too; Enter ~ .
+    leaves it. In a pipe, from cron or CI it has none, as with ssh: it reads your input to its end, output and errors
+    come back separately, byte for byte, and the exit code is the command's. The shell ends with the job.
     """
     argv = [*(words or ())]
     if argv[:1] == ["--"]:
@@ -85,7 +85,7 @@ def in_shell(yard: "Client", job: str | int, argv: list[str]) -> int:
         return session.code
     if session.detached:
         return 0
-    raise YardError(f"job {job} has ended, and its shells with it")
+    raise YardError(f"job {job} has ended, and its shells with it", f"Its output: yard logs {job}")
 
 
 def at_terminal(yard: "Client", job: str | int, asked: dict[str, Any], name: str) -> Attached:

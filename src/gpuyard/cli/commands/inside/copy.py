@@ -10,7 +10,7 @@ from gpuyard.cli.connection.visits import Visit
 from gpuyard.cli.line.options import Argument
 from gpuyard.cli.terminal.shown import shown, size_text
 from gpuyard.cli.terminal.streams import aside, notice
-from gpuyard.engines.node import copying
+from gpuyard.engines.node.visits import copying
 from gpuyard.errors import BadInput, YardError, counted, words_of
 
 _NAMED_MAX = 3
@@ -18,19 +18,20 @@ _NAMED_MAX = 3
 From = Annotated[
     str, Argument(metavar="FROM", help="A file or a folder, here or in a job, as in 12:results.csv.")
 ]
-To = Annotated[str, Argument(metavar="TO", help="Where it goes: a folder that is there, or a name.")]
+To = Annotated[str, Argument(metavar="TO", help="The target: an existing folder, or a new name.")]
 
 
 def cp(source: From, target: To) -> None:
-    """Copy a file or a folder into a running job or out of it.
+    """Copy a file or a folder into or out of a running job.
 
-    `yard cp 12:results.csv .`, `yard cp data 12:/tmp`. Paths in the job begin in its folder, and are read and written
-    as its owner: what the job sees of its node is what you reach, its own /tmp too.
+    `yard cp 12:results.csv .`, `yard cp data 12:/tmp`. Paths in the job start from its folder, and its owner's rights
+    apply. You reach the files of the node that the job sees, its own /tmp included.
     """
     out, into = _in_job(source), _in_job(target)
     if bool(out) == bool(into):
         raise BadInput(
-            "one of the two is in a job, and the other is here", "For example: yard cp 12:results.csv ."
+            "one of the two paths has to be in a job, and the other here",
+            "For example: yard cp 12:results.csv .",
         )
     with client() as yard:
         try:
@@ -43,7 +44,7 @@ def cp(source: From, target: To) -> None:
         except ConnectionError as error:
             raise YardError(
                 f"the connection was lost: {words_of(error)}",
-                "What was copied is whole, file by file: copy again.",
+                "Each copied file is complete: copy the rest again.",
             ) from error
         except OSError as error:
             raise YardError(f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")) from error
@@ -64,7 +65,7 @@ def _raise_if_any(failed: copying.Failed, files: int) -> None:
     were = "was" if failed.count == 1 else "were"
     raise YardError(
         f"{counted(failed.count, 'file')} {were} not copied: {named}{more}",
-        f"All else was copied: {counted(files, 'file')}.",
+        f"The others were copied: {counted(files, 'file')}.",
     )
 
 

@@ -23,14 +23,15 @@ _PAUSE_S = 0.5
 
 PortsArgument = Annotated[
     str,
-    Argument(metavar="PORT[:REMOTE]", help="The port here, and the one in the job if that differs."),
+    Argument(metavar="PORT[:REMOTE]", help="The port here, and the job's port if that differs."),
 ]
 
 
 def forward(job: JobArgument, ports: PortsArgument) -> None:
-    """Make a port of a running job a port of this machine, until Ctrl-C or the job's end.
+    """Forward a port of this machine to a port of a running job, until Ctrl-C or the job's end.
 
-    `yard forward 12 8888`, or `yard forward 12 9000:8888` for port 9000 here. Only programs of this machine reach it.
+    `yard forward 12 8888`, or `yard forward 12 9000:8888` for port 9000 here. Only programs on this machine reach the
+    port.
     """
     here, remote = _ports(ports)
     with client() as yard:
@@ -46,7 +47,7 @@ def _ports(text: str) -> tuple[int, int]:
     here, _, there = text.partition(":")
     words = [here, there or here]
     if any(not word.isdecimal() or not 0 < int(word) < 65536 for word in words):
-        raise BadInput(f"{text!r} is no port, nor two of them", "For example: 8888, or 9000:8888")
+        raise BadInput(f"{text!r} is not a port, nor two of them", "For example: 8888, or 9000:8888")
     return int(here), int(words[1])
 
 

@@ -28,7 +28,7 @@ def checkpoint(
         list[str] | None,
         Argument(
             metavar="[JOB] | WORD...",
-            help="The job; default: the one that this command runs in. With --write, what is written.",
+            help="The job. Default: the one that this command runs in. With --write: the words to write.",
         ),
     ] = None,
     write: Annotated[
@@ -36,15 +36,15 @@ def checkpoint(
         Option(
             "--write",
             metavar="FILE",
-            help="Replace FILE by these words, or by what comes on standard input, in one step.",
+            help="Replace FILE in one step by these words, or by standard input.",
         ),
     ] = None,
 ) -> None:
-    """Say that a running job has just saved its work, so that less of it counts as lost if it is stopped.
+    """Report that a running job has just saved its work, so that less work counts as lost if it is stopped.
 
-    Jobs that write to $YARD_CHECKPOINT_FILE need not: the time of that file says the same. `yard checkpoint --write
-    "$YARD_CHECKPOINT_FILE" "$step"` replaces it so that a job that is stopped meanwhile finds the old content or
-    the new one, whole: it is written beside FILE, to the disk, and then renamed.
+    A job that writes $YARD_CHECKPOINT_FILE need not report it: the yard reads the time of that file. `yard checkpoint
+    --write "$YARD_CHECKPOINT_FILE" "$step"` replaces the file in one step: the new content is written to disk beside
+    FILE and then renamed, so a job that is stopped meanwhile finds either the old content or the new.
     """
     given = list(words or ())
     if write is not None:
@@ -59,10 +59,12 @@ def checkpoint(
         _tell_of(write)
         return
     if len(given) > 1:
-        raise BadInput("a checkpoint is of one job", "For example: yard checkpoint 17")
+        raise BadInput("a checkpoint belongs to one job", "For example: yard checkpoint 17")
     job = given[0] if given else os.environ.get("YARD_JOB_ID", "")
     if not job:
-        raise BadInput("no job was named, and this runs in none", "For example: yard checkpoint 17")
+        raise BadInput(
+            "no job was named, and this command does not run in one", "For example: yard checkpoint 17"
+        )
     with client() as yard:
         yard.checkpoint(job)
 
@@ -79,7 +81,7 @@ def replace_file(path: Path, pieces: "Iterator[bytes] | list[bytes]") -> None:
         with os.fdopen(fd, "wb") as file:
             size = sum([file.write(piece) for piece in pieces])
             if not size:
-                raise BadInput(f"nothing came to be written: {path} stays as it was")
+                raise BadInput(f"there was nothing to write: {path} stays as it was")
             file.flush()
             os.fchmod(fd, mode)
             os.fsync(fd)
@@ -102,7 +104,7 @@ def _mode_of(target: Path) -> int:
         os.umask(mask)
         return _READABLE & ~mask
     if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"--write {target}: this is no plain file", "Name a file that it can replace.")
+        raise BadInput(f"--write {target}: this is not a plain file", "Name a file that it can replace.")
     return stat.S_IMODE(found.st_mode)
 
 

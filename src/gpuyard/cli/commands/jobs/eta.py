@@ -17,15 +17,15 @@ def eta(
     jobs: Annotated[
         list[str] | None,
         Argument(
-            metavar="[JOB...]", help="17, 12_3 for a task, 12 for an array. Default: your own that wait."
+            metavar="[JOB...]", help="17, 12_3 for a task, 12 for an array. Default: your own waiting jobs."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say by when jobs start: at even odds, and with 90 %. Without a job: your own jobs that wait.
+    """Estimate by when jobs start, with a chance of 50 % and of 90 %. Without JOB: your own waiting jobs.
 
-    The yard runs itself forward many times, with run times and arrivals drawn from its past, and counts when the jobs
-    start. `-o wide` adds what that rests on.
+    The yard simulates its future many times, with run times and arrivals drawn from its past, and counts when the jobs
+    start. `-o wide` adds what the estimate rests on.
     """
     with client() as yard:
         found = [yard.eta(job) for job in jobs or _own(yard)]

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client, wanted_columns
+from gpuyard.cli.connection.defaults import wanted_columns
+from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import (
     ColumnsOption,
     Option,
@@ -25,10 +26,14 @@ def history(
     state: StateOption = None,
     tenant: TenantOption = "",
     user: UserOption = "",
-    name: Annotated[str, Option("-n", "--name", metavar="NAME", help="Only jobs of this name.")] = "",
+    name: Annotated[str, Option("-n", "--name", metavar="NAME", help="Show only jobs of this name.")] = "",
     since: Annotated[
         str,
-        Option("--since", metavar="TIME", help="Ended since then: 2h, 7d, yesterday, 2026-11-17, 14:05."),
+        Option(
+            "--since",
+            metavar="TIME",
+            help="Show only jobs that ended since then: 2h, 7d, yesterday, 2026-11-17, 14:05.",
+        ),
     ] = "",
     limit: Annotated[
         int | None,
@@ -38,7 +43,7 @@ def history(
     columns: ColumnsOption = "",
     watch: WatchOption = None,
 ) -> None:
-    """Show jobs that have ended, the newest first."""
+    """Show jobs that have ended, newest first."""
     from gpuyard.cli.connection.places import repeated
     from gpuyard.cli.line import times
     from gpuyard.cli.terminal.streams import notice

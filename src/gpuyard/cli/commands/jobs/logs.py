@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 def logs(
     jobs: Annotated[list[str], Argument(metavar="JOB...", help="17, or 12_3 for a task of array 12.")],
-    follow: Annotated[bool, Option("-f", "--follow", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, Option("-f", "--follow", help="Follow the log until the job ends.")] = False,
     stderr: Annotated[
-        bool, Option("--stderr", help="Its errors, if they went to a file of their own.")
+        bool, Option("--stderr", help="Show its errors, if they go to a file of their own.")
     ] = False,
     attempt: Annotated[
         int | None, Option("--attempt", metavar="N", min=1, help="Default: the last one.")
     ] = None,
     quiet: Annotated[
-        bool, Option("-q", "--quiet", help="With -f: say nothing of the wait, nor where it runs.")
+        bool, Option("-q", "--quiet", help="With -f: do not show what the job waits for and where it runs.")
     ] = False,
 ) -> None:
-    """Show what a job wrote, byte by byte as it was written; of several jobs, one after the other."""
+    """Show what a job wrote, byte for byte; for several jobs, one after the other."""
     if follow and len(jobs) > 1:
         raise BadInput(
             f"-f follows one job, and {len(jobs)} are named", f"For example: yard logs -f {jobs[0]}"

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client, wanted_columns
+from gpuyard.cli.connection.defaults import wanted_columns
+from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import (
     ClusterOption,
     ColumnsOption,
@@ -41,15 +42,13 @@ def queue(
     user: UserOption = "",
     mine: MineOption = False,
     cluster: ClusterOption = "",
-    limit: Annotated[
-        int | None, Option("--limit", metavar="N", min=1, help="How many jobs to show at most.")
-    ] = None,
-    tasks: Annotated[bool, Option("--tasks", help="A line for each task of an array that waits.")] = False,
+    limit: Annotated[int | None, Option("--limit", metavar="N", min=1, help="Show at most N jobs.")] = None,
+    tasks: Annotated[bool, Option("--tasks", help="Show a line for each task of a waiting array.")] = False,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
     watch: WatchOption = None,
 ) -> None:
-    """Show jobs that run, that wait in the order in which they will be looked at, and that are set aside."""
+    """Show jobs that run, jobs that wait in the scheduler's order, and jobs that are set aside."""
 
     if mine and user:
         from gpuyard.errors import BadInput
@@ -135,7 +134,7 @@ def _known(names: Sequence[str]) -> list[str]:
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Tasks of one array that wait in a row for the same reason, as one row: `7_[0-199]`, `200 x 1` GPUs."""
-    from gpuyard.engines.slurm_names import indices_folded
+    from gpuyard.engines.name_lists import indices_folded
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
         array, _, index = row[1].partition("_")

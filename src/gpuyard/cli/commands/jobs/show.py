@@ -15,17 +15,15 @@ _TASKS_SHOWN_MAX = 20
 def show(
     job: JobArgument,
     env: Annotated[
-        bool, Option("--env", help="Show the environment that was sent along, and nothing else.")
+        bool, Option("--env", help="Show only the environment that was submitted with it.")
     ] = False,
-    script: Annotated[
-        bool, Option("--script", help="Show the script as it was submitted, and nothing else.")
-    ] = False,
+    script: Annotated[bool, Option("--script", help="Show only the script, as it was submitted.")] = False,
     output: OutputOption = Output.TABLE,
     watch: WatchOption = None,
 ) -> None:
-    """Show a job, live or ended; for one that waits, everything that is in its way.
+    """Show a job, live or ended; for a waiting job, everything that is in its way.
 
-    What it runs, its folder and its environment are for its owner and administrators.
+    Only its owner and administrators see its command or script, folder and environment.
     """
     from gpuyard.cli.connection.places import repeated
 
@@ -142,7 +140,7 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     lines.append(("asks for", ", ".join(asks)))
     lines.append(("submitted", clock(job["submitted_ms"])))
     if job.get("moved_by"):
-        lines.append(("moved", f"to the top of the line, by {job['moved_by']}"))
+        lines.append(("moved", f"to the top of the queue, by {job['moved_by']}"))
     if job["started_ms"]:
         where = " ".join(
             f"{node}[{','.join(map(str, gpus))}]" if gpus else node

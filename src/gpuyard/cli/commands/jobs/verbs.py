@@ -45,13 +45,13 @@ def cancel(
     everything: Annotated[
         bool, Option("--all", help="All your jobs; with --user or --tenant, all of theirs.")
     ] = False,
-    mine: Annotated[bool, Option("--mine", help="All your jobs, as --all alone.")] = False,
+    mine: Annotated[bool, Option("--mine", help="All your jobs, like --all alone.")] = False,
     yes: Annotated[bool, Option("-y", "--yes", help="Do not ask first.")] = False,
 ) -> int:
-    """Cancel jobs by their ids, or all that match. One that runs gets its grace to end by itself.
+    """Cancel jobs by id, or all that match. A running job has its grace to end by itself.
 
-    `yard cancel 17 18` cancels at once. `yard cancel --name sweep --state PENDING` lists what matches and asks first;
-    in a script it wants --yes.
+    `yard cancel 17 18` cancels at once. `yard cancel --name sweep --state PENDING` lists the jobs that match and asks
+    first; in a script it needs --yes.
     """
     if mine and (user or tenant):
         raise BadInput("--mine and --user or --tenant exclude each other", "Leave one of them out.")
@@ -64,9 +64,7 @@ def cancel(
             )
         return _ask("cancel", jobs)
     if jobs:
-        raise BadInput(
-            "a job's id and an option that matches jobs exclude each other", "Leave one of them out."
-        )
+        raise BadInput("give either job ids or options that match jobs, not both", "Leave one of them out.")
     return _cancel_all(wanted, yes)
 
 
@@ -76,33 +74,34 @@ def hold(jobs: JobsArgument) -> int:
 
 
 def release(jobs: JobsArgument) -> int:
-    """Let held jobs start, and failed ones that wait to be tried again."""
+    """Let held jobs start, and failed jobs that wait for another try."""
     return _ask("release", jobs)
 
 
 def suspend(jobs: JobsArgument) -> int:
-    """Freeze running jobs. They keep their GPUs, and their time limit waits."""
+    """Suspend running jobs. They keep their GPUs, and their time limit stops counting."""
     return _ask("suspend", jobs)
 
 
 def continue_(jobs: JobsArgument) -> int:
-    """Let frozen jobs go on."""
+    """Let suspended jobs continue."""
     return _ask("continue", jobs)
 
 
 def requeue(jobs: JobsArgument) -> int:
-    """Stop running jobs and let them wait again."""
+    """Stop running jobs and put them back in the queue."""
     return _ask("requeue", jobs)
 
 
 def move(
     jobs: JobsArgument,
-    top: Annotated[bool, Option("--top", help="Before all others that wait.")] = False,
-    back: Annotated[bool, Option("--back", help="Back to where the order has them.")] = False,
+    top: Annotated[bool, Option("--top", help="Put them before all other waiting jobs.")] = False,
+    back: Annotated[bool, Option("--back", help="Put them back where the policy's order has them.")] = False,
 ) -> int:
-    """Move waiting jobs to the top of the line, or back. For administrators: all others wait longer for it.
+    """Move waiting jobs to the top of the queue, or back. Only administrators may: all other jobs wait longer.
 
-    The first of them comes first. Class, fair share and age no longer count for it until it starts; quotas do.
+    The first JOB becomes the first in the queue. Class, fair share and age do not count for a moved job until it
+    starts; quotas do.
     """
     if top == back:
         raise BadInput("move it where?", "yard move JOB --top, or yard move JOB --back")
@@ -202,8 +201,8 @@ def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     jobs = counted(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
-            f"{jobs} would be cancelled, and this is no terminal to ask at: {_labels([row[1] for row in rows])}",
-            "With --yes they are cancelled without a question.",
+            f"{jobs} would be cancelled, and there is no terminal to ask on: {_labels([row[1] for row in rows])}",
+            "Add --yes to cancel them without a question.",
         )
     for row in rows[:_SHOWN_MAX]:
         print(f"  {row[1]:<10} {row[6]:<9} {row[4]:<12} {row[2]}", file=sys.stderr)

@@ -18,12 +18,13 @@ def why(
         Option(
             "--at",
             metavar="TIME",
-            help="Answer for the past: -2h, 14:05, yesterday, 2026-03-02T14:05, or milliseconds since 1970.",
+            help="Answer for a past time: -2h, 14:05, yesterday, 2026-03-02T14:05, or milliseconds "
+            "since 1970.",
         ),
     ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a job waits: all that stands in its way, in order of weight, and what would lift it."""
+    """Show why a job waits: everything that is in its way, most important first, and what would lift it."""
     at_ms = None
     if at:
         from gpuyard.cli.line.times import now_ms, past_ms

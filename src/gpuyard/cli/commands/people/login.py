@@ -17,25 +17,27 @@ def login(
         Option(
             "--token-file",
             metavar="FILE",
-            help="Where the token is; - for standard input. Default: $YARD_TOKEN, else you are asked.",
+            help="The file that holds the token; - for standard input. Default: $YARD_TOKEN, else the "
+            "command asks.",
         ),
     ] = None,
     oidc: Annotated[bool, Option("--oidc", help="Log in through the yard's identity provider.")] = False,
     browser: Annotated[
-        bool, Option("--browser/--no-browser", help="With --oidc: open the page, or only print its address.")
+        bool,
+        Option("--browser/--no-browser", help="With --oidc: open the login page, or only print its address."),
     ] = True,
     ca: Annotated[
         Path | None,
         Option(
             "--ca",
             metavar="FILE",
-            help="The certificate that signed the server's, if the machine does not know it.",
+            help="The certificate that signed the server's, if this machine does not trust it already.",
         ),
     ] = None,
 ) -> None:
-    """Log in to a yard on another machine: commands speak to it until `yard logout`.
+    """Log in to a yard on another machine; commands talk to it until `yard logout`.
 
-    The token is kept in ~/.config/gpuyard/login.json, which only you can read. YARD_URL and YARD_TOKEN go before it.
+    The token is kept in ~/.config/gpuyard/login.json, which only you can read. YARD_URL and YARD_TOKEN override it.
     """
     import os
 
@@ -46,7 +48,7 @@ def login(
     url = url or os.environ.get("YARD_URL", "")
     if not url.startswith(("https://", "http://")):
         raise BadInput(
-            f"{url!r} is no address of a yard" if url else "no yard is named",
+            f"{url!r} is not an address of a yard" if url else "no yard is named",
             "For example: yard login https://yard.example.org:7447",
         )
     ca_path = str(ca.absolute()) if ca else ""
@@ -63,7 +65,7 @@ def login(
     print(f"logged in at {url} as {me['user']}, {_rights(me)}{until}; kept in {path}")
 
 
-def logout(revoke: Annotated[bool, Option("--revoke", help="Revoke the token as well.")] = False) -> None:
+def logout(revoke: Annotated[bool, Option("--revoke", help="Revoke the token too.")] = False) -> None:
     """Forget the login."""
     from gpuyard.api.client import Client
     from gpuyard.api.connecting.finding import forget_login, read_login
@@ -77,7 +79,7 @@ def logout(revoke: Annotated[bool, Option("--revoke", help="Revoke the token as 
 
 
 def whoami() -> None:
-    """Show who you are to the yard, and what you may do."""
+    """Show your user, role and tenant in the yard, and what you may do."""
     from gpuyard.cli.connection.places import client
     from gpuyard.reports.table import clock
 
@@ -122,7 +124,9 @@ def _token(file: Path | None) -> str:
         text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise BadInput(f"the token cannot be read from {file}: {why}") from error
+        raise BadInput(
+            f"the token cannot be read from {file}: {why}", "Name a file that you can read with --token-file."
+        ) from error
     if not text.strip():
         raise BadInput("there is no token", "Give it with --token-file, in YARD_TOKEN or on standard input.")
     return text.strip()

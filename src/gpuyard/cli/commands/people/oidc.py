@@ -88,7 +88,7 @@ class _Listener(http.server.HTTPServer):
         while self.found is None:
             self.timeout = until_s - time.monotonic()
             if self.timeout <= 0:
-                raise YardError(f"nobody logged in within {WAIT_S:.0f} s", "Try again.")
+                raise YardError(f"no login was finished within {WAIT_S:.0f} s", "Try again.")
             self.handle_request()
         return self.found
 

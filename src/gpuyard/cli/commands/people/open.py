@@ -13,8 +13,8 @@ def open_console(
 ) -> None:
     """Open the yard's console in a browser, signed in as you.
 
-    The address that is printed holds a code that works once, for 60 seconds. It signs in the browser that loads it
-    first, so show it to nobody. The browser stays signed in for up to seven days, at most as long as your token.
+    The printed address holds a code that works once, for 60 seconds. It signs in the first browser that loads it, so
+    show it to nobody. The browser stays signed in for up to seven days, but no longer than your token lasts.
     """
     from gpuyard.cli.connection.places import client
     from gpuyard.cli.terminal.streams import notice

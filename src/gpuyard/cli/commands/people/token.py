@@ -32,8 +32,8 @@ def create(
         Option(
             "--role",
             metavar="ROLE",
-            help="viewer, user, tenant-admin or admin; collector: hands in the samples of one node, and nothing else. "
-            "Default: what the user has in yard.yaml, else user.",
+            help="viewer, user, tenant-admin, admin, or collector, which only sends the samples of one "
+            "node. Default: the user's role in yard.yaml, else user.",
         ),
     ] = "",
     tenant: Annotated[
@@ -41,7 +41,8 @@ def create(
         Option(
             "--tenant",
             metavar="TENANT",
-            help="Where the role holds, and everywhere below; / for the whole yard. Default: the user's own place.",
+            help="The tenant where the role holds, and below it; / for the whole yard. Default: the "
+            "user's own tenant.",
         ),
     ] = "",
     days: Annotated[
@@ -50,20 +51,19 @@ def create(
             "--days",
             metavar="N",
             min=1,
-            help="How long it lasts. Default: 30; at most 90, unless yard.yaml says otherwise.",
+            help="How many days it lasts. Default: 30; at most 90, unless yard.yaml says otherwise.",
         ),
     ] = None,
     note: Annotated[str, Option("--note", metavar="NOTE", help="What the token is for.")] = "",
     to: Annotated[
         str,
-        Option("--to", metavar="FILE", help="Write the secret into this file, which you alone can read."),
+        Option("--to", metavar="FILE", help="Write the secret into this file, which only you can read."),
     ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a token. Its secret is printed this once, alone on standard output, and kept nowhere.
+    """Make a token. Its secret is printed once, alone on standard output, and stored nowhere.
 
-    With --to it goes into a file instead, whole or not at all: a file that is there keeps its content where no token
-    is made.
+    With --to the secret goes into a file instead; an existing file keeps its content if no token is made.
     """
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.reports.table import clock
@@ -109,7 +109,7 @@ def _draft(path: str) -> Iterator[Callable[[str], None]]:
         found = os.lstat(path).st_mode
         if not stat.S_ISREG(found):
             # The rename would put a file in the place of a device or a link.
-            what = "a link: name the file that it leads to" if stat.S_ISLNK(found) else "no plain file"
+            what = "a link: name the file that it leads to" if stat.S_ISLNK(found) else "not a plain file"
             raise BadInput(f"{path} is {what}", "No token was made. Name another file with --to.")
     draft = f"{path}.{os.getpid()}.new"
     try:
@@ -156,9 +156,9 @@ def list_(output: OutputOption = Output.TABLE) -> None:
 
 
 def revoke(
-    tokens: Annotated[list[str], Argument(metavar="ID...", help="Ids, as `yard token list` shows them.")],
+    tokens: Annotated[list[str], Argument(metavar="ID...", help="Ids from `yard token list`.")],
 ) -> None:
-    """Take tokens back, and with each those that were made with it. It holds at once."""
+    """Revoke tokens, and those that were made with them. They stop working at once."""
     with client() as yard:
         for token in tokens:
             # A leaked token is often pasted whole.
@@ -170,7 +170,8 @@ def revoke(
 
 
 def unbind(user: Annotated[str, Argument(metavar="NAME", help="A name at the identity provider.")]) -> None:
-    """Unbind a name from the person of its first login. Their logins end, and the next login binds it."""
+    """Unbind a name from the person who logged in with it first. That person's logins end, and the next login binds
+    the name."""
     from gpuyard.errors import counted
 
     with client() as yard:

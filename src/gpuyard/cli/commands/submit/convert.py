@@ -20,16 +20,19 @@ FORMS = ("sbatch", "kubernetes", "native")
 def convert(
     file: Annotated[str, Argument(metavar="FILE", help="A script or a YAML file; - is standard input.")],
     source: Annotated[
-        str, Option("--from", metavar="FORM", help="sbatch, kubernetes or native; else it is recognised.")
+        str,
+        Option(
+            "--from", metavar="FORM", help="sbatch, kubernetes or native. Default: recognised from the file."
+        ),
     ] = "",
     host_process: Annotated[
         bool,
         Option("--host-process", help="Run a container's command on the node itself, without its image."),
     ] = False,
 ) -> None:
-    """Turn a batch script of Slurm or a manifest of Kubernetes into native YAML.
+    """Turn a Slurm batch script or a Kubernetes manifest into native YAML.
 
-    Warnings on standard error name what is not taken over. Exit code 2 if it cannot be served.
+    Warnings on standard error name what has no counterpart. Exit code 2: the yard cannot run it.
     """
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.intake import PROPOSED
@@ -66,7 +69,7 @@ def take(
     from gpuyard.intake.forms import read
 
     if source and source not in FORMS:
-        raise BadInput(f"--from {quoted(source)} is no form; {remedy(source, FORMS, 'forms')}")
+        raise BadInput(f"--from {quoted(source)} is not a form; {remedy(source, FORMS, 'forms')}")
     caller = Caller(
         now=datetime.now().astimezone(),
         cwd=here(),

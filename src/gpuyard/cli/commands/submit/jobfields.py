@@ -12,7 +12,9 @@ from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError, or_meant
 from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
 
-WordsArgument = Annotated[list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="What to run.")]
+WordsArgument = Annotated[
+    list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="The command or script to run.")
+]
 _OPTIONS = {option.name: option for option in JOB_OPTIONS}
 _NUMBERS: dict[str, type] = {Form.WHOLE: int, Form.NUMBER: float}
 _ONE_TEXT = (Form.TEXT, Form.CHOICE)
@@ -44,7 +46,7 @@ def request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
         if name in ctx.given and (value != "" or name == "array"):
             fields |= _read(_OPTIONS[name], value, options)
     if "gpu_memory_mib" in fields and "gpus" in fields:
-        raise BadInput("-g and --gpu-memory say the same thing in two ways", "Leave one of them out.")
+        raise BadInput("-g and --gpu-memory both say which GPUs the job asks for", "Leave one of them out.")
     # Not into an image, unless that is asked for: PATH and the like are those of another system.
     fields["env"] = _environment(
         options, options["export"] and (not options["image"] or "export" in ctx.given)
@@ -191,7 +193,7 @@ def _gpus(text: str) -> dict[str, Any]:
         return {"gpus": int(slices[1] or 1), "mig": slices[2]}
     if re.fullmatch(r"\d+\.\d+", plain):
         raise BadInput(f"-g {text}: a share is less than one GPU, to the thousandth", _GPUS_HINT)
-    raise BadInput(f"-g {text!r} is nothing that a GPU can be asked for", _GPUS_HINT)
+    raise BadInput(f"-g {text!r} is not an ask for GPUs", _GPUS_HINT)
 
 
 def _signal(text: str) -> dict[str, int]:
@@ -235,7 +237,7 @@ def _label(text: str) -> tuple[str, str]:
     key, _sign, value = text.partition("=")
     if fault := label_fault(key, value):
         raise BadInput(
-            f"--label {text!r} is no label: {fault}", "Write KEY=VALUE, as in --label stage=pretraining."
+            f"--label {text!r} is not a label: {fault}", "Write KEY=VALUE, as in --label stage=pretraining."
         )
     return key, value
 
@@ -266,7 +268,7 @@ def _file(option: str, path: str, *, array: bool) -> str:
     """The whole path of a file for output; patterns in it that stand for nothing are reported."""
     if "%" in path:
         from gpuyard.cli.terminal.streams import notice
-        from gpuyard.engines.slurm_names import check_pattern
+        from gpuyard.engines.patterns import check_pattern
 
         for text in check_pattern(path, array=array):
             notice(f"{option} {path}: {text}", before="warning: ", style="bold yellow")
@@ -292,7 +294,7 @@ def _hosts(given: list[str]) -> list[str]:
 def _spread(text: str) -> dict[str, int]:
     least, dash, most = text.partition("-")
     if not least.isdecimal() or (dash and not most.isdecimal()) or not int(least):
-        raise BadInput(f"--nodes {text!r} is no number of nodes", "For example: --nodes 2, or --nodes 2-4")
+        raise BadInput(f"--nodes {text!r} is not a number of nodes", "For example: --nodes 2, or --nodes 2-4")
     return {"nodes_min": int(least), "nodes_max": int(most or least)}
 
 
@@ -304,10 +306,12 @@ def moment_ms(option: str, text: str) -> int:
     if found >= now_ms():
         return found
     if option == "--deadline":
-        raise BadInput(f"{option} {text}: that time is over", "Give a time to come, such as +8h or 18:00.")
+        raise BadInput(
+            f"{option} {text}: that time has passed", "Give a time in the future, such as +8h or 18:00."
+        )
     from gpuyard.cli.terminal.streams import notice
 
-    notice(f"{option} {text}: that time is over, so the job may start at once", before="note: ")
+    notice(f"{option} {text}: that time has passed, so the job may start at once", before="note: ")
     return found
 
 
@@ -330,7 +334,7 @@ def limit_s(option: str, text: str) -> int:
         seconds = first * 60 + second
     if not seconds:
         raise BadInput(
-            f"{option} {text} is no time at all", f"For example: {option} 2h; left out, its class says."
+            f"{option} {text} is not a time", f"For example: {option} 2h; left out, its class says."
         )
     return seconds
 
@@ -372,7 +376,7 @@ def variables(file: str) -> list[str]:
 
 
 def _memory_mib(option: str, text: str) -> int:
-    from gpuyard.config.quantities import memory_mib
+    from gpuyard.keys.quantities import memory_mib
 
     try:
         return memory_mib(text)
@@ -405,7 +409,7 @@ def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) ->
     if not any(job.get("slurm_commands") and (job.get("not_nodes") or job.get("clusters")) for job in jobs):
         return
     from gpuyard.api.client import Client
-    from gpuyard.engines.slurm_names import folded
+    from gpuyard.engines.name_lists import folded
 
     with Client() as yard:
         nodes = yard.nodes()

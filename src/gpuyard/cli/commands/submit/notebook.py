@@ -25,14 +25,12 @@ _PORT = 8888
 _PORTS_TRIED = 20
 _SAYS = "yard: "
 
-JobArgument = Annotated[str, Argument(metavar="[JOB]", help="A notebook that runs already: come back to it.")]
+JobArgument = Annotated[str, Argument(metavar="[JOB]", help="A running notebook to return to.")]
 Idle = Annotated[
     str,
-    Option("--idle", metavar="TIME", help="Stop the notebook when no cell has run for so long: 30m, 2h."),
+    Option("--idle", metavar="TIME", help="Stop the notebook when no cell has run for this long: 30m, 2h."),
 ]
-Port = Annotated[
-    int, Option("--port", metavar="N", min=0, max=65535, help="The port here; 0: any that is free.")
-]
+Port = Annotated[int, Option("--port", metavar="N", min=0, max=65535, help="The port here; 0: any free one.")]
 
 
 @taking(f.job_options(run=True))
@@ -41,9 +39,8 @@ def notebook(
 ) -> int:
     """Run JupyterLab on the yard and print its address here: `yard notebook -g 1`.
 
-    JupyterLab is your own: it is looked for in the environment that you submit from. Ctrl-C leaves the notebook
-    running, and `yard notebook JOB` comes back to it. A notebook that is idle is stopped, five minutes after that is
-    said here.
+    The notebook uses your own JupyterLab, from the environment that you submit from. Ctrl-C leaves the notebook
+    running, and `yard notebook JOB` returns to it. An idle notebook is stopped, five minutes after a warning here.
     """
     with client() as yard:
         if not job:
@@ -59,8 +56,9 @@ def _submitted(yard: Client, ctx: Called, options: dict[str, Any], idle: str) ->
     fields = f.completed(ctx, f.request(ctx, options))
     if yard.here and not fields.get("image") and not _installed():
         raise YardError(
-            "there is no JupyterLab here, and a notebook runs the one of your environment",
-            "pip install jupyterlab, or activate the environment that has it, and again: yard notebook",
+            "JupyterLab was not found, and a notebook runs the JupyterLab of your environment",
+            "Type pip install jupyterlab, or activate the environment that has it; then repeat yard "
+            "notebook.",
         )
     fields["script"] = f"#!/usr/bin/env python3\n{Path(runner.__file__).read_text(encoding='utf-8')}"
     fields["name"] = fields.get("name") or "notebook"

@@ -21,9 +21,9 @@ from gpuyard.errors import BadInput, YardError
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
 
-Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not say what the job waits for, nor where it runs.")]
+Quiet = Annotated[bool, Option("-q", "--quiet", help="Do not show what the job waits for and where it runs.")]
 Interactive = Annotated[
-    bool, Option("-i", "--interactive", help="At a terminal; the default where this is one.")
+    bool, Option("-i", "--interactive", help="Give the job a terminal; the default if you are at one.")
 ]
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -38,11 +38,11 @@ def run(
     quiet: Quiet = False,
     **options: Any,
 ) -> int:
-    """Run a command, show its output as it comes, and end with its exit code.
+    """Run a command, show its output as it is written, and exit with its exit code.
 
-    `yard run -g 1 -- python3 train.py`, or `yard run -g 1 -- bash`: on a terminal the job has one too. Keys go to it,
-    Ctrl-C as well, and Enter ~ . detaches: the job goes on, and `yard attach` comes back. While it waits, and where it
-    has no terminal, Ctrl-C cancels the job; a second one leaves it to be cancelled.
+    `yard run -g 1 -- python3 train.py`, or `yard run -g 1 -- bash`. On a terminal the job has one too: it receives all
+    keys, Ctrl-C included. Enter ~ . detaches; the job keeps running, and `yard attach` returns to it. While the job
+    waits, and if it has no terminal, Ctrl-C cancels it; a second Ctrl-C does not wait for that.
     """
     through = piped(words, ctx.dashes)
     at_terminal = interactive or (through is None and options["tasks"] == 1 and os.isatty(0) and os.isatty(1))
@@ -88,7 +88,7 @@ def _look_at_input() -> None:
         return
     if unread and stat.S_ISREG(status.st_mode):
         raise BadInput(
-            "a job reads no standard input, so the file that is given with < would be lost",
+            "a job reads no standard input, so the file given with < would not be read",
             "Let the job open it: yard run … -- sh -c 'COMMAND < FILE'",
         )
     if unread:

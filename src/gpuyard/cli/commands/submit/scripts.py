@@ -106,7 +106,7 @@ def _refuse_slips(verb: str, words: Sequence[str], options: Sequence[str]) -> No
         line = _line(verb, options, ["COMMAND"])
         if not word:
             raise BadInput("the command is empty", f"Name what is to run: {line}")
-        raise BadInput(f"{word}: is a folder, and nothing that runs", f"Name what is to run: {line}")
+        raise BadInput(f"{word}: is a folder, which cannot run", f"Name what is to run: {line}")
     if path.exists():
         _refuse_file(verb, path, words, options)
         return
@@ -133,15 +133,17 @@ def _refuse_file(verb: str, path: Path, words: Sequence[str], options: Sequence[
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}", "Its owner can let you read it: chmod +r") from None
     if not start.strip():
-        raise BadInput(f"{path}: is empty, so there is nothing to run")
+        raise BadInput(
+            f"{path}: is empty, so there is nothing to run", "Write the script, and submit it again."
+        )
     if b"\0" in start:
         if os.access(path, os.X_OK):
             if "/" in words[0]:
                 return
             line = _line(verb, options, [f"./{words[0]}", *words[1:]])
-            raise BadInput(f"{path}: is a program, and not on the PATH", f"Type: {line}")
+            raise BadInput(f"{path}: is a program that is not on the PATH", f"Type: {line}")
         raise BadInput(
-            f"{path}: holds data, and nothing that runs",
+            f"{path}: holds data, and is not a program",
             f"If it is a program: chmod +x {_quoted(str(path))}",
         )
     reader = _READERS.get(path.suffix.lower())
@@ -176,7 +178,7 @@ def refuse_folder(fields: Mapping[str, Any]) -> None:
             f"{folder}: the job is to run there: {error.strerror}",
             f"Make the folder first: mkdir -p {_quoted(folder)}",
         ) from None
-    raise BadInput(f"{folder}: is a file, and a job runs in a folder")
+    raise BadInput(f"{folder}: is a file, and a job runs in a folder", "Name a folder with --chdir.")
 
 
 def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str]) -> None:
@@ -205,7 +207,7 @@ def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str])
         )
     elif "/" not in word:
         line = _line(verb, options, [f"./{word}", *words[1:]])
-        raise BadInput(f"{word}: is a script in the job's folder, and not on the PATH", f"Type: {line}")
+        raise BadInput(f"{word}: is a script in the job's folder, which is not on the PATH", f"Type: {line}")
 
 
 def _is_program(word: str, path: str | None = None) -> bool:
@@ -239,8 +241,8 @@ def _text(content: bytes, name: str) -> str:
     if b"\r\n" in content:
         line = content.count(b"\n", 0, content.index(b"\r\n")) + 1
         raise BadInput(
-            f"{name}:{line}: ends with the line break of Windows, which becomes a part of its last word",
-            f"Turn them into those of Unix: sed -i 's/\\r$//' {name}",
+            f"{name}:{line}: ends with a Windows line break, which becomes part of its last word",
+            f"Turn the line breaks into those of Unix: sed -i 's/\\r$//' {name}",
         )
     try:
         return content.decode()

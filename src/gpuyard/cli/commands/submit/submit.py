@@ -22,19 +22,17 @@ HostProcess = Annotated[
 DryRun = Annotated[
     bool,
     Option(
-        "--dry-run", help="Say where and when the job would start and what it would cost; submit nothing."
+        "--dry-run", help="Show where and when the job would start and what it would cost; submit nothing."
     ),
 ]
 
 Like = Annotated[
     str,
-    Option(
-        "--like", metavar="JOB", help="Submit this job or array again, with the other options as changes."
-    ),
+    Option("--like", metavar="JOB", help="Submit this job or array again, changed by the other options."),
 ]
 Notes = Annotated[
     bool,
-    Option("--notes/--no-notes", help="On a terminal, say what earlier jobs of the same name used."),
+    Option("--notes/--no-notes", help="On a terminal, show what earlier jobs of the same name used."),
 ]
 
 
@@ -52,14 +50,14 @@ def submit(
 ) -> int:
     """Submit a command, or a script that begins with #!, and print the job's id.
 
-    `yard submit -g 2 --time 2h train.sh` submits the text of the script as it is now, and heeds its #SBATCH lines;
-    `yard submit -g 2 -- ./train.sh` runs the file when the job starts. A .yaml file holds jobs of Kubernetes or of the
-    yard's own form (`yard convert`). `-` reads any of these from standard input.
+    `yard submit -g 2 --time 2h train.sh` submits the script's present text and follows its #SBATCH lines; `yard submit
+    -g 2 -- ./train.sh` runs the file as it is when the job starts. A .yaml file holds Kubernetes manifests or native
+    YAML (`yard convert`). `-` reads any of these from standard input.
 
-    `yard submit --like 12 --memory 32G` submits job 12 again with more memory: its command or script, folder, variables
-    and all it asked for; not when it was to begin, what it waited for, and its deadline.
+    `yard submit --like 12 --memory 32G` submits job 12 again with more memory. The new job has its command or script,
+    folder, variables and ask, but not its begin time, dependencies and deadline.
 
-    With --dry-run, as with #SBATCH --test-only, nothing is submitted; exit code 3: it could never run.
+    With --dry-run or #SBATCH --test-only nothing is submitted; exit code 3: the job could never run.
     """
     if like:
         jobs, test_only = [_again(like, words, ctx, options)], False

@@ -55,15 +55,13 @@ def collect(
             "Default: $YARD_TOKEN.",
         ),
     ] = None,
-    ca: Annotated[
-        str, Option("--ca", metavar="FILE", help="Whom to believe that the server is the yard.")
-    ] = "",
+    ca: Annotated[str, Option("--ca", metavar="FILE", help="The certificate that signed the server's.")] = "",
     node: Annotated[
         str,
         Option(
             "--node",
             metavar="NODE",
-            help="The node as the yard calls it. Default: this machine's short name.",
+            help="The node's name in the yard. Default: this machine's short name.",
         ),
     ] = "",
     slurm: Annotated[
@@ -71,7 +69,8 @@ def collect(
         Option(
             "--slurm",
             metavar="DIR",
-            help="The shared folder of a yard that drives this Slurm cluster: its jobs are known by it.",
+            help="The shared folder of a yard that drives this Slurm cluster; the collector finds the "
+            "yard's jobs there.",
         ),
     ] = None,
     dcgm_jobs: Annotated[
@@ -79,20 +78,20 @@ def collect(
         Option(
             "--dcgm-jobs",
             metavar="DIR",
-            help="Write which job is on which GPU for dcgm-exporter: its --hpc-job-mapping-dir.",
+            help="Write which job is on which GPU into this folder, which is dcgm-exporter's "
+            "--hpc-job-mapping-dir.",
         ),
     ] = None,
     every: Annotated[
-        int, Option("--every", metavar="SECONDS", min=1, max=60, help="How often to look.")
+        int, Option("--every", metavar="SECONDS", min=1, max=60, help="How often to measure.")
     ] = 10,
-    once: Annotated[bool, Option("--once", help="Look once, hand it in, and end.")] = False,
-    unit: Annotated[
-        bool, Option("--unit", help="Print a unit for systemd with these options, and do nothing else.")
-    ] = False,
+    once: Annotated[bool, Option("--once", help="Measure once, send the sample and exit.")] = False,
+    unit: Annotated[bool, Option("--unit", help="Print a systemd unit with these options and exit.")] = False,
 ) -> None:
-    """Watch this node and hand in what is seen to a yard elsewhere.
+    """Watch this node and send samples of it to a yard elsewhere.
 
-    A collector only looks: jobs run on without it. While the yard is away it keeps up to an hour of samples.
+    A collector only measures: jobs do not depend on it. While it cannot reach the yard it keeps up to an hour of
+    samples.
     """
     import socket
 
@@ -137,7 +136,7 @@ def _collector(node: str, slurm: Path | None) -> "Collector":
         folder = slurm / ATTEMPTS
         if not folder.is_dir():
             raise BadInput(
-                f"{slurm} is no shared folder of a yard that drives Slurm",
+                f"{slurm} is not a shared folder of a yard that drives Slurm",
                 "It is `shared_folder` of the cluster in yard.yaml, and has to be mounted on this node.",
             )
         places = Supervised(str(folder), RUN, lambda: [look.uuid for look in made.looks]).places
@@ -266,7 +265,7 @@ def _unit(
 
     if not server or token_file is None:
         raise BadInput(
-            "a unit needs to know the yard and the token",
+            "a unit needs --server and --token-file",
             "yard collect --unit --server https://HOST:PORT --token-file /etc/gpuyard/collector.token",
         )
     words = ["--server", server, "--token-file", os.path.abspath(token_file), "--node", node]

@@ -73,10 +73,10 @@ SCRIPTS = {Shell.BASH: _BASH, Shell.ZSH: _ZSH, Shell.FISH: _FISH}
 
 
 def completion(
-    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Which shell it is for.")],
+    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.")],
 ) -> None:
-    """Print the script that makes a shell complete commands, options, jobs, nodes and tenants on Tab.
+    """Print the script that makes your shell complete commands, options, jobs, nodes and tenants on Tab.
 
-    For this shell only: `source <(yard completion bash)`. For good, put that line into ~/.bashrc.
+    For this shell only: `source <(yard completion bash)`. To keep it, put that line into ~/.bashrc.
     """
     print(SCRIPTS[shell], end="")

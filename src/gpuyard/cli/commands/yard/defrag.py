@@ -9,22 +9,22 @@ from gpuyard.errors import BadInput, counted
 
 
 def defrag(
-    plan: Annotated[bool, Option("--plan", help="List the moves. This release does not make them.")] = False,
+    plan: Annotated[bool, Option("--plan", help="List the moves; this release cannot make them.")] = False,
     moves: Annotated[
-        int | None, Option("--moves", metavar="N", min=1, max=10_000, help="How many moves to list at most.")
+        int | None, Option("--moves", metavar="N", min=1, max=10_000, help="List at most N moves.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List moves of jobs that would free whole GPUs or nodes, the best first, with what they would destroy.
+    """List moves of jobs that would free whole GPUs or nodes, best first, with the work that they would destroy.
 
-    A job can be moved if it saves its work, may be preempted and holds whole GPUs or shares of one node. It loses
-    its work since the last checkpoint and a restart, in GPU seconds. Nothing is moved: `yard requeue JOB`
-    stops a job, and the scheduler then starts it where it fits best, which need not be where the plan has it.
+    A job can be moved if it saves its work, may be preempted and holds whole GPUs or shares on one node. A move costs
+    the work since the job's last checkpoint and a restart, counted in GPU-seconds. This command moves nothing: `yard
+    requeue JOB` stops a job, and the scheduler then starts it where it fits best, which may differ from the plan.
     """
     from gpuyard.cli.listings.tables import emit, write_document
 
     if not plan:
-        raise BadInput("this release lists moves and makes none", "Say `yard defrag --plan`.")
+        raise BadInput("this release lists moves but cannot make them", "Use `yard defrag --plan`.")
     with client() as yard:
         found = yard.defrag(moves)
     if output is Output.CSV:

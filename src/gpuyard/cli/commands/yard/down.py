@@ -32,13 +32,13 @@ def down(
             metavar="N",
             min=1,
             max=65535,
-            help="Of several servers on one store, stop only the one at this port. Default: all.",
+            help="Stop only the server at this port, of several on one store. Default: all.",
         ),
     ] = None,
 ) -> None:
-    """Stop the yard. Jobs go on, and are found again by the next `yard up`; with --jobs all are cancelled first.
+    """Stop the yard. Jobs keep running, and the next `yard up` finds them; --jobs cancels all of them first.
 
-    Several servers on one PostgreSQL store are stopped one by one with --port: the others go on.
+    With several servers on one PostgreSQL store, --port stops one of them and the others keep running.
     """
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.places import DataDir, default_data
@@ -51,9 +51,7 @@ def down(
     others = []
     if port is not None:
         if jobs:
-            raise BadInput(
-                "--jobs is about the whole yard, and --port about one server", "Leave one of them out."
-            )
+            raise BadInput("--jobs concerns the whole yard, and --port one server", "Leave one of them out.")
         others = [each for each in running if each.note().get("port") != port]
         running = [each for each in running if each not in others]
         if not running:
@@ -66,7 +64,7 @@ def down(
         pid = instance.running()
         if pid == 0:
             raise YardError(
-                f"{instance.pid_file} is locked, and no yard that runs has written it",
+                f"{instance.pid_file} is locked, but no running yard has written it",
                 f"Find the process with `fuser {instance.pid_file}` and stop it with `kill PID`.",
             )
         if pid:

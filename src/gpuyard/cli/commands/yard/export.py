@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 ToOption = Annotated[
     Path | None,
-    Option("--to", metavar="DIR", help="Write into this folder. Left out: to standard output."),
+    Option("--to", metavar="DIR", help="Write into this folder. Default: standard output."),
 ]
 
 
 def focus(
     month: Annotated[
-        str, Option("--month", metavar="MONTH", help="The month: 2026-11. Left out: this one.")
+        str, Option("--month", metavar="MONTH", help="The month: 2026-11. Default: this one.")
     ] = "",
     from_day: Annotated[
         str, Option("--from", metavar="DAY", help="The first day: 2026-11-01, yesterday, 7d.")
@@ -29,10 +29,10 @@ def focus(
         str, Option("--focus", metavar="VERSION", help="The version of FOCUS: 1.2 or 1.3.")
     ] = "1.2",
 ) -> None:
-    """Write the charges as rows of FOCUS, the format in which clouds bill, as csv to standard output.
+    """Write the charges in FOCUS, the billing format of clouds, as csv to standard output.
 
-    One row for each day, tenant, user, class, labels and pool. A correction of a closed month is a row of the class
-    Correction. You see the tenants that are yours.
+    There is one row for each day, tenant, user, class, set of labels and pool. A correction of a closed month is a row
+    of the class Correction. You see only your own tenants.
 
     \b
     Example:
@@ -52,7 +52,8 @@ def prometheus(
         Option(
             "--server",
             metavar="URL",
-            help="A server of the yard, as Prometheus reaches it. May be repeated. Default: the yard of this command.",
+            help="A server's URL, as Prometheus reaches it; may be repeated. Default: the server of "
+            "this command.",
         ),
     ] = None,
     credentials: Annotated[
@@ -60,15 +61,15 @@ def prometheus(
         Option(
             "--credentials",
             metavar="FILE",
-            help="A file on the machine of the Prometheus that has the token. '' for none.",
+            help="The file on the Prometheus machine that holds the token; '' for none.",
         ),
     ] = "/etc/prometheus/gpuyard.token",
     ca: Annotated[
-        str, Option("--ca", metavar="FILE", help="The certificate that signed the server's, on that machine.")
+        str, Option("--ca", metavar="FILE", help="The certificate on that machine that signed the server's.")
     ] = "",
     to: ToOption = None,
 ) -> None:
-    """Write a scrape file for Prometheus: every server of the yard, each 15 s.
+    """Write a scrape file for Prometheus that reads every server of the yard every 15 s.
 
     \b
     Example:
@@ -82,13 +83,14 @@ def prometheus(
 
 def grafana(
     dashboard: Annotated[
-        str, Argument(metavar="[DASHBOARD]", help="One of them; all by default, which takes --to.")
+        str, Argument(metavar="[DASHBOARD]", help="One of them. Default: all, which needs --to.")
     ] = "",
     to: ToOption = None,
 ) -> None:
     """Write dashboards for Grafana as JSON: gpus, jobs, racks, queue, tenants, failed, hardware.
 
-    Grafana imports them as they are, or finds them in a folder that it is told of. Each asks for the Prometheus to use.
+    Grafana imports them as they are, or loads them from a folder that it is configured with. Each dashboard asks for
+    the Prometheus to use.
 
     \b
     Examples:
@@ -107,7 +109,7 @@ def grafana(
         )
     if not dashboard and to is None:
         raise BadInput(
-            f"there are {len(DASHBOARDS)} dashboards, and a file has one",
+            f"there are {len(DASHBOARDS)} dashboards, and standard output takes one",
             f"Add --to DIR, or name one: {names}.",
         )
     chosen = [DASHBOARDS[dashboard]] if dashboard else list(DASHBOARDS.values())
@@ -126,7 +128,7 @@ def fluent_bit(
     ] = "127.0.0.1:4318",
     to: ToOption = None,
 ) -> None:
-    """Write a configuration of Fluent Bit that takes what jobs write from the yard, over OTLP.
+    """Write a Fluent Bit configuration that receives the jobs' output from the yard over OTLP.
 
     \b
     Example:
@@ -158,7 +160,7 @@ def _address(text: str) -> tuple[str, int]:
 
     found = address(text)
     if isinstance(found, str):
-        raise BadInput(f"{text} is no address of a port", "Write HOST:PORT, or https://HOST:PORT.")
+        raise BadInput(f"{text} is not an address of a port", "Write HOST:PORT, or https://HOST:PORT.")
     return found
 
 

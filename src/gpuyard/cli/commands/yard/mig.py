@@ -29,15 +29,14 @@ _ROW = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 LayoutArgument = Annotated[
     str,
     Argument(
-        metavar="LAYOUT", help="7x1g.18gb, 2x2g.35gb+3x1g.18gb, whole; with -f, the name of one in FILE."
+        metavar="LAYOUT",
+        help="7x1g.18gb, 2x2g.35gb+3x1g.18gb or whole; with -f, the name of a layout in FILE.",
     ),
 ]
-NodeOption = Annotated[
-    str, Option("--node", metavar="NODE", help="Which node; may be left out where there is one.")
-]
+NodeOption = Annotated[str, Option("--node", metavar="NODE", help="The node. Default: the only one.")]
 GpuOption = Annotated[str | None, Option("--gpu", metavar="N", help="Only these GPUs: 0, or 0,2-3.")]
 FileOption = Annotated[
-    Path | None, Option("-f", "--file", metavar="FILE", help="A configuration file of NVIDIA mig-parted.")
+    Path | None, Option("-f", "--file", metavar="FILE", help="An NVIDIA mig-parted configuration file.")
 ]
 
 
@@ -48,10 +47,10 @@ class NotMade(YardError):
 
 
 def mig(output: OutputOption = Output.TABLE) -> None:
-    """Show how GPUs are cut into MIG slices, and which job has which.
+    """Show how GPUs are cut into MIG slices, and which job has which slice.
 
-    You need not cut them: `-g 1g.18gb` does, when the job starts. A box is as wide as the memory of its slice; `-` in
-    it: no job uses it. `yard mig apply` pins a GPU to one layout and no other.
+    You need not cut them yourself: a job with `-g 1g.18gb` has its slice cut when it starts. A box is as wide as the
+    memory of its slice; `-` in a box means that no job uses it. `yard mig apply` pins a GPU to one layout.
 
     \b
     Examples:
@@ -86,9 +85,10 @@ def plan(
     file: FileOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what a layout would do to each GPU of a node, and why; without one, what the queue leads to.
+    """Show what a layout would do to each GPU of a node, and why; without a layout, what the queue would do.
 
-    What runs is never moved: where a layout cannot be had beside it, that is said. Nothing is changed.
+    A running job is never moved: the plan says where a layout is impossible because of one. This command changes
+    nothing.
 
     \b
     Examples:
@@ -118,13 +118,16 @@ def apply(
     gpu: GpuOption = None,
     file: FileOption = None,
     wait: Annotated[
-        int, Option("--wait", metavar="SECONDS", min=0, max=3600, help="So long for it to be made.")
+        int,
+        Option(
+            "--wait", metavar="SECONDS", min=0, max=3600, help="How long to wait until the layout is made."
+        ),
     ] = WAIT_S,
 ) -> None:
-    """Pin GPUs of a node to a layout: they are cut so and stay so until `yard mig release`.
+    """Pin GPUs of a node to a layout: they are cut that way and stay so until `yard mig release`.
 
-    A pinned GPU takes jobs that ask for slices of its layout, and nothing else. What runs on it stays where it is and
-    has to be part of the layout. With `whole` a GPU is never cut. All GPUs that are named are pinned, or none.
+    A pinned GPU takes only jobs that ask for slices of its layout. Slices in use stay where they are and have to be
+    part of the layout. A GPU pinned to `whole` is never cut. Either all named GPUs are pinned or none.
 
     \b
     Examples:
@@ -152,7 +155,7 @@ def apply(
 
 
 def release(node: NodeOption = "", gpu: GpuOption = None) -> None:
-    """Let pinned GPUs be cut by demand again. Slices in use stay; idle ones are taken away after a minute."""
+    """Release pinned GPUs, to be cut on demand again. Slices in use stay; idle ones are removed after a minute."""
     with client() as yard:
         name = _node(yard, node)
         done = yard.mig_release(name, None if gpu is None else _gpus(gpu))
@@ -163,7 +166,7 @@ def release(node: NodeOption = "", gpu: GpuOption = None) -> None:
 
 
 def export(node: NodeOption = "") -> None:
-    """Write how GPUs are cut now as a configuration file of NVIDIA mig-parted, one layout for each node.
+    """Write the present layouts as an NVIDIA mig-parted configuration file, one layout for each node.
 
     \b
     Example:
@@ -211,7 +214,7 @@ def _gpus(text: str) -> list[int]:
         if first > last:
             from gpuyard.errors import quoted
 
-            raise BadInput(f"--gpu {quoted(text)} is no list of GPUs", "Write 0, or 0,2-3.")
+            raise BadInput(f"--gpu {quoted(text)} is not a list of GPUs", "Write 0, or 0,2-3.")
         found.update(range(first, last + 1))
     return sorted(found)
 
@@ -231,7 +234,7 @@ def _layouts(
     chosen = {each: text for each, text in found.items() if gpus is None or each in gpus}
     if not chosen:
         raise BadInput(
-            f"{file}: {layout} says nothing of these GPUs of {node} ({known['gpus']} x {known['gpu_model']})"
+            f"{file}: {layout} has nothing for these GPUs of {node} ({known['gpus']} x {known['gpu_model']})"
         )
     by_text = groupby(sorted(chosen, key=lambda each: (chosen[each], each)), lambda each: chosen[each])
     return [{"layout": text, "gpus": list(each)} for text, each in by_text]
@@ -245,7 +248,8 @@ def _text(file: Path) -> str:
             # Read a little more than is allowed: the reader then refuses it. A device has no end.
             return opened.read(BYTES_MAX + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"{file} cannot be read: {why}", "Name a file of NVIDIA mig-parted.") from None
 
 
 def _names(file: Path) -> list[str]:

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from gpuyard.cli.connection.places import client, wanted_columns
+from gpuyard.cli.connection.defaults import wanted_columns
+from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import (
     Argument,
     ClusterOption,
@@ -14,16 +15,19 @@ from gpuyard.cli.line.options import (
 )
 from gpuyard.errors import BadInput
 
-NodeArgument = Annotated[str, Argument(metavar="NODE", help="As `yard nodes` calls it.")]
+NodeArgument = Annotated[str, Argument(metavar="NODE", help="The node, as `yard nodes` names it.")]
 
 
 def nodes(
     gpus: Annotated[
-        bool, Option("--gpus", help="Each GPU: how busy and warm it is, its memory, and the jobs on it.")
+        bool, Option("--gpus", help="Show each GPU: how busy and warm it is, its memory, and the jobs on it.")
     ] = False,
     topo: Annotated[
         bool,
-        Option("--topo", help="How GPUs are linked: NVLink, PCIe, NUMA domain, cores; as `nvidia-smi topo`."),
+        Option(
+            "--topo",
+            help="Show how GPUs are linked, as `nvidia-smi topo` does: NVLink, PCIe, NUMA domain, cores.",
+        ),
     ] = False,
     cluster: ClusterOption = "",
     output: OutputOption = Output.TABLE,
@@ -35,7 +39,7 @@ def nodes(
     from gpuyard.reports import registry
 
     if gpus and topo:
-        raise BadInput("--gpus and --topo are two tables", "Ask for one of them.")
+        raise BadInput("--gpus and --topo are different tables", "Ask for one of them.")
     name = "gpus" if gpus else "topology" if topo else "nodes"
     wanted = columns or ("" if gpus or topo else wanted_columns("nodes", output))
     values = {"cluster": cluster} if cluster else {}
@@ -43,14 +47,15 @@ def nodes(
 
 
 def drain(
-    node: NodeArgument, why: Annotated[str, Option("--why", metavar="REASON", help="Shown to people.")] = ""
+    node: NodeArgument,
+    why: Annotated[str, Option("--why", metavar="REASON", help="The reason, which `yard nodes` shows.")] = "",
 ) -> None:
-    """Let nothing new start on a node. What runs there goes on."""
+    """Stop new jobs from starting on a node. Jobs that run there keep running."""
     with client() as yard:
         yard.drain(node, why)
 
 
 def resume(node: NodeArgument) -> None:
-    """Let a drained node take work again. (For jobs it is `continue`.)"""
+    """Let a drained node take work again. (To resume a job, use `yard continue`.)"""
     with client() as yard:
         yard.resume(node)

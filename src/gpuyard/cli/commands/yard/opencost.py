@@ -18,43 +18,51 @@ PROJECT = "project"
 LABEL = "label:"
 JOB_KINDS = ("used", "wasted", "unmeasured", "starting")
 """Kinds of time in which a job has its GPUs."""
+_NAME_DEFAULT = "Default: the namespace of a tenant, else the label of the same key."
 
 
 def opencost(
     file: Annotated[
-        Path, Argument(metavar="FILE", help="The JSON that /allocation answers, or - for standard input.")
+        Path, Argument(metavar="FILE", help="The JSON answer of /allocation, or - for standard input.")
     ],
     by: Annotated[
-        str, Option("--by", metavar="WHAT", help="What names stand for: tenant, project or label:KEY.")
+        str, Option("--by", metavar="WHAT", help="What the names stand for: tenant, project or label:KEY.")
     ] = "tenant",
     name: Annotated[
         str,
         Option(
             "--name",
             metavar="WHAT",
-            help="What OpenCost's names are: namespace or label:KEY. Left out: the namespace of a tenant, "
-            "else the label of the same key.",
+            help="What OpenCost's names are: namespace or label:KEY. " + _NAME_DEFAULT,
         ),
     ] = "",
     mapped: Annotated[
         list[str] | None,
-        Option("--map", metavar="NAME=WHAT", help="What a name stands for in the books. May be repeated."),
+        Option("--map", metavar="NAME=WHAT", help="What a name stands for in the books; may be repeated."),
     ] = None,
     cluster: Annotated[
-        str, Option("--cluster", metavar="NAME", help="The yard's cluster. Left out: all of them together.")
+        str,
+        Option("--cluster", metavar="NAME", help="The cluster of the yard. Default: all clusters together."),
     ] = "",
     tolerance: Annotated[
         float,
-        Option("--tolerance", metavar="PERCENT", help="Sums may differ by so much.", min=0.0, max=100.0),
+        Option(
+            "--tolerance",
+            metavar="PERCENT",
+            min=0.0,
+            max=100.0,
+            help="Accept sums that differ by at most PERCENT.",
+        ),
     ] = 1.0,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",
 ) -> int:
-    """Compare what OpenCost or Kubecost says with the books: GPU time and cost by namespace or label.
+    """Compare the allocation of OpenCost or Kubecost with the books: GPU time and cost by namespace or label.
 
-    A namespace stands for the tenant of that path, of that path with - for /, or of that last name, with all tenants
-    below it. OpenCost's cost of GPUs, cores and memory is compared with the charge, its __idle__ with what was not
-    charged. Each difference has its reason, where that is known. Nothing is written. It takes sight of the whole yard.
+    A namespace stands for the tenant of that path, of that path with - for /, or of that last name, and all tenants
+    below it. OpenCost's cost of GPUs, cores and memory is compared with the charge, its __idle__ with the time that
+    was not charged. Each difference has its reason, if the yard knows it. The command changes nothing. You need sight
+    of the whole yard.
 
     \b
     Exit codes: 0: they agree, 1: they differ, 2: the file cannot be read or compared.
@@ -69,8 +77,7 @@ def opencost(
     from gpuyard.intake.opencost import read_opencost
     from gpuyard.ledger.opencost import compared
 
-    what = name or ("namespace" if by == "tenant" else f"{LABEL}{by.removeprefix(LABEL)}")
-    _check(by, what)
+    what = _names_meant(by, name)
     stands = dict([_mapped(each) for each in mapped or ()])
     found = read_opencost(file, what)
     first, last = min(row.period for row in found.rows)[0], max(row.period for row in found.rows)[1] - 1
@@ -84,6 +91,13 @@ def opencost(
     for text in _notes(found, result, len(shown), (first, last)):
         notice(text, before="note: ", style="bold")
     return DIFFERS if result.differ else 0
+
+
+def _names_meant(by: str, name: str) -> str:
+    """What OpenCost's names are, for time by this dimension of the books."""
+    what = name or ("namespace" if by == "tenant" else f"{LABEL}{by.removeprefix(LABEL)}")
+    _check(by, what)
+    return what
 
 
 def _check(by: str, what: str) -> None:
@@ -101,7 +115,7 @@ def _check(by: str, what: str) -> None:
 def _mapped(text: str) -> tuple[str, str]:
     name, sign, stands = text.partition("=")
     if not (name and sign and stands):
-        raise BadInput(f"--map {quoted(text)} maps nothing", "Write it as --map vision=research/vision.")
+        raise BadInput(f"--map {quoted(text)} is not NAME=WHAT", "Write it as --map vision=research/vision.")
     return name, stands
 
 
@@ -117,7 +131,8 @@ def _books(by: str, cluster: str, first: int, last: int) -> "list[BooksTime]":
     clusters = {line["cluster"] for line in reply["lines"]}
     if cluster and cluster not in clusters:
         raise BadInput(
-            f"the books have no cluster {quoted(cluster)} then", f"They have: {listed(sorted(clusters))}."
+            f"the books have no cluster {quoted(cluster)} in that time",
+            f"They have: {listed(sorted(clusters))}.",
         )
     found = []
     for line in reply["lines"]:
@@ -146,7 +161,7 @@ def _asked(by: str, from_day: str, to_day: str) -> Mapping[str, Any]:
         )
     if reply["fleet_micro_usd"] is None:
         raise BadInput(
-            "OpenCost sees all namespaces, and you see a part of the yard", "Ask an administrator."
+            "OpenCost sees all namespaces, but you see only a part of the yard", "Ask an administrator."
         )
     return reply
 
@@ -205,7 +220,7 @@ def _row(each: "NameDiffers") -> Mapping[str, Any]:
 def _columns(by: str) -> list[Any]:
     from gpuyard.ledger.opencost import IDLE
     from gpuyard.money import usd
-    from gpuyard.reports.cost import NO_JOB
+    from gpuyard.reports.money.lines import NO_JOB
     from gpuyard.reports.table import Column
 
     return [
@@ -266,35 +281,51 @@ opencost:
 """Values of their Helm charts, cost-analyzer and opencost."""
 
 
+def _cluster_meant(cluster: str, names: list[str]) -> str:
+    """The cluster of this name, or the only one."""
+    if cluster in names or (not cluster and len(names) == 1):
+        return cluster or names[0]
+    wrong = (
+        f"the books have no GPUs of a cluster {quoted(cluster)} then"
+        if cluster
+        else "which cluster is meant?"
+    )
+    raise BadInput(wrong, f"They have: {listed(names)}." if names else "Give days by --from and --to.")
+
+
 def kubecost(
     cluster: Annotated[
-        str, Option("--cluster", metavar="NAME", help="The yard's cluster. Left out: the only one.")
+        str, Option("--cluster", metavar="NAME", help="The cluster of the yard. Default: the only one.")
     ] = "",
     chart: Annotated[
-        str, Option("--chart", metavar="CHART", help="Whose Helm chart it is for: kubecost or opencost.")
+        str, Option("--chart", metavar="CHART", help="The Helm chart: kubecost or opencost.")
     ] = "kubecost",
     label: Annotated[
-        str, Option("--team-label", metavar="KEY", help="The label of pods that names their team.")
+        str, Option("--team-label", metavar="KEY", help="The pod label that names the team.")
     ] = "team",
     from_day: Annotated[
         str,
         Option(
             "--from",
             metavar="DAY",
-            help="The first day of the price: 2026-11-01, 7d. Left out: of this month.",
+            help="The first day that the price covers: 2026-11-01, 7d. Default: the first of this month.",
         ),
     ] = "",
     to_day: Annotated[
         str,
         Option(
-            "--to", metavar="DAY", help="The last day of the price: 2026-11-30, yesterday. Left out: today."
+            "--to",
+            metavar="DAY",
+            help="The last day that the price covers: 2026-11-30, yesterday. Default: today.",
         ),
     ] = "",
 ) -> None:
-    """Write values for the Helm chart of Kubecost or OpenCost: the cluster's name, and what its GPUs cost in the books.
+    """Write values for the Helm chart of Kubecost or OpenCost: the cluster's name, and the price of its GPUs in the
+    books.
 
-    Both have one price for a GPU, whatever its model: it is what a GPU-hour of the cluster cost in these days, on spot
-    and else. Cores and memory are in it and cost 0 by themselves. It takes sight of the whole yard.
+    Both know one price for all GPU models: the file has the mean cost of a GPU-hour of the cluster in these days, on
+    spot and otherwise. That price includes cores and memory, which cost 0 by themselves. You need sight of the whole
+    yard.
 
     \b
     Example:
@@ -312,26 +343,20 @@ def kubecost(
             f"There are: {', '.join(_VALUES)}.",
         )
     if fault := label_fault(label, "value"):
-        raise BadInput(f"--team-label {quoted(label)} is no key of a label: {fault}", "Write it as team.")
+        raise BadInput(f"--team-label {quoted(label)} is not a key of a label: {fault}", "Write it as team.")
     from_day, to_day = book_days(from_day, to_day)
     reply = _asked("model,market,cluster", from_day, to_day)
     lines = [line for line in reply["lines"] if line["model"]]
     names = sorted({line["cluster"] for line in lines})
-    if cluster not in names and (cluster or len(names) != 1):
-        wrong = (
-            f"the books have no GPUs of a cluster {quoted(cluster)} then"
-            if cluster
-            else "which cluster is meant?"
-        )
-        raise BadInput(wrong, f"They have: {listed(names)}." if names else "Give days by --from and --to.")
-    own = [line for line in lines if line["cluster"] == (cluster or names[0])]
+    cluster = _cluster_meant(cluster, names)
+    own = [line for line in lines if line["cluster"] == cluster]
     spot = [line for line in own if line["market"] == "spot"]
     prices = [
         _price(each) for each in (own if own == spot else [line for line in own if line not in spot], spot)
     ]
     days = f"{reply['from_day']} to {reply['to_day']}"
     print(f"# Written by `yard export kubecost`: an hour of a GPU as it cost in the books, {days}, UTC.")
-    quoted_words = {"cluster": json.dumps(cluster or names[0]), "label": json.dumps(label)}
+    quoted_words = {"cluster": json.dumps(cluster), "label": json.dumps(label)}
     print(_VALUES[chart].format(**quoted_words, gpu=prices[0], spot=prices[1] if spot else prices[0]), end="")
 
 
@@ -339,7 +364,7 @@ def _price(lines: list[Mapping[str, Any]]) -> str:
     """Dollars for a GPU-hour, to the micro-dollar."""
     from gpuyard.model.units import HOUR_MS
     from gpuyard.money import rate_usd
-    from gpuyard.reports.cost import KINDS
+    from gpuyard.reports.money.lines import KINDS
 
     gpu_ms = sum([round(line[f"{kind}_gpu_hours"] * HOUR_MS) for line in lines for kind in KINDS])
     micro_usd = sum([line["fleet_micro_usd"] for line in lines])

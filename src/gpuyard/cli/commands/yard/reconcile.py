@@ -20,23 +20,25 @@ GPUS_MAX = 1024
 
 
 def reconcile(
-    bill: Annotated[Path, Argument(metavar="BILL", help="A csv of FOCUS 1.x or AWS CUR, or that in gzip.")],
+    bill: Annotated[
+        Path, Argument(metavar="BILL", help="A csv file of FOCUS 1.x or AWS CUR, plain or gzipped.")
+    ],
     from_day: Annotated[
-        str, Option("--from", metavar="DAY", help="The first day: 2026-11-01, 7d. Left out: the bill's.")
+        str, Option("--from", metavar="DAY", help="The first day: 2026-11-01, 7d. Default: the bill's.")
     ] = "",
     to_day: Annotated[
-        str, Option("--to", metavar="DAY", help="The last day: 2026-11-30, yesterday. Left out: the bill's.")
+        str, Option("--to", metavar="DAY", help="The last day: 2026-11-30, yesterday. Default: the bill's.")
     ] = "",
     tolerance: Annotated[
         float,
-        Option("--tolerance", metavar="PERCENT", help="Sums may differ by so much.", min=0.0, max=100.0),
+        Option("--tolerance", metavar="PERCENT", help="How much sums may differ.", min=0.0, max=100.0),
     ] = 0.1,
     instance: Annotated[
         list[str] | None,
         Option(
             "--instance",
             metavar="TYPE=MODEL:GPUS",
-            help="An instance type that is not known here, as p9.48xlarge=X100:8. May be repeated.",
+            help="An instance type that the catalogue lacks, as in p9.48xlarge=X100:8; may be repeated.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
@@ -44,9 +46,9 @@ def reconcile(
 ) -> int:
     """Compare a cloud's bill with the books: GPU time and cost by day, GPU model, market and region.
 
-    Differences are told with the lines of the bill that make them: a line that is there twice, at another price or with
-    less time than its neighbours, and the hours of a machine for which there is no line. Nothing is written. It takes
-    sight of the whole yard.
+    Each difference comes with the lines of the bill that cause it: a duplicate line, a line with another price or less
+    time than its neighbours, hours of a machine that have no line. The command changes nothing. You need sight of the
+    whole yard.
 
     \b
     Exit codes: 0: they agree, 1: they differ, 2: the bill cannot be read.
@@ -64,9 +66,7 @@ def reconcile(
     found = read_bill(bill, dict([_instance(each) for each in instance or ()]))
     if not found.lines:
         known = f"; not known: {listed(found.unknown)}" if found.unknown else ""
-        raise BadInput(
-            f"{bill} has no line about a machine with GPUs{known}", "Name its types by --instance."
-        )
+        raise BadInput(f"{bill} has no line for a machine with GPUs{known}", "Name its types by --instance.")
     from_day, to_day = book_days(from_day, to_day)
     first, last, inside = _days(bill, found.lines, from_day, to_day)
     books, regions = _books(day_text(first), day_text(last))
@@ -91,7 +91,7 @@ def _days(bill: Path, lines: "Sequence[BillLine]", from_day: str, to_day: str) -
     first = read_day(from_day) if from_day else min([line.from_ms for line in lines]) // DAY_MS
     last = read_day(to_day) if to_day else max([line.until_ms - 1 for line in lines]) // DAY_MS
     if from_day and to_day and first > last:
-        raise BadInput("the first day is after the last one", "Give --from a day before --to.")
+        raise BadInput("the first day is after the last one", "Give a --from that is not after --to.")
     from_ms, until_ms = first * DAY_MS, (last + 1) * DAY_MS
     inside = len([line for line in lines if line.from_ms < until_ms and line.until_ms > from_ms])
     if first > last or not inside:
@@ -99,7 +99,7 @@ def _days(bill: Path, lines: "Sequence[BillLine]", from_day: str, to_day: str) -
         begin = day_text(min([line.from_ms for line in lines]) // DAY_MS)
         end = day_text(max([line.until_ms - 1 for line in lines]) // DAY_MS)
         hint = f"Its lines are from {begin} to {end}, UTC: give --from and --to days of these."
-        raise BadInput(f"{bill} has no line about a machine with GPUs {span}", hint)
+        raise BadInput(f"{bill} has no line for a machine with GPUs {span}", hint)
     return first, last, inside
 
 
@@ -141,13 +141,13 @@ def _books(from_day: str, to_day: str) -> "tuple[dict[Place, Sums], bool]":
     from gpuyard.ledger.units import read_day
     from gpuyard.model.units import HOUR_MS
     from gpuyard.reports import registry
-    from gpuyard.reports.cost import KINDS
+    from gpuyard.reports.money.lines import KINDS
 
     asked = {"by": "day,model,market,region", "from": from_day, "to": to_day}
     with client() as yard:
         reply: Mapping[str, Any] = yard.report(registry.ours("cost"), **asked)
     if reply["fleet_micro_usd"] is None:
-        raise BadInput("a bill is about the whole yard, and you see a part of it", "Ask an administrator.")
+        raise BadInput("a bill covers the whole yard, but you see only a part of it", "Ask an administrator.")
     lines = [line for line in reply["lines"] if line["model"]]
     regions = all([line["region"] for line in lines])
     found: dict[Place, Sums] = {}

@@ -78,10 +78,10 @@ def quoted_for_systemd(word: str) -> str:
 
 
 UserOption = Annotated[
-    bool, Option("--user", help="A service of your own instead of the machine's; needs no root.")
+    bool, Option("--user", help="Use a service of your own instead of the machine's; it needs no root.")
 ]
 NameOption = Annotated[
-    str, Option("--name", metavar="NAME", help="The service's name, where there are several yards.")
+    str, Option("--name", metavar="NAME", help="The service's name, if there are several yards.")
 ]
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@")
 _FOREGROUND = ("-d", "--detach")
@@ -98,17 +98,17 @@ def install(
     ] = None,
     user: UserOption = False,
     name: NameOption = NAME,
-    print_: Annotated[bool, Option("--print", help="Print the unit, and change nothing.")] = False,
+    print_: Annotated[bool, Option("--print", help="Print the unit and change nothing.")] = False,
     root: Annotated[
         Path | None,
         Option(
             "--root",
             metavar="DIR",
-            help="Write it below this folder, for an image of a machine; nothing is started.",
+            help="Write the unit below this folder, for a machine image; start nothing.",
         ),
     ] = None,
 ) -> None:
-    """Write a unit file, and enable and start the service. Jobs outlive it: stop and restart it as you like."""
+    """Write a unit file, then enable and start the service. Jobs outlive it: stop and restart it at any time."""
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.places import SYSTEM_DATA, DataDir
     from gpuyard.engines.machine.installation import note_for_others
@@ -145,7 +145,7 @@ def install(
 
 
 def status(user: UserOption = False, name: NameOption = NAME) -> int:
-    """Show how systemd sees the service. Exit code 0: it runs, 3: it does not, 4: there is none."""
+    """Show what systemd says of the service. Exit code 0: it runs, 3: it does not run, 4: there is none."""
     _check_systemd(user)
     done = subprocess.run([*_command(user), "--no-pager", "--lines", "5", "status", name], check=False)
     return done.returncode
@@ -154,15 +154,17 @@ def status(user: UserOption = False, name: NameOption = NAME) -> int:
 def uninstall(
     user: UserOption = False,
     name: NameOption = NAME,
-    root: Annotated[Path | None, Option("--root", metavar="DIR", help="Remove it below this folder.")] = None,
+    root: Annotated[
+        Path | None, Option("--root", metavar="DIR", help="Remove the unit below this folder.")
+    ] = None,
 ) -> None:
-    """Stop the service and remove its unit. Jobs go on, and the data stays where it is."""
+    """Stop the service and remove its unit. Jobs keep running, and the data stays where it is."""
     path = _path(user, name, root)
     if root is None:
         _check_systemd(user)
         _check_root(user)
     if not path.is_file():
-        raise BadInput(f"there is no service {name}: {path} is not there")
+        raise BadInput(f"there is no service {name}: {path} does not exist", "Name the service with --name.")
     if root is None:
         _systemctl(user, "disable", "--now", name)
     path.unlink()
@@ -203,7 +205,7 @@ def _default_data(user: bool) -> Path:
 
 def _path(user: bool, name: str, root: Path | None) -> Path:
     if not name or not all(sign.isalnum() or sign in "-_.@" for sign in name):
-        raise BadInput(f"{name!r} is no name of a service", "Letters, digits, -, _ and . will do.")
+        raise BadInput(f"{name!r} is not a name of a service", "Letters, digits, -, _ and . will do.")
     if user:
         config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         folder = config / "systemd" / "user"

@@ -45,17 +45,17 @@ def support(
         Path | None,
         Argument(
             metavar="[FILE]",
-            help="Where to write it. Default: gpuyard-support-TIME.tar.gz in this folder.",
+            help="The file to write. Default: gpuyard-support-TIME.tar.gz in this folder.",
         ),
     ] = None,
     data: DataOption = None,
 ) -> None:
-    """Write a bundle for a report of a fault: versions, `yard doctor`, configuration, log, metrics, nodes, queue.
+    """Write a bundle for a bug report: versions, `yard doctor`, configuration, log, metrics, nodes, queue.
 
-    It lists what is in it. Names, commands, scripts, environments and output of jobs are not collected, and tokens
-    and passwords are removed; names of users, tenants and nodes stay. A server that is down or does not answer is left
-    out, and the rest is written. Run it on the yard's machine, as the user that runs the yard: others get what they
-    may see.
+    The command lists what the bundle holds. It collects no names, commands, scripts, environments or output of jobs,
+    and removes tokens and passwords; names of users, tenants and nodes stay. If a server is down or does not answer,
+    the bundle has the rest. Run the command on the yard's machine, as the user that runs the yard: other users collect
+    only what they may see.
     """
     from gpuyard import __version__
 
@@ -157,7 +157,7 @@ class SupportBundle:
         import yaml
 
         from gpuyard.config.document import parse
-        from gpuyard.config.problems import ConfigError
+        from gpuyard.keys.problems import ConfigError
 
         holds, where = f"the configuration {self._config_from}, without comments", ""
         try:

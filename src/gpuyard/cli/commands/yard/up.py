@@ -9,8 +9,8 @@ from gpuyard.control.places import PORT
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
+    from gpuyard.control.options import Options
     from gpuyard.control.places import DataDir
-    from gpuyard.control.serve import Options
     from gpuyard.wire.replies.people import ReadyReply
 
 READY_S = 60.0
@@ -24,28 +24,44 @@ PortOption = Annotated[
         metavar="N",
         min=0,
         max=65535,
-        help=f"Port; 0: any free one. Default: {PORT}, or the next free one where that is taken.",
+        help=f"The port to listen on; 0: any free one. Default: {PORT}, or the next free one if that is "
+        f"taken.",
     ),
 ]
 AuthOption = Annotated[
-    bool, Option("--auth", help="Let in only people with a token and those in `auth` of yard.yaml.")
+    bool, Option("--auth", help="Admit only people with a token and those in `auth` of yard.yaml.")
 ]
 HostOption = Annotated[
-    str, Option("--host", metavar="ADDRESS", help="Address to listen at; beyond this machine with --auth.")
+    str,
+    Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Address to listen on; one that other machines can reach needs --auth.",
+    ),
 ]
 CertOption = Annotated[Path | None, Option("--tls-cert", metavar="FILE", help="Certificate for HTTPS, PEM.")]
 KeyOption = Annotated[Path | None, Option("--tls-key", metavar="FILE", help="Its key, PEM.")]
 OlderOption = Annotated[
     bool,
-    Option("--older-log", help="Go on with a store that is older than what runs: a backup was restored."),
+    Option(
+        "--older-log",
+        help="Accept a store that is older than the jobs that run, because a backup was restored.",
+    ),
 ]
 InsecureOption = Annotated[
-    bool, Option("--insecure-http", help="No TLS, though others can connect: a proxy speaks it.")
+    bool,
+    Option(
+        "--insecure-http",
+        help="Serve without TLS although others can connect, because a proxy terminates TLS.",
+    ),
 ]
 
 NoLeadOption = Annotated[
     bool,
-    Option("--no-lead", help="Answer and accept, and leave it to other servers on the same store to decide."),
+    Option(
+        "--no-lead",
+        help="Answer requests and accept jobs, but leave scheduling to other servers on the same store.",
+    ),
 ]
 LookOption = Annotated[
     int,
@@ -54,7 +70,7 @@ LookOption = Annotated[
         metavar="SECONDS",
         min=1,
         max=60,
-        help="How often to look at what GPUs and jobs of this machine do.",
+        help="How often to measure the GPUs and jobs of this machine.",
     ),
 ]
 
@@ -69,7 +85,8 @@ def up(
             "-c",
             "--config",
             metavar="FILE",
-            help="A yard.yaml: tenants, classes, policy. Default: yard.yaml in the data folder, if there is one.",
+            help="The yard.yaml to use: tenants, classes, policy. Default: yard.yaml in the data "
+            "folder, if there is one.",
         ),
     ] = None,
     store: Annotated[
@@ -77,12 +94,12 @@ def up(
         Option(
             "--store",
             metavar="URL",
-            help="postgresql://…, or @FILE that holds it: what is typed here stands in `ps`. "
-            "Default: YARD_STORE, else a file in the data folder.",
+            help="postgresql://…, or @FILE that holds the URL, since `ps` shows what you type here. "
+            "Default: $YARD_STORE, else a file in the data folder.",
         ),
     ] = "",
     emulate: Annotated[
-        str, Option("--emulate", metavar="GPUS", help="Pretend to have GPUs, as in '8 x A100-80GB'.")
+        str, Option("--emulate", metavar="GPUS", help="Pretend to have these GPUs, as in '8 x A100-80GB'.")
     ] = "",
     auth: AuthOption = False,
     host: HostOption = "127.0.0.1",
@@ -93,16 +110,16 @@ def up(
     no_lead: NoLeadOption = False,
     look_every: LookOption = 10,
 ) -> None:
-    """Start the yard on this machine: accept jobs, decide, run them.
+    """Start the yard on this machine: accept jobs, schedule them and run them.
 
-    Everything is kept in one folder; stop and start it as you like, jobs go on. Without GPUs it emulates
-    eight, so that you can try it anywhere.
+    The yard keeps everything in one folder. You can stop and start it at any time: jobs keep running. On a machine
+    without GPUs it emulates eight, so that you can try it anywhere.
     """
     from gpuyard.control.places import DataDir, default_data, named_store
 
     folder, named = DataDir(data or default_data()), named_store(store)
     _check_at_once(folder, named, host, port)
-    from gpuyard.control.serve import Options
+    from gpuyard.control.options import Options
 
     options = Options(
         data=folder.root,
@@ -168,7 +185,7 @@ def _detached(options: "Options") -> None:
     from gpuyard.api.server.serving import detach
     from gpuyard.cli.terminal.streams import notice
     from gpuyard.control.places import DataDir, default_data
-    from gpuyard.control.serve import check
+    from gpuyard.control.starting import check
     from gpuyard.errors import YardError
 
     data = DataDir(options.data)
@@ -205,7 +222,7 @@ def _until_ready(client: "Client") -> "ReadyReply":
 
 def _is_up(how: "ReadyReply") -> bool:
     """Whether it does what it can: no server decides yet, as its notes say, or the disk is full."""
-    from gpuyard.control.serve import NONE_LEADS
+    from gpuyard.control.readiness import NONE_LEADS
 
     return NONE_LEADS in how.get("notes", ()) or (how["reason"] == SPACE and how["steps"] > 0)
 

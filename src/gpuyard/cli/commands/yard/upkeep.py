@@ -26,23 +26,28 @@ def prune(
         Option(
             "--older-than",
             metavar="TIME",
-            help="Of jobs that ended so long ago: 30d, 12h. Default: as `retention` in yard.yaml says.",
+            help="Only of jobs that ended at least this long ago: 30d, 12h. Default: as `retention` in "
+            "yard.yaml says.",
         ),
     ] = "",
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would be removed, and remove nothing.")
+    ] = False,
     yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove scripts, environments, logs and folders of jobs that ended a while ago, and unused images; say how much.
+    """Remove scripts, environments, logs and folders of jobs that ended long ago, and unused images; say how much.
 
-    The yard does this by itself once in an hour, as `retention` in yard.yaml says. What a live job needs stays, and so
-    does every file that a job named itself. `yard history` and `yard show` go on telling of the jobs.
-    Only administrators may do it.
+    The yard does this itself every hour, as `retention` in yard.yaml says. It keeps what live jobs need, and every
+    file that a job named itself. `yard history` and `yard show` still show the jobs. Only administrators may prune.
     """
     older_s = None if not older_than else _seconds(older_than)
     total: dict[str, dict[str, int]] = {}
     if not dry_run:
-        _ask_first("Remove what is kept of old jobs for good? --dry-run says what would go.", yes)
+        _ask_first(
+            "Remove the files of jobs that ended long ago for good? --dry-run shows what would be removed.",
+            yes,
+        )
     with client() as yard:
         going: str | None = ""
         while going is not None:
@@ -100,16 +105,15 @@ def copy(
         str,
         Argument(
             metavar="FROM",
-            help="The store: a file such as yard.db, postgresql://…, or @FILE that holds this.",
+            help="The store: a file such as yard.db, postgresql://…, or @FILE that holds such a URL.",
         ),
     ],
-    target: Annotated[str, Argument(metavar="TO", help="An empty place: a new file, or an empty database.")],
+    target: Annotated[str, Argument(metavar="TO", help="A new file, or an empty database.")],
 ) -> None:
     """Copy everything that a store holds: log, history, scripts, configuration, tokens, counters.
 
-    A server may go on writing to the source: the copy is the store as it was at one moment. The target
-    must be empty; it gets everything or nothing. The copy is the same yard: ids go on where they were, and
-    running jobs are found again.
+    A server may keep writing to the source: the copy is the store at one moment. The target must be empty, and
+    receives everything or nothing. The copy is the same yard: it continues the ids and finds the running jobs.
     """
     import time
 
@@ -135,11 +139,11 @@ def close_month(
     month: Annotated[str, Argument(metavar="MONTH", help="A month that has ended: 2026-10.")],
     yes: Annotated[bool, Option("-y", "--yes", help="Do not ask first.")] = False,
 ) -> None:
-    """Close the books of a month, and of all months before it that are open. There is no way back.
+    """Close the books of a month and of all open months before it. This cannot be undone.
 
-    From then on nothing of the month changes, neither its time nor its prices. What is learned about it later, such as
-    an end that was seen late, is a correction in the open month. It names the months and asks first; in a script it
-    wants --yes. Only administrators may do it.
+    A closed month does not change: neither its time nor its prices. What the yard learns about it later, such as an
+    end that was seen late, becomes a correction in the open month. The command names the months and asks first; in a
+    script it needs --yes. Only administrators may close a month.
     """
     from gpuyard.cli.terminal.streams import confirmed
     from gpuyard.ledger.units import month_days
@@ -163,15 +167,15 @@ def close_month(
 
 
 def rebuild(
-    name: Annotated[str, Argument(metavar="[PROJECTION]", help="Which one; none: show all.")] = "",
+    name: Annotated[str, Argument(metavar="[PROJECTION]", help="The projection. Default: show all.")] = "",
     yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fill a projection again from the log, and wait until it is done; without a name, show all of them.
+    """Fill a projection again from the log and wait until that is done; without a name, show all projections.
 
-    A projection is a table that follows the log, such as usage by tenant. It is filled as far back as the log reaches,
-    which is cut after 90 days, and from a checkpoint where it was cut. Jobs and the scheduler are not touched. Only
-    administrators may do it.
+    A projection is a table that follows the log, such as usage by tenant. The log reaches back 90 days, and a
+    projection is filled from its start, or from a checkpoint if the log was cut. Jobs and the scheduler are not
+    affected. Only administrators may rebuild.
     """
     with client() as yard:
         if name:

@@ -15,13 +15,13 @@ FIELDS = ("code", "level", "seen", "why", "change")
 def run(
     conf: ConfOption = None,
     since: SinceOption = "7d",
-    rest: Annotated[str, Option("--rest", metavar="URL", help="slurmrestd's address, to be tried too.")] = "",
+    rest: Annotated[str, Option("--rest", metavar="URL", help="Also try slurmrestd at this address.")] = "",
     output: Annotated[Output, Option("-o", "--output", help="How to print the result.")] = Output.TABLE,
 ) -> int:
-    """Look a Slurm cluster over: daemons, accounting, GPUs, nodes, jobs, the scheduler's parameters.
+    """Check a Slurm cluster: daemons, accounting, GPUs, nodes, jobs and the scheduler's parameters.
 
-    Nothing is changed. Exit code 1 if something is at fault, 0 if there is nothing or only advice.
-    Also works while slurmctld is down: then what slurm.conf and the accounting say is looked at.
+    The command changes nothing. Exit code 1: it found a fault, 0: it found none, or has only advice. It works while
+    slurmctld is down too: then it checks slurm.conf and the accounting.
     """
     from gpuyard.engines.contract import Permanent
     from gpuyard.engines.slurm.calls.commands import Refusal
@@ -58,7 +58,7 @@ def _print(look: "Evidence", found: "list[Finding]") -> None:
     from gpuyard.cli.terminal.streams import styled
 
     site = look.site
-    gpus = sum(node.gpus()[0] for node in site.nodes)
+    gpus = sum(node.gpu_count for node in site.nodes)
     print(
         f"{site.name}, Slurm {look.setting('SLURM_VERSION') or look.client_version or '?'}: "
         f"{len(site.nodes):,} nodes, {gpus:,} GPUs, {len(look.queue):,} jobs in the queue, "

@@ -4,22 +4,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.cli.slurm.admin.site_options import ForceOption, GpuTypeOption, write_new
+from gpuyard.cli.slurm.admin.site_options import ForceOption, GpuTypeOption, told_types, write_new
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
     from gpuyard.config import Config
-    from gpuyard.config.slurm.notes import Notes
+    from gpuyard.engines.slurm.site.notes import Notes
 
 ClusterOption = Annotated[
-    str, Option("--cluster", metavar="NAME", help="Slurm's name of it. Default: the file's.")
+    str, Option("--cluster", metavar="NAME", help="Slurm's name of the cluster. Default: the file's.")
 ]
 NodesOption = Annotated[
     list[str] | None,
     Option(
         "--nodes",
         metavar="POOL=HOSTS",
-        help="The real names of a pool's nodes, as in h100=gpu[01-08]. May be repeated.",
+        help="The real names of a pool's nodes, as in h100=gpu[01-08]; may be repeated.",
     ),
 ]
 UserOption = Annotated[
@@ -27,13 +27,13 @@ UserOption = Annotated[
     Option(
         "--user",
         metavar="NAME",
-        help="A tenant of the file that is a person, not an account. May be repeated.",
+        help="A tenant of the file that is a user, not an account; may be repeated.",
     ),
 ]
 
 
 def run(
-    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.")],
+    dir: Annotated[Path, Option("--dir", metavar="DIR", help="The folder to write into.")],
     config: Annotated[Path, Option("--config", metavar="FILE", help="A yard.yaml.")] = Path("yard.yaml"),
     cluster: ClusterOption = "",
     gpu_type: GpuTypeOption = None,
@@ -41,9 +41,9 @@ def run(
     user: UserOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write the policy of a yard.yaml as fragments of slurm.conf and gres.conf and a script for sacctmgr.
+    """Write the policy of a yard.yaml as parts of slurm.conf and gres.conf and a script for sacctmgr.
 
-    Nothing is changed at any cluster. What Slurm cannot say is listed, and kept in DIR/notes.txt.
+    The command changes nothing on any cluster. It lists what Slurm cannot express, also in DIR/notes.txt.
 
     \b
     Example:
@@ -51,8 +51,7 @@ def run(
     """
     from gpuyard.config.reading import load
     from gpuyard.config.slurm.exporting import Wishes, export
-    from gpuyard.config.slurm.notes import Notes
-    from gpuyard.config.slurm.types import told_types
+    from gpuyard.engines.slurm.site.notes import Notes
 
     found, notes = load(config), Notes()
     if not found.pools:
@@ -72,11 +71,13 @@ def run(
 
 def _configured(found: "Config") -> dict[str, str]:
     """The types that the file itself has for its models."""
+    from gpuyard.engines.slurm.cluster import SlurmCluster
+
     return {
         kind: model
         for cluster in found.clusters.values()
-        if cluster.slurm
-        for kind, model in cluster.slurm.gpu_types.items()
+        if isinstance(cluster.own, SlurmCluster)
+        for kind, model in cluster.own.gpu_types.items()
     }
 
 
@@ -100,7 +101,7 @@ def _hosts(words: list[str]) -> dict[str, str]:
     for word in words:
         pool, sign, names = word.partition("=")
         if not sign or not pool:
-            raise BadInput(f"--nodes {word!r} is no pair", "For example: --nodes h100=gpu[01-08]")
+            raise BadInput(f"--nodes {word!r} is not POOL=HOSTS", "For example: --nodes h100=gpu[01-08]")
         try:
             hosts(names)
         except Unreadable as wrong:

@@ -12,14 +12,15 @@ from gpuyard.cli.slurm.admin.site_options import (
     SinceOption,
     commands,
     days,
+    told_types,
     unreachable,
     write_new,
 )
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
-    from gpuyard.config.slurm.notes import Notes
-    from gpuyard.config.slurm.types import GpuTypes
+    from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+    from gpuyard.engines.slurm.site.notes import Notes
     from gpuyard.engines.slurm.site.site import SlurmSite
     from gpuyard.sim.slurm_history import History
 
@@ -27,7 +28,7 @@ NOTES_SHOWN_MAX = 12
 
 
 def run(
-    dir: Annotated[Path, Option("--dir", metavar="DIR", help="Where to write.")] = Path(),
+    dir: Annotated[Path, Option("--dir", metavar="DIR", help="The folder to write into.")] = Path(),
     since: SinceOption = "30d",
     conf: ConfOption = None,
     files: Annotated[
@@ -35,13 +36,15 @@ def run(
         Option(
             "--files",
             metavar="DIR",
-            help="Read what --commands had somebody save, instead of asking a cluster.",
+            help="Read the saved output of --commands instead of a cluster.",
         ),
     ] = None,
     add_to: Annotated[
         Path | None,
         Option(
-            "--add-to", metavar="FILE", help="A yard.yaml to which the cluster is added, in DIR/yard.yaml."
+            "--add-to",
+            metavar="FILE",
+            help="Add the cluster to this yard.yaml, and write the result to DIR/yard.yaml.",
         ),
     ] = None,
     list_commands: Annotated[
@@ -53,9 +56,9 @@ def run(
     ] = False,
     force: ForceOption = False,
 ) -> None:
-    """Read a Slurm cluster into DIR/yard.yaml, and its jobs into DIR/trace.csv.
+    """Turn a Slurm cluster into DIR/yard.yaml, and its jobs into DIR/trace.csv.
 
-    Nothing is changed at the cluster. What the file cannot say is listed, and kept in DIR/notes.txt.
+    The command changes nothing on the cluster. It lists what yard.yaml cannot express, also in DIR/notes.txt.
 
     \b
     Examples:
@@ -63,9 +66,9 @@ def run(
       yard simulate --trace site/trace.csv --config site/yard.yaml
       yard slurm import --conf /etc/slurm-b/slurm.conf --add-to site/yard.yaml --dir both
     """
-    from gpuyard.config.slurm.notes import Notes
-    from gpuyard.config.slurm.types import GpuTypes, told_types
     from gpuyard.engines.contract import EngineError
+    from gpuyard.engines.slurm.site.gpu_types import GpuTypes
+    from gpuyard.engines.slurm.site.notes import Notes
     from gpuyard.engines.slurm.site.site import from_commands, from_files
     from gpuyard.engines.slurm.words.forms import Unreadable
 
@@ -186,7 +189,7 @@ def _write(
 
 
 def _tell(folder: Path, site: "SlurmSite", past: "History | None", notes: "Notes", span: str) -> None:
-    gpus = sum(node.gpus()[0] for node in site.nodes)
+    gpus = sum(node.gpu_count for node in site.nodes)
     accounts = len({each.account for each in site.associations if each.account != "root"})
     parts: list[Any] = [
         f"{len(site.nodes):,} nodes", f"{gpus:,} GPUs", f"{accounts:,} accounts", f"{len(site.qos):,} QOS",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput, YardError
+from gpuyard.errors import BadInput, YardError, quoted, remedy
 
 if TYPE_CHECKING:
     from gpuyard.engines.contract import EngineError
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 ConfOption = Annotated[
     Path | None,
     Option(
-        "--conf", metavar="SLURM_CONF", help="The cluster's slurm.conf. Default: where Slurm looks by itself."
+        "--conf", metavar="SLURM_CONF", help="The cluster's slurm.conf. Default: Slurm's own search path."
     ),
 ]
 SinceOption = Annotated[
-    str, Option("--since", metavar="TIME", help="How far back to read: 30d, yesterday, 2026-11-01.")
+    str, Option("--since", metavar="TIME", help="The first moment to read: 30d (ago), yesterday, 2026-11-01.")
 ]
 GpuTypeOption = Annotated[
     list[str] | None,
     Option(
         "--gpu-type",
         metavar="TYPE=MODEL",
-        help="What the site calls a GPU model, as in a100=A100-40GB. May be repeated.",
+        help="The site's name of a GPU model, as in a100=A100-40GB; may be repeated.",
     ),
 ]
-ForceOption = Annotated[bool, Option("--force", help="Replace files that are there.")]
+ForceOption = Annotated[bool, Option("--force", help="Replace existing files.")]
 DAY_MS = 86_400_000
 
 
@@ -48,6 +48,24 @@ def commands(conf: Path | None) -> "Commands":
             "Name the slurm.conf of the cluster, often /etc/slurm/slurm.conf.",
         ) from None
     return Commands(conf=os.path.abspath(conf))
+
+
+def told_types(words: list[str]) -> dict[str, str]:
+    """`a100=A100-40GB`, as the option says it."""
+    from gpuyard.model import CATALOGUE
+    from gpuyard.model.gpu_names import UNTYPED
+
+    found = {}
+    for word in words:
+        gpu_type, sign, model = word.partition("=")
+        if not sign or not gpu_type or not model:
+            raise BadInput(
+                f"--gpu-type {quoted(word)} is not TYPE=MODEL", "For example: --gpu-type a100=A100-40GB"
+            )
+        if model not in CATALOGUE:
+            raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
+        found[gpu_type.removeprefix(UNTYPED) if gpu_type == UNTYPED else gpu_type] = model
+    return found
 
 
 def days(since: str) -> int:
@@ -77,7 +95,7 @@ def write_new(folder: Path, texts: Mapping[str, str], force: bool, more: Iterabl
     there = [folder / name for name in (*texts, *more) if (folder / name).exists()]
     if there and not force:
         raise BadInput(
-            f"{there[0]} is there already; nothing was written", "Name another --dir, or add --force."
+            f"{there[0]} already exists; nothing was written", "Name another --dir, or add --force."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -257,7 +257,7 @@ def _test_only(fields: dict[str, Any]) -> int:
     """When and where it would start, in Slurm's words; the time is that at even odds."""
     from gpuyard.cli.slurm.language.pools import Pools
     from gpuyard.cli.slurm.language.times import stamp
-    from gpuyard.engines.slurm_names import folded
+    from gpuyard.engines.name_lists import folded
 
     with Client() as yard:
         try:

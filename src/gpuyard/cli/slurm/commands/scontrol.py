@@ -76,7 +76,7 @@ def _ask(name: str, words: list[str]) -> int:
     ]:
         wanted = wanted_id(part)
         if wanted is None:
-            raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is no job id")
+            raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is not a job id")
         labels += wanted.labels()
     if name == "top":
         # The job that is moved last comes first.
@@ -198,7 +198,7 @@ def _ping() -> int:
 
 def _version() -> int:
     from gpuyard import __version__
-    from gpuyard.engines.slurm_commands import VERSION
+    from gpuyard.engines.machine.job_commands import VERSION
 
     print(f"{VERSION} (gpuyard {__version__})")
     return 0

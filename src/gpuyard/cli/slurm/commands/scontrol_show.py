@@ -16,7 +16,7 @@ from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.language.times import full_span, stamp
 from gpuyard.cli.terminal.shown import shown
-from gpuyard.engines.slurm_names import folded
+from gpuyard.engines.name_lists import folded
 
 _ENTITIES = ("job", "node", "partition", "hostnames", "hostlist", "hostlistsorted")
 
@@ -56,7 +56,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
 
 
 def _hosts(what: str, names: Sequence[str]) -> int:
-    from gpuyard.engines.slurm_names import natural
+    from gpuyard.engines.name_lists import natural
     from gpuyard.intake.sbatch.hostlists import expand
 
     text = ",".join(names)
@@ -157,7 +157,7 @@ def _end(job: SlurmJob) -> str:
 
 def _files(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
     """Where it runs and writes, with `%j` and its like filled in."""
-    from gpuyard.engines.slurm_names import expand
+    from gpuyard.engines.patterns import expand
 
     files = view.get("files") or {}
     if not files.get("cwd"):

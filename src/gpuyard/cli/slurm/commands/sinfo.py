@@ -20,7 +20,7 @@ from gpuyard.cli.slurm.language.sinfo_groups import (
 )
 from gpuyard.cli.slurm.language.stopping import Stop, error
 from gpuyard.cli.slurm.language.times import head_clock
-from gpuyard.engines.slurm_names import natural
+from gpuyard.engines.name_lists import natural
 
 GRAMMAR = Grammar(
     "sinfo",
@@ -148,7 +148,7 @@ def run(words: Sequence[str]) -> int:
             raise error("sinfo", f"--{name} is not served: {why}")
     pause = given.last("iterate")
     if pause and (not pause.isdecimal() or not int(pause)):
-        raise error("sinfo", f"--iterate: {pause!r} is no number of seconds")
+        raise error("sinfo", f"--iterate: {pause!r} is not a number of seconds")
     with Client() as yard:
         while True:
             if pause or (given.has("long") and not given.has("noheader")):

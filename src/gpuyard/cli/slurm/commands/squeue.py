@@ -64,7 +64,7 @@ def run(words: Sequence[str]) -> int:
             if not pause:
                 return 0
             if not pause.isdecimal() or not int(pause):
-                raise error("squeue", f"--iterate: {pause!r} is no number of seconds")
+                raise error("squeue", f"--iterate: {pause!r} is not a number of seconds")
             sys.stdout.flush()
             time.sleep(int(pause))
             print(head_clock())

@@ -426,7 +426,7 @@ def _groups(
         return [(count, count) for count in found], [f"{count} {unit}" for count in found]
     texts = asked.listed("grouping") or _GROUPS.split(",")
     if not all([each.isdecimal() and int(each) for each in texts]):
-        raise Stop(f"sreport: error: grouping={','.join(texts)} is no list of sizes, such as {_GROUPS}")
+        raise Stop(f"sreport: error: grouping={','.join(texts)} is not a list of sizes, such as {_GROUPS}")
     tops = sorted([int(each) for each in texts])
     lows = [0, *tops[:-1]]
     bounds: list[tuple[int, int | None]] = [(low, top - 1) for low, top in zip(lows, tops, strict=True)]

@@ -67,7 +67,7 @@ def run(words: Sequence[str]) -> int:
     if given.has("multi-prog") and not os.environ.get("YARD_JOB_ID"):
         raise error("srun", "--multi-prog is served inside a job only: submit a script with sbatch")
     if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
-        from gpuyard.cli.slurm.steps.stepping import run_step
+        from gpuyard.cli.slurm.commands.stepping import run_step
 
         return run_step(given)
     return _allocated(given)

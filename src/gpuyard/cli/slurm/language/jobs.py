@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.words import reason, state_of
-from gpuyard.engines.slurm_names import folded, indices_folded, natural
+from gpuyard.engines.name_lists import folded, indices_folded, natural
 
 
 class SlurmJob:

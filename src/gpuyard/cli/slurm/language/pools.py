@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuyard.engines.slurm_names import listed, named
+from gpuyard.wire.partition_names import listed, named
 
 _SIZE = ("pool", "gpu_model", "gpus", "cpus", "memory_mib")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuyard.engines.slurm_names import folded, natural
+from gpuyard.engines.name_lists import folded, natural
 
 STATES = {
     "idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain", "down": "down",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from gpuyard.engines.node.processes import put, signal_seen
+from gpuyard.engines.node.kernel.processes import put, signal_seen
 from gpuyard.errors import words_of
 
 CONTROLLERS = frozenset({"memory", "cpu"})

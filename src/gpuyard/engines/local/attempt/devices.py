@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gpuyard.engines.node import fence
-from gpuyard.engines.node.processes import put
+from gpuyard.engines.node.attempt import fence
+from gpuyard.engines.node.kernel.processes import put
 
 Rules = Mapping[int, Sequence[int]]
 """By major number, the minor numbers that may be opened; a driver without a rule is left alone."""

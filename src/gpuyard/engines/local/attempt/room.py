@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.machine import files
-from gpuyard.engines.node import fence, podman
+from gpuyard.engines.node.attempt import fence
+from gpuyard.engines.node.containers import podman
 from gpuyard.engines.node.files import open_of_job
 
 ROOM = "room.json"

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from gpuyard.engines.node import copying, image, inside, podman, runtimes, terminal, visitors
+from gpuyard.engines.node.containers import image, podman, runtimes
+from gpuyard.engines.node.visits import copying, inside, keeper, visitors
 from gpuyard.errors import plain
 
-NEEDED = (array, copying, image, inside, podman, runtimes, subprocess, terminal, visitors)
+NEEDED = (array, copying, image, inside, keeper, podman, runtimes, subprocess, visitors)
 """What is imported where it is first needed: by visits, by jobs in images, and by Python itself to send descriptors."""
 _CODECS = ("ascii", "latin-1", "utf-8")
 LOG_BYTES_MAX = 1 << 20

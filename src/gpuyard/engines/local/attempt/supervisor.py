@@ -22,12 +22,12 @@ from gpuyard.engines.local.attempt.devices import refuse
 from gpuyard.engines.local.attempt.sealing import note, report_errors, seal
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, processes
-from gpuyard.engines.node.crew import Crew
-from gpuyard.engines.node.fence import UNFENCED
+from gpuyard.engines.node.attempt.crew import Crew
+from gpuyard.engines.node.attempt.fence import UNFENCED
+from gpuyard.engines.node.attempt.runner import NEVER, Runner, insist, now_ms, steady_ms
+from gpuyard.engines.node.attempt.tasks import Failure
 from gpuyard.engines.node.files import WISH
-from gpuyard.engines.node.processes import adopt_orphans
-from gpuyard.engines.node.runner import NEVER, Runner, insist, now_ms, steady_ms
-from gpuyard.engines.node.tasks import Failure
+from gpuyard.engines.node.kernel.processes import adopt_orphans
 from gpuyard.errors import words_of
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)

@@ -16,10 +16,8 @@ from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.files import SCRIPT, STDOUT
-from gpuyard.engines.node import fence, podman
-from gpuyard.engines.node.processes import die_with, gain_nothing, give_up_capabilities
-from gpuyard.engines.node.tasks import (
-    NOT_RUN,
+from gpuyard.engines.node.attempt import fence
+from gpuyard.engines.node.attempt.tasks import (
     Failure,
     Task,
     TaskEntry,
@@ -29,6 +27,8 @@ from gpuyard.engines.node.tasks import (
     say_ready,
     write_script,
 )
+from gpuyard.engines.node.containers import podman
+from gpuyard.engines.node.kernel.processes import NOT_RUN, die_with, gain_nothing, give_up_capabilities
 from gpuyard.errors import words_of
 
 _NAMES = "/etc/hosts"

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuyard.engines.local.attempt import cgroups
 from gpuyard.engines.local.attempt.cgroups import OF_A_YARD, PERIOD_US, read
-from gpuyard.engines.node.processes import put
+from gpuyard.engines.node.kernel.processes import put
 
 CONTROLLERS = ("memory", "cpu", "cpuset", "devices")
 _GONE_S = 0.2

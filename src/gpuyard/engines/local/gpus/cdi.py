@@ -13,8 +13,15 @@ from typing import Any
 from gpuyard.engines.local.gpus import stand_in
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node.devices import FOLDERS, TOOLKIT, Edits, by_toolkit, common_edits, words_of
-from gpuyard.engines.node.fence import CAPS
+from gpuyard.engines.node.attempt.fence import CAPS
+from gpuyard.engines.node.containers.devices import (
+    FOLDERS,
+    TOOLKIT,
+    Edits,
+    by_toolkit,
+    common_edits,
+    words_of,
+)
 
 OURS = "gpuyard.local/gpu"
 DEVICES = "devices"

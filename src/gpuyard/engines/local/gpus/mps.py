@@ -21,7 +21,7 @@ from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.leftovers import discard
 from gpuyard.engines.machine.processes import user_of
-from gpuyard.engines.node import processes
+from gpuyard.engines.node.kernel import processes
 from gpuyard.errors import words_of
 
 CONTROL = "nvidia-cuda-mps-control"

@@ -12,7 +12,7 @@ from gpuyard.engines.contract import ForeignProcess
 from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node.processes import runs, stat_of
+from gpuyard.engines.node.kernel.processes import runs, stat_of
 
 UNSEEN_S = 5.0
 """How long the driver may list a process that cannot be seen before it counts."""

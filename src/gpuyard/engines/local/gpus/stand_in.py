@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from gpuyard.engines import slurm_commands
+from gpuyard.engines.machine import job_commands
 
 COMMANDS, FOLDER, PROGRAM = "slurm", "emulated", "nvidia-smi"
 INSIDE = f"/usr/bin/{PROGRAM}"
@@ -20,7 +20,7 @@ def programs(root: str, *, slurm: bool, gpus: bool) -> tuple[str, str]:
     """Have what is wanted; the folders, each empty where it is not."""
     commands = os.path.join(root, COMMANDS) if slurm else ""
     if commands:
-        slurm_commands.write(Path(commands))
+        job_commands.write(Path(commands))
     return commands, install(root) if gpus else ""
 
 

@@ -1,6 +1,6 @@
 """How an engine speaks to Slurm: the calls that it makes, and the way through Slurm's commands.
 
-`rest.py` is the other way. An engine does not know which one it has; both answer in the rows of `translate`. What the
+`rest.py` is the other way. An engine does not know which one it has; both answer in the same rows. What the
 commands of this release can do is tried out, not derived from its number.
 """
 
@@ -8,18 +8,26 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.words import translate
 from gpuyard.engines.slurm.words.forms import Unreadable, settings
-from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
+from gpuyard.engines.slurm.words.queue import PAST_FIELDS, SlurmJob, queue_format, read_past, read_queue
+from gpuyard.engines.slurm.words.rows import (
+    Partition,
+    Reservation,
+    SlurmNode,
+    read_nodes,
+    read_partitions,
+    read_reservations,
+)
 
 _FIRST_REST_S, _REST_S_MAX = 0.5, 10.0
 _PAST_S = 5.0
+_Row = TypeVar("_Row")
 _IDS_MAX = 500
 """Job numbers in one command line."""
 
@@ -139,32 +147,35 @@ class CommandClient:
         """One `squeue` for everything. Its text is read ten times as fast as its JSON."""
         nonce = secrets.token_hex(8)
         asked_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
-        text = self._run("squeue", "--all", "--noheader", "--states=all", "-O", translate.queue_format(nonce))
-        return Queue(tuple(translate.read_queue(text, nonce)), asked_ms, time.monotonic() - began_s)
+        text = self._run("squeue", "--all", "--noheader", "--states=all", "-O", queue_format(nonce))
+        return Queue(tuple(read_queue(text, nonce)), asked_ms, time.monotonic() - began_s)
 
     def past(self, job_id: int) -> list[SlurmJob]:
         """By `sacct`. Whether the accounting answers says nothing about whether Slurm does."""
         words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
-        fields = f"--format={','.join(translate.PAST_FIELDS)}"
+        fields = f"--format={','.join(PAST_FIELDS)}"
         # The engine waits for it, and with the engine everything else.
         text = self.commands.run("sacct", *words, fields, timeout_s=_PAST_S)
-        return translate.read_past(text)
+        return read_past(text)
 
     def nodes(self) -> list[SlurmNode]:
         """As `scontrol` describes them."""
-        text = self._run("scontrol", "--oneliner", "--all", "show", "node")
-        try:
-            return translate.read_nodes(text)
-        except Unreadable as wrong:
-            raise Transient(f"scontrol show node: {wrong}") from None
+        return self._rows("node", read_nodes)
 
     def partitions(self) -> list[Partition]:
         """As `scontrol` describes them."""
-        return translate.read_partitions(self._run("scontrol", "--oneliner", "--all", "show", "partition"))
+        return self._rows("partition", read_partitions)
 
     def reservations(self) -> list[Reservation]:
         """As `scontrol` describes them."""
-        return translate.read_reservations(self._run("scontrol", "--oneliner", "show", "reservation"))
+        return self._rows("reservation", read_reservations)
+
+    def _rows(self, what: str, read: Callable[[str], list[_Row]]) -> list[_Row]:
+        text = self._run("scontrol", "--oneliner", "--all", "show", what)
+        try:
+            return read(text)
+        except Unreadable as wrong:
+            raise Transient(f"scontrol show {what}: {wrong}") from None
 
     def holds_limits(self) -> bool:
         """Whether the nodes put jobs into cgroups."""

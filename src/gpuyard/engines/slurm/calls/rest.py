@@ -9,20 +9,23 @@ import re
 import threading
 import time
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import Any, TypeVar
 
-from gpuyard.engines.contract import Permanent
+from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.slurm.calls import rest_rows, submission
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal, out_of_reach
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.words.translate import Partition, Reservation, SlurmJob, SlurmNode
+from gpuyard.engines.slurm.words.forms import Unreadable
+from gpuyard.engines.slurm.words.queue import SlurmJob
+from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
 from gpuyard.errors import words_of
 
 TIMEOUT_S = 20.0
+_Row = TypeVar("_Row")
 _VERSION = re.compile(r"/slurm/(v(\d+)\.(\d+)\.(\d+))/jobs/?")
 _OLDEST_TO_PROBE, _NEWEST_TO_PROBE = 36, 46
 _NO_SUCH_JOB = (2017, 2021)
@@ -137,18 +140,21 @@ class RestClient:
 
     def nodes(self) -> list[SlurmNode]:
         """Every node."""
-        return [rest_rows.node_of(each) for each in self._call("GET", "/nodes").get("nodes", [])]
+        return self._rows("nodes", rest_rows.node_of)
 
     def partitions(self) -> list[Partition]:
         """Every partition."""
-        return [
-            rest_rows.partition_of(each) for each in self._call("GET", "/partitions").get("partitions", [])
-        ]
+        return self._rows("partitions", rest_rows.partition_of)
 
     def reservations(self) -> list[Reservation]:
         """Every reservation."""
-        found = self._call("GET", "/reservations").get("reservations", [])
-        return [rest_rows.reservation_of(each) for each in found]
+        return self._rows("reservations", rest_rows.reservation_of)
+
+    def _rows(self, what: str, row: Callable[[Mapping[str, Any]], _Row]) -> list[_Row]:
+        try:
+            return [row(each) for each in self._call("GET", f"/{what}").get(what, [])]
+        except Unreadable as wrong:
+            raise Transient(f"slurmrestd's {what}: {wrong}") from None
 
     def past(self, job_id: int) -> list[SlurmJob]:
         """By the commands."""

@@ -1,4 +1,4 @@
-"""Pure: what slurmrestd answers, as the rows of `translate`. Its words changed from release to release.
+"""Pure: what slurmrestd answers, as the rows that the commands give. Its words changed from release to release.
 
 v0.0.38 and before: `"job_state": "RUNNING"`, numbers as they are, -1 or null for none. v0.0.40 and later: lists of
 states, and numbers as `{"set": true, "infinite": false, "number": 5}`.
@@ -7,16 +7,11 @@ states, and numbers as `{"set": true, "infinite": false, "number": 5}`.
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.engines.slurm.words.forms import gres, tres_map
 from gpuyard.engines.slurm.words.hosts import expand
-from gpuyard.engines.slurm.words.translate import (
-    Partition,
-    Reservation,
-    SlurmJob,
-    SlurmNode,
-    main_state,
-    read_gres,
-    read_tres,
-)
+from gpuyard.engines.slurm.words.queue import SlurmJob, main_state, read_held
+from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
+from gpuyard.model.units import MINUTE_MS
 
 
 def number(value: Any) -> int:
@@ -44,7 +39,7 @@ def _text(value: Any) -> str:
 
 def job_of(entry: Mapping[str, Any]) -> SlurmJob:
     """One of `jobs`."""
-    found = read_tres(_text(entry.get("tres_alloc_str")) or _text(entry.get("tres_req_str")))
+    held = read_held(_text(entry.get("tres_alloc_str")) or _text(entry.get("tres_req_str")))
     return SlurmJob(
         id=number(entry.get("job_id")),
         het_id=number(entry.get("het_job_id")),
@@ -53,9 +48,9 @@ def job_of(entry: Mapping[str, Any]) -> SlurmJob:
         uid=number(entry.get("user_id")),
         submit_s=number(entry.get("submit_time")),
         nodes=expand(_text(entry.get("nodes"))),
-        gpus=found.get("gres/gpu", 0),
-        cpus=found.get("cpu", 0),
-        memory_mib=found.get("mem", 0),
+        gpus=held.gpus,
+        cpus=held.cpus,
+        memory_mib=held.memory_mib,
         partition=_text(entry.get("partition")),
         comment=_text(entry.get("comment")),
     )
@@ -67,13 +62,18 @@ def node_of(entry: Mapping[str, Any]) -> SlurmNode:
     return SlurmNode(
         name=name,
         address=_text(entry.get("address")) or name,
-        states=frozenset(states(entry.get("state")) + states(entry.get("state_flags") or [])),
+        state="+".join(states(entry.get("state")) + states(entry.get("state_flags") or [])),
         reason=_text(entry.get("reason")),
         cpus=number(entry.get("effective_cpus")) or number(entry.get("cpus")),
         memory_mib=max(0, number(entry.get("real_memory")) - number(entry.get("specialized_memory"))),
-        gres=read_gres(_text(entry.get("gres"))),
+        gres=gres(_text(entry.get("gres"))),
         features=_names(entry.get("active_features")),
         partitions=_names(entry.get("partitions")),
+        reason_ms=number(entry.get("reason_changed_at")) * 1000,
+        version=_text(entry.get("version") or entry.get("slurmd_version")),
+        alloc=tres_map(_text(entry.get("tres_used"))),
+        sockets=number(entry.get("sockets")) or 1,
+        boot_ms=number(entry.get("boot_time")) * 1000,
     )
 
 
@@ -81,26 +81,45 @@ def partition_of(entry: Mapping[str, Any]) -> Partition:
     """One of `partitions`."""
     nodes = entry.get("nodes")
     listed = nodes.get("configured") if isinstance(nodes, Mapping) else nodes
-    state = entry.get("partition", {}).get("state") if isinstance(entry.get("partition"), Mapping) else None
-    flags = states(entry.get("flags") or []) + states((entry.get("partition") or {}).get("flags") or [])
-    longest = entry.get("max_time_limit")
-    if isinstance(entry.get("maximums"), Mapping):
-        longest = entry["maximums"].get("time")
+    state = _part(entry, "partition", "state")
+    tier = _part(entry, "priority", "tier", "priority_tier")
+    flags = states(entry.get("flags") or []) + states(_part(entry, "partition", "flags") or [])
     return Partition(
         name=_text(entry.get("name")),
         nodes=expand(_text(listed)),
-        up="UP" in states(state if state is not None else entry.get("state", "UP")),
+        state="+".join(states(state if state is not None else entry.get("state", "UP"))),
         default="DEFAULT" in flags,
-        max_minutes=number(longest),
+        max_ms=number(_part(entry, "maximums", "time", "max_time_limit")) * MINUTE_MS,
+        default_ms=number(_part(entry, "defaults", "time", "default_time_limit")) * MINUTE_MS,
+        accounts=_names(_part(entry, "accounts", "allowed", "allowed_accounts")),
+        qos=_text(_part(entry, "qos", "assigned", "qos")),
+        priority_tier=1 if tier is None else number(tier),
+        tres=tres_map(_text(_part(entry, "tres", "configured", "tres"))),
+        default_memory=_has_default(entry),
+        billing=tres_map(_text(_part(entry, "tres", "billing_weights", "billing_weights"))),
     )
+
+
+def _part(entry: Mapping[str, Any], section: str, name: str, before: str = "") -> Any:
+    """A value of a section, or under the name that it had `before` there were sections; None: neither is there."""
+    found = entry.get(section)
+    return found.get(name) if isinstance(found, Mapping) else entry.get(before)
+
+
+def _has_default(entry: Mapping[str, Any]) -> bool:
+    own = ("memory_per_cpu", "partition_memory_per_cpu", "memory_per_node", "partition_memory_per_node")
+    found = [number(_part(entry, "defaults", name, f"default_{name}")) for name in own]
+    return any(found) or "DefMemPerGPU" in _text(_part(entry, "defaults", "job"))
 
 
 def reservation_of(entry: Mapping[str, Any]) -> Reservation:
     """One of `reservations`."""
     return Reservation(
         name=_text(entry.get("name")),
+        start_ms=number(entry.get("start_time")) * 1000,
+        end_ms=number(entry.get("end_time")) * 1000,
         nodes=expand(_text(entry.get("node_list"))),
-        start_s=number(entry.get("start_time")),
-        end_s=number(entry.get("end_time")),
-        flags=frozenset(states(entry.get("flags") or [])),
+        flags=tuple(states(entry.get("flags") or [])),
+        users=_names(entry.get("users")),
+        accounts=_names(entry.get("accounts")),
     )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Launch, Part
-from gpuyard.engines.slurm.words.translate import Partition, SlurmNode
+from gpuyard.engines.slurm.words.rows import Partition, SlurmNode
+from gpuyard.model.units import MINUTE_MS
 
 MARGIN_MS = 120_000
 """How much later than ours Slurm's own time limit is: ours is exact, Slurm's is there in case the wrapper is not."""
@@ -67,7 +68,7 @@ def groups_of(
     alike: dict[tuple[int, str, int, int, int, str], list[Part]] = {}
     for part in launch.parts:
         node = nodes[part.node]
-        kind = node.gpus[0] if part.gpus else ""
+        kind = node.gpus.type if part.gpus else ""
         partition = next((each.name for each in partitions if part.node in each.nodes), "")
         alike.setdefault(
             (len(part.gpus), kind, part.cpu_milli, part.memory_mib, part.tasks, partition), []
@@ -98,11 +99,11 @@ def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
     """
     cpus = -(-part.cpu_milli // 1000)
     if not cpus:
-        cpus = max(1, node.cpus * len(part.gpus) // max(1, node.gpus[1]))
+        cpus = max(1, node.cpus * len(part.gpus) // max(1, node.gpus.number))
     if part.memory_mib:
         return cpus, part.memory_mib
     if part.gpus:
-        return cpus, max(1, node.memory_mib * len(part.gpus) // max(1, node.gpus[1]))
+        return cpus, max(1, node.memory_mib * len(part.gpus) // max(1, node.gpus.number))
     return cpus, max(1, node.memory_mib * cpus // max(1, node.cpus))
 
 
@@ -112,7 +113,7 @@ def minutes_of(launch: Launch, groups: tuple[NodeGroup, ...], partitions: list[P
     A job without a limit gets as much as is allowed: left out, Slurm would take the partition's DefaultTime.
     """
     names = {group.partition for group in groups}
-    wanted = [each.max_minutes for each in partitions if each.max_minutes and each.name in names]
+    wanted = [each.max_ms // MINUTE_MS for each in partitions if each.max_ms and each.name in names]
     if launch.limit_ms:
         wanted.append(-(-(launch.limit_ms + launch.grace_ms + MARGIN_MS) // 60_000))
     return min(wanted, default=0)
@@ -207,7 +208,7 @@ def sruns(groups: tuple[NodeGroup, ...]) -> list[list[str]]:
 
 def program_of(folder: str) -> str:
     """The program for the nodes' Python: the copy of `node` in the shared folder."""
-    return f"import sys; sys.path.insert(0, {folder!r}); from node.head import main; sys.exit(main())"
+    return f"import sys; sys.path.insert(0, {folder!r}); from node.slurm.head import main; sys.exit(main())"
 
 
 def script_of(python: str, program: str, folder: str) -> str:

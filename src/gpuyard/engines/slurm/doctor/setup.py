@@ -100,7 +100,7 @@ def _tres(look: Evidence) -> Iterator[Finding]:
     types = sorted(
         {each.type for node in look.site.nodes for each in node.gres if each.name == "gpu" and each.type}
     )
-    has_gpus = any(node.gpus()[0] for node in look.site.nodes)
+    has_gpus = any(node.gpu_count for node in look.site.nodes)
     tracked = [word.strip() for word in look.setting("AccountingStorageTRES").split(",") if word.strip()]
     wanted = ["gres/gpu", *[f"gres/gpu:{each}" for each in types]]
     lacking = [each for each in wanted if each not in tracked]
@@ -235,7 +235,7 @@ def requeueing(look: Evidence) -> Iterator[Finding]:
 
 def sharing(look: Evidence) -> Iterator[Finding]:
     """Whether jobs on one node keep to their own GPUs and memory."""
-    if not look.site.config or not any(node.gpus()[0] for node in look.site.nodes):
+    if not look.site.config or not any(node.gpu_count for node in look.site.nodes):
         return
     if "task/cgroup" not in look.setting("TaskPlugin") or look.setting("ConstrainDevices").lower() in (
         "no",

@@ -30,7 +30,7 @@ def nodes(look: Evidence) -> Iterator[Finding]:
             continue
         since = f", since {_age(look.now_ms - node.reason_ms)}" if node.reason_ms else ""
         reason = node.reason or "no reason given"
-        gpus = node.gpus()[0]
+        gpus = node.gpu_count
         seen = f"node {node.name} is {node.state.lower()}: {reason}{since}"
         why = f"{gpus} GPUs stand idle" if gpus else "it takes no work"
         change = f"scontrol update nodename={node.name} state=resume, once it is mended"
@@ -41,7 +41,7 @@ def nodes(look: Evidence) -> Iterator[Finding]:
 
 def resources(look: Evidence) -> Iterator[Finding]:
     """GPUs as configured, as slurmd found them, and as the driver shows them."""
-    with_gpus = [node for node in look.site.nodes if node.gpus()[0]]
+    with_gpus = [node for node in look.site.nodes if node.gpu_count]
     types = words(look.setting("GresTypes"))
     if with_gpus and look.site.config and "gpu" not in types:
         yield Finding("gres-types", _FAULT, f"GresTypes is {look.setting('GresTypes') or 'not set'}",
@@ -51,7 +51,7 @@ def resources(look: Evidence) -> Iterator[Finding]:
             why = "slurmd counts fewer GPUs than slurm.conf says, and the node is not used"
             change = f"a File= for each GPU of {node.name} in gres.conf, or AutoDetect=nvml; then scontrol reconfigure"
             yield Finding("gres", _FAULT, f"node {node.name}: {node.reason or node.state}", why, change)
-    untyped = [node.name for node in with_gpus if not node.gpus()[1]]
+    untyped = [node.name for node in with_gpus if not node.gpus.type]
     if untyped:
         why = "jobs cannot ask for a model, and reports cannot tell models apart"
         yield Finding(
@@ -65,10 +65,10 @@ def _here(look: Evidence) -> Iterator[Finding]:
     own = next((node for node in look.site.nodes if node.name == look.host), None)
     if look.host_gpus is None or own is None:
         return
-    if own.gpus()[0] != look.host_gpus:
-        seen = f"slurm.conf gives {own.name} {own.gpus()[0]} GPUs, its driver shows {look.host_gpus}"
+    if own.gpu_count != look.host_gpus:
+        seen = f"slurm.conf gives {own.name} {own.gpu_count} GPUs, its driver shows {look.host_gpus}"
         why = "GPUs that Slurm does not know stand idle; those that are not there fail jobs"
-        gres = [f"gpu:{own.gpus()[1] or 'TYPE'}:{look.host_gpus}"]
+        gres = [f"gpu:{own.gpus.type or 'TYPE'}:{look.host_gpus}"]
         gres += [":".join([each.name, *([each.type] if each.type else []), str(each.number)])
                  for each in own.gres if each.name != "gpu"]  # fmt: skip
         yield Finding("nvml", _FAULT, seen, why, f"NodeName={own.name} … Gres={','.join(gres)}")
@@ -97,7 +97,7 @@ def jobs(look: Evidence) -> Iterator[Finding]:
 
 
 def _all_gpus(look: Evidence, names: tuple[str, ...]) -> bool:
-    gpus = {node.name: node.gpus()[0] for node in look.site.nodes}
+    gpus = {node.name: node.gpu_count for node in look.site.nodes}
     return bool(names) and all(gpus.get(name, 0) for name in names)
 
 

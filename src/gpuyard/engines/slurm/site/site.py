@@ -16,102 +16,20 @@ from gpuyard.engines.slurm.site import accounts
 from gpuyard.engines.slurm.site.accounting import JOB_FIELDS, Jobs, new_mark, read_jobs, told_mark, unmarked
 from gpuyard.engines.slurm.site.accounting_json import read_jobs_json
 from gpuyard.engines.slurm.site.accounts import Association, Qos, read_associations, read_qos
-from gpuyard.engines.slurm.words.forms import (
-    Gres,
-    Unreadable,
-    given,
-    gres,
-    hosts,
-    limit_ms,
-    matching,
-    moment_ms,
-    node_features,
-    node_size,
-    pairs,
-    settings,
-    tres_map,
-    whole,
+from gpuyard.engines.slurm.words.forms import Unreadable, given, matching, settings
+from gpuyard.engines.slurm.words.rows import (
+    Partition,
+    Reservation,
+    SlurmNode,
+    check_lines,
+    read_nodes,
+    read_partitions,
+    read_reservations,
 )
-from gpuyard.engines.slurm.words.states import CLOSED, DOWN, node_states
 
 ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 """So that moments are numbers and words are English."""
 FILE_BYTES_MAX = 2 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmNode:
-    """A machine of the cluster."""
-
-    name: str
-    state: str
-    """Slurm's words, joined by `+`: `MIXED+DRAIN`."""
-    cpus: int
-    memory_mib: int
-    gres: tuple[Gres, ...]
-    features: tuple[str, ...]
-    partitions: tuple[str, ...]
-    reason: str = ""
-    reason_ms: int = 0
-    """When it was given; 0: unknown."""
-    version: str = ""
-    alloc: Mapping[str, str] = field(default_factory=dict)
-    sockets: int = 1
-    boot_ms: int = 0
-
-    @property
-    def states(self) -> frozenset[str]:
-        """Its words, without the marks behind them."""
-        return node_states(self.state)
-
-    @property
-    def up(self) -> bool:
-        """Whether it takes work."""
-        return not self.states & {*DOWN, *CLOSED, "POWERED_DOWN"}
-
-    def gpus(self) -> tuple[int, str]:
-        """Number and type; of several types the most common one, with all GPUs counted as that."""
-        found = [each for each in self.gres if each.name == "gpu"]
-        if not found:
-            return 0, ""
-        most = max(found, key=lambda each: (each.number, each.type))
-        return sum(each.number for each in found), most.type
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A set of nodes that jobs are sent to."""
-
-    name: str
-    nodes: tuple[str, ...]
-    default: bool = False
-    state: str = "UP"
-    max_ms: int = 0
-    """The longest time limit; 0: none."""
-    default_ms: int = 0
-    accounts: tuple[str, ...] = ()
-    """The accounts that may use it; empty: all."""
-    qos: str = ""
-    priority_tier: int = 1
-    oversubscribe: str = "NO"
-    tres: Mapping[str, str] = field(default_factory=dict)
-    default_memory: bool = False
-    """Whether a job that names no memory gets some of it, rather than all of its node's."""
-    billing: Mapping[str, str] = field(default_factory=dict)
-    """How much a unit of each resource counts as usage; empty: cores count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Nodes kept for some, or for maintenance."""
-
-    name: str
-    start_ms: int
-    end_ms: int
-    nodes: tuple[str, ...]
-    flags: tuple[str, ...]
-    users: tuple[str, ...]
-    accounts: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -272,13 +190,13 @@ def _take(site: SlurmSite, file: str, text: str) -> None:
             if not site.setting("ClusterName"):
                 raise Unreadable("has no ClusterName; it should hold what `scontrol show config` prints")
         case "partitions.txt":
-            site.partitions = [_partition(found) for found in _lines(text, "PartitionName")]
+            check_lines(text, "PartitionName")
+            site.partitions = read_partitions(text)
         case "nodes.txt":
-            site.nodes = [_node(found) for found in _lines(text, "NodeName")]
+            check_lines(text, "NodeName")
+            site.nodes = read_nodes(text)
         case "reservations.txt":
-            site.reservations = [
-                _reservation(pairs(line)) for line in text.splitlines() if "ReservationName=" in line
-            ]
+            site.reservations = read_reservations(text)
         case "associations.txt":
             site.associations = read_associations(text)
             site.untold[file] = accounts.untold_associations(text)
@@ -295,84 +213,3 @@ def _take(site: SlurmSite, file: str, text: str) -> None:
             except ValueError as error:
                 raise Unreadable(f"is no JSON: {error}") from None
             site.jobs = read_jobs_json(document if isinstance(document, dict) else {})
-
-
-def _lines(text: str, key: str) -> list[dict[str, str]]:
-    """The lines of `scontrol -o`, each with the key that it must have."""
-    found = [pairs(line) for line in text.splitlines() if line.strip()]
-    if not found or any(key not in each for each in found):
-        raise Unreadable(f"should hold lines that begin with {key}=, as `scontrol -o show …` prints them")
-    return found
-
-
-# -- rows ----------------------------------------------------------------------------------------------------------
-
-
-def _node(found: Mapping[str, str]) -> SlurmNode:
-    reason, _, when = found.get("Reason", "").partition(" [")
-    cpus, memory_mib = node_size(found)
-    return SlurmNode(
-        name=found["NodeName"],
-        state=found.get("State", "UNKNOWN").split()[0] if found.get("State") else "UNKNOWN",
-        cpus=cpus,
-        memory_mib=memory_mib,
-        gres=gres(found.get("Gres", "")),
-        features=node_features(found),
-        partitions=_names(found.get("Partitions", "")),
-        reason=given(reason),
-        reason_ms=_reason_ms(when),
-        version=given(found.get("Version", "")),
-        alloc=tres_map(found.get("AllocTRES", "")),
-        sockets=whole(found.get("Sockets") or "1", "Sockets"),
-        boot_ms=moment_ms(found.get("BootTime", ""), "BootTime"),
-    )
-
-
-def _reason_ms(text: str) -> int:
-    """`root@2026-11-15T10:30:00]` or `root@1794738498]`."""
-    try:
-        return moment_ms(text.rpartition("@")[2].rstrip("] "), "the time of a reason")
-    except Unreadable:
-        return 0
-
-
-def _partition(found: Mapping[str, str]) -> Partition:
-    accounts = given(found.get("AllowAccounts", ""))
-    return Partition(
-        name=found["PartitionName"],
-        nodes=tuple(hosts(found.get("Nodes", ""))),
-        default=found.get("Default", "").upper() == "YES",
-        state=found.get("State", "UP").upper(),
-        max_ms=limit_ms(found.get("MaxTime", ""), "MaxTime"),
-        default_ms=limit_ms(found.get("DefaultTime", ""), "DefaultTime"),
-        accounts=() if accounts.upper() == "ALL" else _names(accounts),
-        qos=given(found.get("QoS", "")),
-        priority_tier=whole(found.get("PriorityTier") or "1", "PriorityTier"),
-        oversubscribe=found.get("OverSubscribe", "NO").upper(),
-        tres=tres_map(found.get("TRES", "")),
-        default_memory=_has_default(found),
-        billing=tres_map(found.get("TRESBillingWeights", "")),
-    )
-
-
-def _has_default(found: Mapping[str, str]) -> bool:
-    own = [given(found.get(name, "")) for name in ("DefMemPerNode", "DefMemPerCPU")]
-    return any(each and each.upper() != "UNLIMITED" for each in own) or "DefMemPerGPU" in found.get(
-        "JobDefaults", ""
-    )
-
-
-def _reservation(found: Mapping[str, str]) -> Reservation:
-    return Reservation(
-        name=found["ReservationName"],
-        start_ms=moment_ms(found.get("StartTime", ""), "StartTime"),
-        end_ms=moment_ms(found.get("EndTime", ""), "EndTime"),
-        nodes=tuple(hosts(found.get("Nodes", ""))),
-        flags=_names(found.get("Flags", "")),
-        users=_names(found.get("Users", "")),
-        accounts=_names(found.get("Accounts", "")),
-    )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given(text).split(",") if name.strip())

@@ -153,7 +153,7 @@ def tres_map(text: str) -> dict[str, str]:
             kind, colon, type_ = key.partition(":")
             found[kind.lower() + colon + type_] = value
         elif key:
-            raise Unreadable(f"{show(item)} is no resource such as gres/gpu=8")
+            raise Unreadable(f"{show(item)} is not a resource such as gres/gpu=8")
     return found
 
 
@@ -204,9 +204,13 @@ def gres(text: str) -> tuple[Gres, ...]:
     """`gpu:a100:8(S:0-1),shard:16`: names, types and counts; a name alone counts one."""
     found = []
     for part in _outside_brackets(given(text)):
-        match = _GRES.fullmatch(part.strip().removeprefix("gres:"))
+        written = part.strip().removeprefix("gres:")
+        match = _GRES.fullmatch(written)
+        if match is None and not written.lower().startswith("gpu"):
+            # Such as lustre:no_consume:4G: other resources have forms that nothing here needs.
+            continue
         if match is None:
-            raise Unreadable(f"{show(part)} is no generic resource such as gpu:a100:8")
+            raise Unreadable(f"{show(part)} is not a generic resource such as gpu:a100:8")
         name, type_, count = match.groups()
         if type_ is not None and type_.isdecimal() and count is None:
             type_, count = "", type_

@@ -13,8 +13,6 @@ LIVES = frozenset(
 """States in which it holds nodes, even if its user has stopped it, or if they are still being powered up."""
 AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"})
 """Ends after which the same job may wait again."""
-WAITS_AGAIN, NODE_FAILED = "by Slurm, which lets it wait again", "its node failed"
-"""How the reason of a try ends after which there may be another one."""
 OUTCOMES = {
     "COMPLETED": Outcome.COMPLETED,
     "FAILED": Outcome.FAILED,

@@ -1,0 +1,33 @@
+"""`yard status`: the queue, and which duties of the server fail."""
+
+from typing import Any
+
+from gpuyard.cli.commands.jobs.queue import queue
+from gpuyard.cli.connection.places import client
+from gpuyard.cli.line.options import Parameter, WatchOption, parameters, taking
+
+_FAILS = "duty "
+"""How the reason of a server begins that has duties that fail."""
+
+
+@taking([each for each in parameters(queue) if isinstance(each, Parameter) and each.name != "watch"])
+def status(*, watch: WatchOption = None, **values: Any) -> None:
+    """Show the queue as `yard queue` does, and say which duties of the server fail.
+
+    `yard duties` shows all of them.
+    """
+    queue(**values, watch=watch)
+    if watch is None:
+        _say_what_fails()
+
+
+def _say_what_fails() -> None:
+    from gpuyard.cli.terminal.streams import notice
+
+    with client() as yard:
+        how = yard.ready()[1]
+    reason = how["reason"] or ""
+    # Why a duty fails is for people who may see everything.
+    unexplained = [reason.removeprefix(_FAILS)] if reason.startswith(_FAILS) else []
+    for failing in how.get("duties", unexplained):
+        notice(f"a duty of the server fails: {failing}", before="note: ", style="bold")

@@ -1,0 +1,105 @@
+"""The engines of one server: opened, compared with the log, asked as one, and made once more for the leader."""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from gpuyard.control.commands.observed import ObservedClusters
+from gpuyard.control.fleet import Fleet
+from gpuyard.control.loop.memory import Witness, open_memory
+from gpuyard.control.loop.several import SeveralEngines
+from gpuyard.control.places import DataDir
+from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.replica import Replica
+from gpuyard.core.jobs.records import JobRecord
+from gpuyard.engines import apart
+from gpuyard.engines.apart import EngineApart, Line
+from gpuyard.engines.contract import Engine, EngineError, Phase
+from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.observer import ForeignJob, Observer
+from gpuyard.errors import YardError
+from gpuyard.model import WaitCause
+
+
+def spare_process(fleet: Fleet, leads: bool) -> Line | None:
+    """A process for the engine of this machine, made before anything is open that it must not have."""
+    return apart.spare() if leads and any([cluster.here for cluster in fleet.clusters]) else None
+
+
+class OpenEngines:
+    """The engines of all clusters."""
+
+    def __init__(
+        self, fleet: Fleet, data: DataDir, waiting: Callable[[], Mapping[str, Mapping[str, ForeignJob]]]
+    ) -> None:
+        """`waiting`: jobs of which observers told why they wait, by cluster and key."""
+        self._fleet = fleet
+        self._waiting = waiting
+        self._data = data
+        try:
+            self.by_cluster: Mapping[str, Engine] = fleet.engines(data)
+        except EngineError as error:
+            raise YardError(str(error)) from error
+        (first, *others) = self.by_cluster.values()
+        looks = {name: each.scheduler for name, each in self.by_cluster.items() if isinstance(each, Observer)}
+        driven = {name: engine for name, engine in self.by_cluster.items() if name not in looks}
+        self.engine = cast(Engine, SeveralEngines(driven)) if others else first
+        """What is known of attempts, whichever cluster they ran in."""
+        self.observed = ObservedClusters(looks, only=not driven)
+        self.here = {name: each for name, each in self.by_cluster.items() if isinstance(each, LocalEngine)}
+        """The engines whose nodes are this machine, by cluster."""
+        self.behind = ""
+        """What people should know about a log that was behind the engine's folder; empty: nothing."""
+
+    @property
+    def closing(self) -> list[Callable[[], None]]:
+        """What closes each of them, in the order of the file."""
+        return [engine.close for engine in self.by_cluster.values()]
+
+    def compare_log(self, replica: Replica, older_log: bool) -> dict[str, Witness]:
+        """Whether the log knows at least what the local engine's folder has seen. `older_log`: go on if it does not."""
+        return {name: self._witness(engine, replica, older_log) for name, engine in self.here.items()}
+
+    def _witness(self, engine: LocalEngine, replica: Replica, older_log: bool) -> Witness:
+        store = replica.store
+        with replica.lock:
+            replica.catch_up()
+            owned = {key_of(store.yard, record) for record in replica.state.running.values()}
+        alive = [report.key for report in engine.listing() if report.phase is not Phase.ENDED]
+        strange = [key for key in alive if key not in owned]
+        witness, self.behind = open_memory(self._data.engine, store, strange, told=older_log)
+        engine.adopt(witness.adopted)
+        return witness
+
+    def apart(self, spare: Line | None, witnesses: Mapping[str, Witness]) -> dict[str, EngineApart]:
+        """The engines of this machine as the leader has them: in processes of their own, which no request delays."""
+        made = {}
+        for cluster in self._fleet.clusters if spare is not None else ():
+            if cluster.here:
+                making = cluster.making(witnesses[cluster.name].adopted, self._data, self._fleet.settings)
+                made[cluster.name] = EngineApart(self.here[cluster.name], making, spare)
+                spare = None
+        return made
+
+    def reason(self, record: JobRecord) -> str:
+        """Why a job waits in the words of the scheduler that decides about it; empty: none does, or it does not say."""
+        found = self._told_of(record)
+        if found is not None:
+            return found.reason
+        origin = record.job.spec.origin
+        named, _ = self.observed.place_of(origin)
+        return "it waits there" if named and origin.startswith(f"{named}:") else ""
+
+    def named_reason(self, record: JobRecord) -> str:
+        """The same, with the name of that scheduler."""
+        reason = self.reason(record)
+        return f"{self.observed.name_of(record.job.spec.origin)}: {reason}" if reason else ""
+
+    def cause(self, record: JobRecord) -> WaitCause:
+        """What a job waits for, as that scheduler says."""
+        found = self._told_of(record)
+        return found.cause if found is not None else WaitCause.UNKNOWN
+
+    def _told_of(self, record: JobRecord) -> ForeignJob | None:
+        """What was told of a job that another scheduler decides about; None: nothing."""
+        cluster, key = self.observed.place_of(record.job.spec.origin)
+        return self._waiting().get(cluster, {}).get(key)

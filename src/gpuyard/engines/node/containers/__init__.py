@@ -1,0 +1,1 @@
+"""The containers of tasks: what runs them, the images that they start from, and the GPUs in them."""

@@ -1,0 +1,1 @@
+"""Clients inside a running job: the keeper of its terminals, shells, commands, ports, copied files."""

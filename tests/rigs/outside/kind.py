@@ -1,0 +1,213 @@
+"""The kind of engine for the world of `world.py`: its keys, its driver and its observer."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gpuyard.engines.contract import (
+    Answer,
+    AttemptReport,
+    Launch,
+    NodeReport,
+    NoMig,
+    Phase,
+    Reply,
+    Stale,
+    StopRequest,
+    Transient,
+)
+from gpuyard.engines.observer import ForeignJob, ForeignJobs, ForeignState, OwnScheduler
+from gpuyard.engines.registry import Context, EngineKind
+from gpuyard.keys.fields import Boolean, Word, YamlMapping, key, required
+from gpuyard.model import Capability, Node, Outcome, WaitCause
+from rigs.outside.world import Wire
+
+HARBOUR = OwnScheduler(
+    "Harbour",
+    {"cancel": "berth unload", "hold": "berth keep", "release": "berth go"},
+    {
+        "submit": "Load it with berth load: it shows up here by itself",
+        "checkpoint": "Harbour knows nothing of checkpoints",
+        "nodes": "Use berth shut",
+        "logs": "Its crates talk to nobody",
+    },
+)
+STATES = {"queued": ForeignState.WAITING, "loaded": ForeignState.RUNNING, "paused": ForeignState.SUSPENDED}
+OUTCOMES = {"delivered": Outcome.COMPLETED, "dropped": Outcome.FAILED, "unloaded": Outcome.CANCELLED}
+ANSWERS = {"done": Answer.DONE, "refused": Answer.REFUSED, "barred": Answer.BARRED}
+
+
+class Keys(YamlMapping):
+    """What a cluster of this kind has below `outside:`."""
+
+    address: Word = required("Where the world listens.", example="127.0.0.1:7000")
+    looks_on: Boolean | None = key("Whether Harbour decides, and the yard looks on.", default=False)
+    counts: Boolean | None = key("Whether its jobs count against quotas then.", default=False)
+
+
+class _Spoken:
+    """What driver and observer have in common: the line to the world, and the berths as nodes."""
+
+    def __init__(self, keys: Keys, context: Context) -> None:
+        self.name = "outside"
+        self._wire, self._cluster = Wire(keys.address), context.cluster
+
+    def _ask(self, do: str, **more: Any) -> Any:
+        try:
+            found = self._wire.ask(do, **more)
+        except OSError as error:
+            raise Transient(f"{do}: nobody answers ({error})") from error
+        if found == "stale":
+            raise Stale("another leader is in charge")
+        return found
+
+    def nodes(self) -> tuple[NodeReport, ...]:
+        return tuple(
+            NodeReport(
+                Node(
+                    name, self._cluster, "quay", "A100-80GB", it["gpus"], it["cores"] * 1000, it["memory_mib"]
+                ),
+                not it["lost"],
+                it["lost"],
+                drained=it["shut"],
+            )
+            for name, it in self._ask("berths").items()
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Onlooker(_Spoken):
+    """An observer."""
+
+    scheduler = HARBOUR
+
+    def jobs(self) -> ForeignJobs:
+        return ForeignJobs([_foreign(it) for it in self._ask("cargo") if it["state"] in STATES])
+
+    def ended(self, from_ms: int) -> ForeignJobs:
+        return ForeignJobs([_foreign(it) for it in self._ask("cargo") if it["left_ms"] >= max(1, from_ms)])
+
+
+def _foreign(it: dict[str, Any]) -> ForeignJob:
+    return ForeignJob(
+        number=it["number"],
+        submitted_ms=it["came_ms"],
+        state=STATES.get(it["state"], ForeignState.ENDED),
+        name=it["name"],
+        user=it["owner"],
+        account=it["fleet"],
+        klass="normal",
+        eligible_ms=it["came_ms"],
+        started_ms=it["loaded_ms"],
+        ended_ms=it["left_ms"],
+        gpus=it["gpus"],
+        nodes=tuple(it["at"]),
+        gpus_on=tuple(it["at"].values()),
+        reason=it["excuse"],
+        cause=WaitCause.ROOM if it["excuse"] else WaitCause.UNKNOWN,
+        outcome=OUTCOMES.get(it["state"]),
+    )
+
+
+class Driver(_Spoken, NoMig):
+    """An engine: as much as the contract asks of one that cuts no GPUs and suspends nothing."""
+
+    capabilities = frozenset({Capability.GANG})
+
+    def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
+        return [
+            Reply(
+                ANSWERS[
+                    self._ask(
+                        "load",
+                        epoch=epoch,
+                        key=each.key,
+                        words=list(each.recipe.argv),
+                        at={part.node: len(part.gpus) for part in each.parts},
+                    )
+                ]
+            )
+            for each in launches
+        ]
+
+    def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
+        return [
+            Reply(ANSWERS[self._ask("drop", epoch=epoch, key=each.key, left="unloaded")]) for each in halts
+        ]
+
+    def suspend(self, _epoch: int, keys: Sequence[str]) -> list[Reply]:
+        return [Reply(Answer.REFUSED, "a crate cannot stand still") for _ in keys]
+
+    def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        return self.suspend(epoch, keys)
+
+    def status(self, keys: Sequence[str]) -> list[AttemptReport]:
+        known = {report.key: report for report in self.listing()}
+        return [known.get(each, AttemptReport(each, Phase.UNKNOWN)) for each in keys]
+
+    def listing(self) -> list[AttemptReport]:
+        return [_report(it) for it in self._ask("orders") if it["state"] != "forgotten"]
+
+    def forget(self, epoch: int, keys: Sequence[str]) -> None:
+        self._ask("forget", epoch=epoch, keys=list(keys))
+
+    def wait(self, timeout_s: float) -> bool:
+        time.sleep(min(timeout_s, 0.2))
+        return False
+
+    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        """The stream comes whole: of its pieces the yard wants bytes from an offset on."""
+        said = "".join(self._ask("stream", key=key)) if stream == "stdout" else ""
+        return said.encode()[offset : offset + limit]
+
+
+def _report(it: dict[str, Any]) -> AttemptReport:
+    if not it["left"]:
+        return AttemptReport(it["key"], Phase.RUNNING, started_ms=it["loaded_ms"])
+    return AttemptReport(
+        it["key"],
+        Phase.ENDED,
+        OUTCOMES[it["left"]],
+        it["code"],
+        started_ms=it["loaded_ms"],
+        ended_ms=it["left_ms"],
+    )
+
+
+KIND = EngineKind(
+    "outside",
+    Driver,
+    Keys,
+    words=lambda keys: "Harbour decides" if keys.looks_on else "jobs are loaded by Harbour",
+    title="Harbour",
+    takes_nodes=False,
+    observer=Onlooker,
+    observes=lambda keys: bool(keys.looks_on),
+    counts=lambda keys: bool(keys.counts),
+    lacks=frozenset({Capability.SHARES, Capability.SLICES, Capability.IMAGES, Capability.SUSPEND}),
+)
+
+
+def install(folder: Path) -> list[str]:
+    """Name the kind by an entry point, as `pip` would have: the paths on which Python finds both."""
+    told = folder / "outside_engine-1.0.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-engine\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text("[gpuyard.engines]\noutside = rigs.outside.kind:KIND\n")
+    return [str(folder), str(Path(__file__).resolve().parents[2])]
+
+
+@contextmanager
+def registered() -> Iterator[EngineKind]:
+    """The kind in this process, registered by the program that embeds the yard."""
+    from gpuyard.engines.registry import register, unregister  # noqa: PLC0415
+
+    register(KIND)
+    try:
+        yield KIND
+    finally:
+        unregister(KIND.name)
