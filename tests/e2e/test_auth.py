@@ -226,7 +226,7 @@ def test_a_program_with_an_account_of_the_system_gets_a_token_into_a_file(
     words = ("token", "create", "--user", "daemon", "--tenant", "/", "--to", file)
     refused = yard(*words, "--role", "user")
     assert (2, "old") == (refused.code, file.read_text())
-    assert "daemon is an account of the system" in refused.err
+    assert "daemon is a system account" in refused.err
     made = yard(*words, "--role", "viewer")
 
     assert (0, "") == (made.code, made.out), made.err

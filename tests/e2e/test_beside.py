@@ -84,7 +84,7 @@ def test_a_script_comes_in_by_standard_input_and_input_may_be_left_alone(yard: B
     done = yard("shell", job, "--", "no-such-program")
     assert (127, "yard: cannot run no-such-program: no such program\n") == (done.code, done.err)
     wants = yard("shell", "-t", job)
-    assert (2, True) == (wants.code, "wants a terminal" in wants.err)
+    assert (2, True) == (wants.code, "needs a terminal" in wants.err)
     assert 2 == yard("shell", "-tT", job).code
 
 

@@ -224,7 +224,7 @@ TABLE = [
     Mistake("share nosuch", "there is no tenant 'nosuch'", "known tenants: research"),
     Mistake("cost --by nope", "is not a dimension", "tenant"),
     Mistake("cost --by tenat", "'tenat' is not a dimension; did you mean 'tenant'?", "Take some of tenant"),
-    Mistake("waits --by resaon", "no dimension of waiting; did you mean 'reason'?", "Take some of tenant"),
+    Mistake("waits --by resaon", "is not a dimension of waiting; did you mean 'reason'?", "Take some of tenant"),
     Mistake("queue --columns id,Tennant", "there is no column 'tennant'; did you mean 'tenant'?", "There are: id"),
     Mistake("queue --clumns id", "there is no option --clumns; did you mean '--columns'?", "'yard queue --help'"),
     Mistake("queue -o jsn", "not 'jsn'; did you mean 'json'?", "'yard queue --help'"),

@@ -95,7 +95,7 @@ def test_a_group_gives_a_role_and_who_is_in_none_is_refused(yard: Federated) -> 
     assert "viewer of product" in refused.err
 
     done = yard.login("daemon")
-    assert (2, True) == (done.code, "daemon is an account of the system (uid 1)" in done.err)
+    assert (2, True) == (done.code, "daemon is a system account (uid 1)" in done.err)
     for name in ("bin", "nobody-at-all"):
         done = yard.login(name)
         assert 2 == done.code

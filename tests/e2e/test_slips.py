@@ -84,7 +84,7 @@ def test_a_folder_that_is_gone_is_named(box: Box, tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert (2, "") == (done.returncode, done.stdout)
-    assert done.stderr.startswith("yard: the folder you are in is gone")
+    assert done.stderr.startswith("yard: the current folder no longer exists")
 
 
 def test_a_program_that_is_not_there_is_named_wherever_one_looks(box: Box, tmp_path: Path) -> None:

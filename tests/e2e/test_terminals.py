@@ -338,7 +338,7 @@ def test_what_cannot_be_is_said(yard: Box) -> None:
     yard("cancel", job)
     done = yard("run", "-i", "--", "true")
     assert 2 == done.code
-    assert "wants a terminal, and this is none" in done.err
+    assert "needs a terminal" in done.err
 
 
 def ask(port: int, path: str, *headers: str) -> str:

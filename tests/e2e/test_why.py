@@ -63,7 +63,7 @@ def test_the_past_is_answered_too(box: Box, jobs: tuple[int, int]) -> None:
     [
         (("99",), "there is no job 99"),
         (("x",), "is not a job id"),
-        (("1", "--at", "soon"), "is no time"),
+        (("1", "--at", "soon"), "is not a time"),
         (("1", "--at", "-5d"), "does not reach back"),
         (("1", "--at", "2999-01-01"), "in the future"),
     ],

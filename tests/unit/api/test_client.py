@@ -212,6 +212,6 @@ def test_yaml_is_written_of_what_a_server_said(
 
 @pytest.mark.parametrize("month", ["november", "2026-11-01"])
 def test_a_text_that_is_too_long_comes_back_with_what_to_write(month: str) -> None:
-    with pytest.raises(Problem, match="7 at most") as refused:
+    with pytest.raises(Problem, match="may have at most 7") as refused:
         values_of(STATEMENT, QueryParams({"month": month}))
     assert "The month: 2026-11." in refused.value.hint

@@ -161,7 +161,7 @@ def test_the_socket_knows_a_user_by_their_login_if_it_is_one_persons() -> None:
     assert ("ana", "daemon", (Right(Role.VIEWER, "research"),)) == (ana.name, ana.login, ana.rights)
     assert "research/ana" == ana.home
 
-    with pytest.raises(Forbidden, match="bin is bob and eve here: the socket does not say which"):
+    with pytest.raises(Forbidden, match="bin is bob and eve here, and the socket does not say which"):
         directory.local(*pwd.getpwnam("bin")[2:4])
     with pytest.raises(Forbidden, match="uid-54321 is not a user of this yard"):
         directory.local(54_321, 54_321)

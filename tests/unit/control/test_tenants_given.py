@@ -91,7 +91,7 @@ def test_a_user_gets_no_share_more_by_a_name_that_the_file_does_not_have(tmp_pat
             assert ["research/ana", *mine[1:]] == [took(service, ana, tenant) for tenant in mine]
             for tenant in ("research/x1", "research/eve", "research/anabel", "research/vision/x1"):
                 with pytest.raises(
-                    Forbidden, match=f"ana may not submit for {tenant}: .* share more"
+                    Forbidden, match=f"ana may not submit for {tenant}: .* add a share"
                 ) as refusal:
                     took(service, ana, tenant)
                 assert "Leave the tenant out: it is then research/ana." in refusal.value.hint

@@ -214,7 +214,7 @@ REPORTS: dict[str, Told] = {
     "waits": _waits,
 }
 """Those that tell of money, or of GPU time by tenant; a new one has to be here."""
-ELSEWHERE = {"audit", "doctor", "efficiency", "gpus", "nodes", "tenants", "topology"}
+ELSEWHERE = {"audit", "doctor", "duties", "efficiency", "gpus", "nodes", "tenants", "topology"}
 """Those that do not: what they show is held in `tests/unit/api`."""
 
 
