@@ -9,11 +9,11 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard.config.values import Access, Account, Limits, Oidc
-from gpuyard.durations import duration_text
 from gpuyard.errors import quoted, remedy
 from gpuyard.keys.fields import Count, OrNothing, PositiveMs, Word, YamlMapping, choice, key, required, text
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
+from gpuyard.quantities import duration_text
 
 ROLE_WORDS = ["viewer", "user", "tenant-admin", "admin"]
 _ACCESS, _LIMITS, _OIDC = Access(), Limits(), Oidc("", "")

@@ -12,13 +12,13 @@ from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import check_prices
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Cluster, Config
-from gpuyard.durations import duration_text
 from gpuyard.errors import quoted, remedy
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path, described
 from gpuyard.model import JobClass, PolicySpec, Retention, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.policies import registry
+from gpuyard.quantities import duration_text
 
 PAUSE_MS_MAX = 30 * DAY_MS
 """A longer `min_run` or `grace` would make a job not preemptible, and `preemptible: false` says so plainly."""

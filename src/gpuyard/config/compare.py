@@ -6,17 +6,15 @@ out make no difference.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Any
 
 from gpuyard.config.values import Access, Account, Oidc
-from gpuyard.durations import duration_text
-from gpuyard.keys.quantities import decimal, kept_text, memory_text
 from gpuyard.ledger.prices import told
 from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
+from gpuyard.quantities import decimal, duration_text, kept_text, memory_text, percent_text
 
 _NO_LIMIT = "no limit"
 _EVERYBODY = "everybody"
@@ -60,7 +58,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
-            lambda milli: {"": f"{decimal(Fraction(milli, MILLI))} USD/h"},
+            lambda milli: {"": f"{decimal(milli, MILLI)} USD/h"},
         ),
         *_entries("budget", _by(before.budgets, "name"), _by(after.budgets, "name"), _named_budget),
         *_entries("partition", before.partitions, after.partitions, lambda pools: {"": ", ".join(pools)}),
@@ -187,26 +185,26 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
 
 
 def _gpus(milli: int) -> str:
-    return decimal(Fraction(milli, MILLI))
+    return decimal(milli, MILLI)
 
 
 def _budget(budget: Budget) -> str:
-    hours = decimal(Fraction(budget.gpu_ms, HOUR_MS))
+    hours = decimal(budget.gpu_ms, HOUR_MS)
     return f"{hours} GPU-hour{'' if hours == '1' else 's'} in {duration_text(budget.window_ms)}"
 
 
 def _named_budget(budget: NamedBudget) -> dict[str, str]:
-    hours, usd = Fraction(budget.gpu_ms, HOUR_MS), Fraction(budget.micro_usd, MICRO_USD)
+    usd, hours = decimal(budget.micro_usd, MICRO_USD), decimal(budget.gpu_ms, HOUR_MS)
     rolls = f"{budget.days}d, rolling" if budget.days else budget.window.value
     return {
-        "amount": f"{decimal(usd)} USD" if budget.micro_usd else f"{decimal(hours)} GPU-hours",
+        "amount": f"{usd} USD" if budget.micro_usd else f"{hours} GPU-hours",
         "window": rolls,
         "tenant": budget.tenant or "none",
         "class": budget.klass or "none",
         "labels": ", ".join([f"{key}={value}" for key, value in budget.labels]) or "none",
         "users": ", ".join(budget.users) or _EVERYBODY,
         "action": budget.action.value,
-        "warn_at": ", ".join([f"{part} %" for part in budget.warn_at]) or "none",
+        "warn_at": ", ".join([percent_text(part) for part in budget.warn_at]) or "none",
     }
 
 
@@ -242,7 +240,7 @@ def _book(settings: Settings) -> dict[str, str]:
 
 
 def _usd(micro: int) -> str:
-    return decimal(Fraction(micro, MICRO_USD))
+    return decimal(micro, MICRO_USD)
 
 
 def _policy(policy: PolicySpec) -> dict[str, str]:

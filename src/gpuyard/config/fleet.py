@@ -13,11 +13,11 @@ from gpuyard.engines.registry import DEFAULT, EngineKind, kind_of, own_kinds
 from gpuyard.errors import quoted, remedy
 from gpuyard.keys.findings import Findings, unknown_model
 from gpuyard.keys.problems import Path, described
-from gpuyard.keys.quantities import NODES_MAX
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_line, one_line
 from gpuyard.model.units import MILLI
+from gpuyard.quantities import NODES_MAX
 
 Models = dict[str, GpuModel]
 

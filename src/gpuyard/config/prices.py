@@ -11,15 +11,15 @@ from typing import Annotated
 from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
+from gpuyard import quantities as q
 from gpuyard.errors import quoted, remedy
-from gpuyard.keys import quantities as q
 from gpuyard.keys.fields import Name, YamlMapping, choice, key, required, text, whole
 from gpuyard.keys.findings import Findings
 from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
 from gpuyard.ledger.tco import hour_of
 from gpuyard.ledger.units import read_day
 from gpuyard.model import Market, OwnedHardware, Price
-from gpuyard.model.units import MICRO_USD, MILLI
+from gpuyard.model.units import MILLI
 
 
 def _day(written: str) -> int:
@@ -38,10 +38,10 @@ def _currency(written: str) -> str:
 
 
 def _sum(written: str) -> int:
-    return q.scaled(written, "an amount in USD", scale=MICRO_USD, grain="0.000001 USD", least=0, most=10**9)
+    return q.micro_usd(written, q.BUDGET_USD_MAX)
 
 
-def _milli(what: str, least: Fraction, most: int) -> Plain:
+def _milli(what: str, least: int, most: int) -> Plain:
     return Plain(
         text(lambda written: q.scaled(written, what, scale=MILLI, grain="0.001", least=least, most=most))
     )
@@ -55,10 +55,10 @@ UsdAnHour = Annotated[
 Sum = Annotated[int, Plain(text(_sum)), Shown({"type": "number", "minimum": 0, "maximum": 10**9})]
 Years = Annotated[
     int,
-    _milli("a number of years", Fraction(1, 10), 100),
+    _milli("a number of years", MILLI // 10, 100),
     Shown({"type": "number", "minimum": 0.1, "maximum": 100}),
 ]
-Pue = Annotated[int, _milli("a PUE", Fraction(1), 10), Shown({"type": "number", "minimum": 1, "maximum": 10})]
+Pue = Annotated[int, _milli("a PUE", MILLI, 10), Shown({"type": "number", "minimum": 1, "maximum": 10})]
 
 
 class OwnedEntry(YamlMapping):

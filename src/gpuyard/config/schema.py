@@ -13,14 +13,14 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
+from gpuyard import quantities as q
 from gpuyard.config.access import AuthEntry, Person, TenantPath
 from gpuyard.config.prices import Currency, PriceEntry
 from gpuyard.config.servers import LogsEntry, TelemetryEntry
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER
-from gpuyard.durations import DURATION_PATTERN, duration_text
 from gpuyard.engines.registry import DEFAULT, OWN, Stand, kind_of, kinds, own_kinds
 from gpuyard.errors import quoted, remedy
-from gpuyard.keys import quantities as q
+from gpuyard.keys import values
 from gpuyard.keys.fields import Boolean, Count, DurationMs, MemoryMib, Name, PositiveMs, Word, YamlMapping
 from gpuyard.keys.fields import OneOrMore as _OneOrMore
 from gpuyard.keys.fields import OrNothing as _OrNothing
@@ -34,6 +34,7 @@ from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL
+from gpuyard.quantities import DURATION_PATTERN, duration_text
 
 _CLASS = JobClass("")
 _POLICY = PolicySpec("")
@@ -65,7 +66,7 @@ _PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
 _KEPT = Shown(
     {"anyOf": [{"type": "string", "pattern": DURATION_PATTERN, "minLength": 2}, {"const": q.FOREVER}]}
 )
-_GPUS = {"anyOf": [{"type": "string", "pattern": q.GPUS_PATTERN}, {"const": 0}]}
+_GPUS = {"anyOf": [{"type": "string", "pattern": values.GPUS_PATTERN}, {"const": 0}]}
 
 Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
 NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
@@ -73,7 +74,7 @@ GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
 AttemptCount = Annotated[int, *_whole(0, 1_000_000)]
 WaitingCount = Annotated[int, *_whole(0, 1_000_000_000)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
-NodeGpus = Annotated[tuple[int, str], Plain(_text(q.gpus_of_node)), Shown(_GPUS)]
+NodeGpus = Annotated[tuple[int, str], Plain(_text(values.gpus_of_node)), Shown(_GPUS)]
 CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
 StoredMib = Annotated[
     int,
@@ -87,7 +88,7 @@ GpuHoursMs = Annotated[int, Plain(_text(q.gpu_hours_ms)), _positive(q.GPU_HOURS_
 BudgetUsd = Annotated[int, Plain(_text(q.budget_usd)), _positive(q.BUDGET_USD_MAX)]
 BudgetWindow = Annotated[
     tuple[Window, int],
-    Plain(_text(q.budget_window)),
+    Plain(_text(values.budget_window)),
     Shown({"type": "string", "pattern": r"^(week|month|quarter|[1-9][0-9]{0,2}d)$"}),
 ]
 Percent = Annotated[

@@ -5,17 +5,16 @@ model by model and in sum, and those at the top must fit in the fleet.
 """
 
 from collections.abc import Iterator, Set
-from fractions import Fraction
 from typing import Any
 
 from gpuyard.config.schema import NamedBudgetEntry, TenantEntry, YardFile
 from gpuyard.errors import listed, quoted, remedy
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
-from gpuyard.keys.quantities import decimal
 from gpuyard.model import Budget, BudgetAction, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
+from gpuyard.quantities import decimal
 from gpuyard.wire.job_fields import PROJECT
 
 DEPTH_MAX = 16
@@ -100,7 +99,7 @@ def _guaranteed_milli(entry: TenantEntry, model: str) -> int:
 
 def gpus_text(milli: int, model: str = TOTAL) -> str:
     """Milli-GPU as a person would say it: `1.5 GPUs`, `8 H100`."""
-    count = decimal(Fraction(milli, MILLI))
+    count = decimal(milli, MILLI)
     return f"{count} GPU{'' if milli == MILLI else 's'}" if model == TOTAL else f"{count} {model}"
 
 
@@ -165,7 +164,7 @@ def _check_fleet(
             part = _guaranteed_milli(tenants[name], model)
             running += part
             if part:
-                parts.append(f"{name} {decimal(Fraction(part, MILLI))}")
+                parts.append(f"{name} {decimal(part, MILLI)}")
             if running > there and not crossing:
                 crossing = name
         text = (

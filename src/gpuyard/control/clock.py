@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gpuyard.core.phrases import span
+from gpuyard.quantities import span_words
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Steady:
         self._seen_ms = wall_ms
         if abs(by_ms) > PARTED_MS:
             text = (
-                f"the clock of this machine was set {span(abs(by_ms))} {'ahead' if by_ms > 0 else 'back'}: "
+                f"the clock of this machine was set {span_words(abs(by_ms))} {'ahead' if by_ms > 0 else 'back'}: "
                 "attempts are as long as they ran, by a clock that cannot be set; check its time service"
             )
             self._parted = (elapsed_ms, text)

@@ -14,7 +14,7 @@ from gpuyard.engines.local.making import LocalCluster
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.registry import Context, EngineKind, runnable
 from gpuyard.errors import BadInput, quoted, remedy
-from gpuyard.keys.quantities import gpus_of_node
+from gpuyard.keys.values import gpus_of_node
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.shipping.contract import SinkSpec

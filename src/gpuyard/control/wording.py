@@ -6,10 +6,11 @@ Commands, options and keys of a file stand here and not in the core. The API and
 from typing import Any
 
 from gpuyard.core.explain.suggestions import Help
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import Ask, Cure, LimitTime, Remedy, Whole
 from gpuyard.model.stand_in import clusters_line
-from gpuyard.model.units import DAY_MS, ENDLESS_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+from gpuyard.model.units import ENDLESS_MS, MILLI, SECOND_MS
+from gpuyard.quantities import duration_in_one_unit, span_words
 
 _WORDS = {
     Cure.RELEASE: "yard release {names}",
@@ -79,14 +80,14 @@ def _remedy(remedy: Remedy) -> str:
     names, ms = remedy.names, remedy.ms
     match remedy.kind:
         case Cure.LESS_TIME if ms:
-            return f"a time limit of at most {span(ms)}"
+            return f"a time limit of at most {span_words(ms)}"
         case Cure.DEPENDENCY:
             return "".join(names) or "dependency"
         case Cure.JOBS_STOPPED:
             jobs = f"{_jobs(names)} {'have' if len(names) > 1 else 'has'}" if names else "they have"
             return f"the engine's word that {jobs} stopped"
         case Cure.JOBS_END_BY:
-            left = f"promised within {span(ms)}" if ms > 0 else "overdue"
+            left = f"promised within {span_words(ms)}" if ms > 0 else "overdue"
             return f"{_jobs(names)} ending ({'no time limit' if ms >= ENDLESS_MS else left})"
         case Cure.COMES_FREE:
             return f"{''.join(names) or 'room'} coming free when something that runs ends"
@@ -111,7 +112,7 @@ def help_text(change: Help) -> str:
     lift, was = change.lift, change.was
     if isinstance(lift, LimitTime):
         # If any limit will do, the job that was promised the room waits for a job without a time limit.
-        limit = "a time limit" if change.any_limit else f"a time limit of {span(lift.limit_ms)}"
+        limit = "a time limit" if change.any_limit else f"a time limit of {span_words(lift.limit_ms)}"
         return f"with {limit} it would start now"
     ask = lift.ask
     if ask.models != was.models:
@@ -131,7 +132,7 @@ def help_flags(change: Help) -> str:
     """How to ask for it: options of `yard submit`, and the key of a job file where there is no option."""
     lift, was = change.lift, change.was
     if isinstance(lift, LimitTime):
-        return f"--time {_time(lift.limit_ms)}"
+        return f"--time {duration_in_one_unit(lift.limit_ms)}"
     ask = lift.ask
     if ask.models != was.models:
         return f"--gpu-model {ask.models[0]}"
@@ -172,14 +173,6 @@ def _each(ask: Ask) -> int:
     """GPUs of one task; changes of size are found for whole GPUs only."""
     assert isinstance(ask.gpus, Whole)
     return ask.gpus.count
-
-
-def _time(ms: int) -> str:
-    """A time limit as `yard submit` takes it."""
-    for size, unit in ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "m")):
-        if ms % size == 0:
-            return f"{ms // size}{unit}"
-    return f"{ms // SECOND_MS}s"
 
 
 # -- tries of jobs that another scheduler runs. What a try ended with is in the log: these words are never changed.

@@ -1,22 +1,11 @@
-"""Quantities in words, for reasons. The core has no clock and no time zone, so it gives times as spans only."""
+"""Counts and names in words, for reasons. The core has no clock and no time zone, so it gives times as spans only."""
 
 from collections.abc import Sequence
 
-from gpuyard.model.units import DAY_MS, GIB_MIB, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+from gpuyard.model.units import HOUR_MS, MILLI
 
-_UNITS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 _NAMES_MAX = 3
 """How many names of a list are shown."""
-
-
-def span(ms: int) -> str:
-    """A span in its largest unit and the next: `2 h 5 min`."""
-    for (size, name), below in zip(_UNITS, (*_UNITS[1:], None), strict=True):
-        if ms >= size:
-            text = f"{ms // size} {name}"
-            rest = ms % size // below[0] if below else 0
-            return f"{text} {rest} {below[1]}" if below and rest else text
-    return "0 s"
 
 
 def hours_text(milli_ms: int) -> str:
@@ -34,11 +23,6 @@ def hours_counted(milli_ms: int) -> str:
 def cores_text(cpu_milli: int) -> str:
     """`64 cores`, `1 core`, `0.5 cores`."""
     return f"{cpu_milli / MILLI:g} core{'' if cpu_milli == MILLI else 's'}"
-
-
-def memory_text(mib: int) -> str:
-    """`64 GiB`, or MiB if it is not a whole number of GiB."""
-    return f"{mib // GIB_MIB} GiB" if mib % GIB_MIB == 0 else f"{mib} MiB"
 
 
 def count_text(count: int, noun: str) -> str:

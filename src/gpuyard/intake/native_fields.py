@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gpuyard import quantities
 from gpuyard.errors import or_meant, quoted, remedy
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
-from gpuyard.keys import quantities
+from gpuyard.keys import values
 from gpuyard.keys.problems import Position
 from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, Form, JobField
 
@@ -68,7 +69,7 @@ def _number(node: Node) -> float:
 
 def _boolean(node: Node) -> bool:
     try:
-        return quantities.boolean(_scalar(node, "true or false"))
+        return values.boolean(_scalar(node, "true or false"))
     except ValueError as error:
         raise Wrong(node.place, str(error)) from None
 

@@ -16,11 +16,12 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
-from gpuyard.durations import DURATION_PATTERN, duration_ms, duration_positive_ms
+from gpuyard import quantities as q
 from gpuyard.errors import quoted, remedy
-from gpuyard.keys import quantities as q
+from gpuyard.keys import values
 from gpuyard.keys.tree import Nothing
 from gpuyard.model.names import NAME_PATTERN
+from gpuyard.quantities import DURATION_PATTERN, duration_ms, duration_positive_ms
 
 
 def text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
@@ -94,9 +95,9 @@ class OneOrMore:
 
 
 _DURATION = Shown({"type": "string", "pattern": DURATION_PATTERN, "minLength": 2})
-Name = Annotated[str, AfterValidator(q.name), Shown({"type": "string", "pattern": NAME_PATTERN})]
+Name = Annotated[str, AfterValidator(values.name), Shown({"type": "string", "pattern": NAME_PATTERN})]
 Word = Annotated[str, Plain(text(str)), Shown({"type": "string"})]
-Boolean = Annotated[bool, Plain(text(q.boolean)), Shown({"type": "boolean"})]
+Boolean = Annotated[bool, Plain(text(values.boolean)), Shown({"type": "boolean"})]
 Count = Annotated[int, *whole(1, 1_000_000)]
 MemoryMib = Annotated[int, Plain(text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
 DurationMs = Annotated[int, Plain(text(duration_ms)), _DURATION]

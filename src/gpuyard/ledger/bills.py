@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpuyard.ledger.units import day_text
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.money import rate_usd
+from gpuyard.quantities import rate_usd
 
 SPOT = "spot"
 

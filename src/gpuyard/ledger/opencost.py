@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpuyard.errors import BadInput, quoted
 from gpuyard.ledger.bills import Sums, differs
 from gpuyard.model.units import HOUR_MS
-from gpuyard.money import rate_usd, usd
+from gpuyard.quantities import rate_usd, usd
 
 IDLE = "__idle__"
 UNALLOCATED = "__unallocated__"

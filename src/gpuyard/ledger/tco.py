@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from gpuyard.model import OwnedHardware
 from gpuyard.model.units import MILLI
+from gpuyard.quantities import percent_change
 
 YEAR_H = 8_766
 """Hours of a year, leap days included."""
@@ -118,16 +119,16 @@ def cases(load: Load, terms: Terms) -> list[tuple[str, Load, Terms]]:
     found = []
     for sign in (-1, 1):
         factor = Fraction(100 + sign * SCALE_PERCENT, 100)
-        said = "+" if sign > 0 else "-"
+        said = percent_change(sign * SCALE_PERCENT)
         dearer = replace(
             terms,
             reserved=_times(terms.reserved, factor),
             on_demand=_times(terms.on_demand, factor),
             spot=_times(terms.spot, factor),
         )
-        found.append((f"prices {said}{SCALE_PERCENT} %", load, dearer))
+        found.append((f"prices {said}", load, dearer))
         scaled = Load([hours * factor for hours in load.gpu_hours])
-        found.append((f"load {said}{SCALE_PERCENT} %", scaled, terms))
+        found.append((f"load {said}", scaled, terms))
         if terms.owned is None:
             continue
         pue_milli = max(MILLI, terms.pue_milli + sign * PUE_STEP_MILLI)

@@ -6,7 +6,7 @@ When it will be spent is drawn from the days of the books: between the first and
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.money import digits, usd
+from gpuyard.quantities import digits, percent_text, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table, clock
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -118,7 +118,7 @@ def _in_sight(use: "NamedUse", sight: "Sight") -> bool:
 
 def window_text(use: "NamedUse") -> str:
     """`month`, `28d` for one that rolls, `every 30d` for a tenant's own."""
-    from gpuyard.durations import duration_text  # noqa: PLC0415
+    from gpuyard.quantities import duration_text  # noqa: PLC0415
 
     rule = use.rule
     if use.every_ms:
@@ -243,7 +243,9 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("RENEWS", lambda row: "day by day" if row["window"][0].isdigit() else clock(row["renews_ms"])),
         Column("ACTION", lambda row: row["action"]),
         Column("WINDOW", lambda row: row["window"], wide=True),
-        Column("TOLD", lambda row: f"{row['told_percent']} %" if row["told_percent"] else "-", wide=True),
+        Column(
+            "TOLD", lambda row: percent_text(row["told_percent"]) if row["told_percent"] else "-", wide=True
+        ),
     ]
 
 

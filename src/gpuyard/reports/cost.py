@@ -7,7 +7,7 @@ the time that no job had, and what was not charged, with which the charges add u
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from gpuyard.money import digits, usd
+from gpuyard.quantities import digits, usd
 from gpuyard.reports.money.lines import KINDS, LABEL, MAY_LACK, NO_JOB, NONE, behind, hours_of, not_booked
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Column, Row, Table

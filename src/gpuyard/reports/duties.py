@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from gpuyard.quantities import span
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, clock, span
+from gpuyard.reports.table import Column, Row, Table, clock
 from gpuyard.wire.endpoints import Action, Endpoint
 
 if TYPE_CHECKING:

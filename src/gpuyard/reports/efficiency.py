@@ -7,9 +7,9 @@ measured leads to no proposal.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.money import usd
+from gpuyard.quantities import memory_size, percent_text, span, usd
 from gpuyard.reports.report import Flag, Report
-from gpuyard.reports.table import Column, Row, Table, size, span
+from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import NAME, TENANT, USER, Action, Endpoint, query
 
 if TYPE_CHECKING:
@@ -262,12 +262,12 @@ def _of(used: str | None, asked: str) -> str:
 def _gpu(row: Row) -> str:
     if row["gpu_busy_pct"] is None:
         return "-"
-    return f"{'~' if row['gpu_estimated'] else ''}{row['gpu_busy_pct']:.0f} % of {row['gpus']}"
+    return f"{'~' if row['gpu_estimated'] else ''}{percent_text(row['gpu_busy_pct'])} of {row['gpus']}"
 
 
 def _gpu_memory(row: Row) -> str:
     used, held = row["gpu_memory_mib"], row["gpu_memory_held_mib"]
-    return "-" if not held else _of(None if used is None else size(used), size(held))
+    return "-" if not held else _of(None if used is None else memory_size(used), memory_size(held))
 
 
 def _cpu(row: Row) -> str:
@@ -277,7 +277,10 @@ def _cpu(row: Row) -> str:
 
 def _memory(row: Row) -> str:
     used = row["memory_used_mib"]
-    return _of(None if used is None else size(used), size(row["memory_mib"]) if row["memory_mib"] else "")
+    return _of(
+        None if used is None else memory_size(used),
+        memory_size(row["memory_mib"]) if row["memory_mib"] else "",
+    )
 
 
 def _time(row: Row) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.quantities import memory_gib, memory_used, span
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, span
+from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import GPUS
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ def known(value: int | None, unit: str) -> str:
 def memory(gpu: Row) -> str:
     """Used and total; a dash means unknown, not zero."""
     used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
-    return f"{'-' if used is None else f'{used / 1024:.1f}'}/{'-' if whole is None else f'{whole >> 10} GiB'}"
+    return f"{'-' if used is None else memory_used(used)}/{'-' if whole is None else memory_gib(whole)}"
 
 
 def _job_on(job: Row) -> str:
     part = "+".join(job["slices"]) or (f"{job['share']:g}" if job["share"] != 1 else "")
-    used = "" if job["memory_used_mib"] is None else f"{job['memory_used_mib'] / 1024:.1f} GiB"
+    used = "" if job["memory_used_mib"] is None else f"{memory_used(job['memory_used_mib'])} GiB"
     said = ", ".join([each for each in (job["user"], part, used) if each])
     return f"{job['label']} ({said})" if said else str(job["label"])
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import counted
+from gpuyard.quantities import memory_gib
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Column, Row, Table, number
 from gpuyard.wire.endpoints import NODES
@@ -34,7 +35,7 @@ COLUMNS = [
     Column("CPUS", lambda node: f"{number(node['cpus_free'])}/{number(node['cpus'])}", right=True),
     Column(
         "MEMORY",
-        lambda node: f"{node['memory_mib_free'] >> 10}/{node['memory_mib'] >> 10} GiB",
+        lambda node: f"{node['memory_mib_free'] >> 10}/{memory_gib(node['memory_mib'])}",
         right=True,
     ),
     Column("JOBS", lambda node: str(len(node["jobs"])), right=True),

@@ -7,7 +7,7 @@ baseline, less what it had.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.money import digits, usd
+from gpuyard.quantities import digits, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.quantities import span_words
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, number, span_words
+from gpuyard.reports.table import Column, Row, Table, number
 from gpuyard.wire.endpoints import TENANTS
 
 if TYPE_CHECKING:

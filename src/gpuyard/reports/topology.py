@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.quantities import memory_size
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, size
+from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import TOPOLOGY
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("GPU", lambda row: str(row["gpu"]), right=True),
         *[Column(f"GPU{other}", _to(other)) for other in range(most)],
         Column("MODEL", lambda row: row["gpu_model"] or "-"),
-        Column("VRAM", lambda row: "-" if row["memory_mib"] is None else size(row["memory_mib"]), right=True),
+        Column(
+            "VRAM",
+            lambda row: "-" if row["memory_mib"] is None else memory_size(row["memory_mib"]),
+            right=True,
+        ),
         *pcie,
         Column("NUMA", lambda row: "-" if row["numa"] is None else str(row["numa"]), right=True),
         Column("CORES", lambda row: row["cores"] or "-"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from gpuyard.quantities import percent_text
 
 TENANTS_SAID_MAX = 4
 
@@ -65,5 +66,5 @@ def _utilisation_text(sides: Sequence[float | None]) -> str:
         return "utilisation unknown"
     points = 100 * (after - before)
     if abs(points) < 0.05:
-        return f"utilisation {100 * before:.0f} % as before"
+        return f"utilisation {percent_text(100 * before)} as before"
     return f"utilisation {points:+.0f} points" if abs(points) >= 1 else f"utilisation {points:+.1f} points"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpuyard.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import Points
 from gpuyard.telemetry.packed import Column, Damaged, pack, unpack

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 import yaml
 
 from gpuyard.cli.commands.jobs import show
-from gpuyard.cli.listings.tables import emit, table
+from gpuyard.cli.listings.tables import emit, table, write_csv
 from gpuyard.cli.terminal import shown as module
-from gpuyard.cli.terminal.shown import shown, shown_lines, size_text
+from gpuyard.cli.terminal.shown import shown, shown_lines
 from gpuyard.cli.terminal.streams import notice
+from gpuyard.quantities import bytes_text
 from gpuyard.reports.table import Column
 
 STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"
@@ -126,5 +128,21 @@ def test_environment_and_script_steer_no_terminal_and_are_exact_elsewhere(
 
 def test_a_size_has_the_unit_that_fits_it() -> None:
     assert ["0 B", "12 B", "1.5 KiB", "3.0 MiB", "2,048.0 TiB"] == [
-        size_text(count) for count in (0, 12, 1536, 3 << 20, 2048 << 40)
+        bytes_text(count) for count in (0, 12, 1536, 3 << 20, 2048 << 40)
     ]
+
+
+def test_a_cell_of_csv_is_no_formula_and_a_number_stays_one() -> None:
+    harmful = ["=cmd|' /C calc'!A0", "+1+HYPERLINK(1)", "-2+cmd", "@SUM(A1)", "\t=1+x"]
+    numbers = [-3, -0.5, "-3", "-$0.0043", "-12.5 %"]
+    written = io.StringIO()
+    with redirect_stdout(written):
+        write_csv(
+            ["=name", "tenant,a"],
+            [["=1+x", 'say "hi"'], *[[text, number] for text, number in zip(harmful, numbers, strict=True)]],
+        )
+
+    head, first, *rest = written.getvalue().splitlines()
+    assert ('\'=name,"tenant,a"', '\'=1+x,"say ""hi"""') == (head, first)
+    assert all(line.startswith(("'=", "'+", "'-", "'@", "'\\t")) for line in rest)
+    assert ["-3", "-0.5", "-3", "-$0.0043", "-12.5 %"] == [line.rpartition(",")[2] for line in rest]

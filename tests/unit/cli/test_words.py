@@ -4,22 +4,14 @@ import pytest
 
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, checked
-from gpuyard.core.phrases import hours_counted, span
-from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS, SECOND_MS
+from gpuyard.core.phrases import hours_counted
+from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.reports.nodes import REPORT
-from gpuyard.reports.table import span_words
 
 NODE = dict.fromkeys(REPORT.fields({}), "") | {
     "name": "n1", "state": "UP", "gpus": 1, "gpus_free": 1, "gpus_pinned": 0, "cpus": 4, "cpus_free": 4, "jobs": [],
     "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024,
 }  # fmt: skip
-
-
-def test_sentences_of_commands_have_spans_as_reasons_have() -> None:
-    for ms in (0, 999, SECOND_MS, 59_999, MINUTE_MS, 61_000, HOUR_MS, HOUR_MS + 1, 5 * HOUR_MS + 119_000,
-               DAY_MS - 1, DAY_MS, DAY_MS + MINUTE_MS, 40 * DAY_MS + 3 * HOUR_MS):  # fmt: skip
-        assert span(ms) == span_words(ms)
-    assert "3 h 20 min" == span_words(200 * MINUTE_MS)
 
 
 def test_one_hour_of_a_gpu_is_one() -> None:

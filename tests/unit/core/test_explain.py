@@ -10,7 +10,6 @@ from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.explain.why import why as judged_why
 from gpuyard.core.jobs.queue import ahead, in_order
-from gpuyard.core.phrases import span
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -25,6 +24,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies import registry
+from gpuyard.quantities import span_words
 from gpuyard.testing import ask, node, nodes, share, tenant
 from harness.yard import Yard
 
@@ -474,4 +474,4 @@ def test_those_ahead_are_counted_in_the_order_in_which_they_are_looked_at(policy
     ],
 )
 def test_spans(ms: int, text: str) -> None:
-    assert text == span(ms)
+    assert text == span_words(ms)

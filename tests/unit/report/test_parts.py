@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
 from gpuyard.sim.report import human, sentences, terminal_table
 from gpuyard.sim.report.markup import Markup, el, join
 from gpuyard.sim.report.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
@@ -47,15 +48,15 @@ DAY_MS = 24 * HOUR_MS
     ],
 )
 def test_durations(seconds: float | None, said: str) -> None:
-    assert said == human.duration(seconds)
+    assert said == span_rounded(seconds)
 
 
 def test_other_figures() -> None:
     assert ["–", "0 %", "3.1 %", "91 %", "100 %"] == [
-        human.percent(x) for x in (None, 0, 0.031, 0.91, 0.9999)
+        percent_rounded(x) for x in (None, 0, 0.031, 0.91, 0.9999)
     ]
     assert ["1.4×", "32×", "1,200×"] == [human.times(x) for x in (1.4, 32.1, 1200)]
-    assert ["–", "$3.10", "$12,340"] == [human.usd(x) for x in (0, 3.1, 12_340.4)]
+    assert ["–", "$3.10", "$12,340"] == [usd_rounded(x) for x in (0, 3.1, 12_340.4)]
     assert ["0", "3.1", "1,240"] == [human.gpu_hours(x * 3600) for x in (0, 3.1, 1240)]
     assert ["1 GPU", "0.5 GPUs", "1,024 GPUs"] == [human.gpus(x) for x in (1000, 500, 1_024_000)]
     assert ["", "a", "a and b", "a, b and c"] == [human.listed(list("abc"[:n])) for n in range(4)]
@@ -178,14 +179,14 @@ def test_headings_name_the_figures() -> None:
 
     assert waits[1]["p50"] < waits[0]["p50"]
     assert (
-        f"95 % of the jobs wait at most {human.duration(waits[1]['p95'])} with backfill, "
-        f"{human.duration(waits[0]['p95'])} with fifo"
+        f"95 % of the jobs wait at most {span_rounded(waits[1]['p95'])} with backfill, "
+        f"{span_rounded(waits[0]['p95'])} with fifo"
     ) == sentences.wait_heading(entries)
     assert (
         f"The queue peaks at {peaks[1]} jobs with backfill, {peaks[0]} with fifo"
         == sentences.queue_heading(entries)
     )
-    before, after = human.duration(waits[0]["mean"]), human.duration(waits[1]["mean"])
+    before, after = span_rounded(waits[0]["mean"]), span_rounded(waits[1]["mean"])
     assert f"{before} → {after}" in sentences.headline(*entries)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import POINTS_KEPT, SAVE_MS, Series
 from gpuyard.telemetry.spans import mean, spans

@@ -7,8 +7,8 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 
-from gpuyard.durations import duration_positive_ms
 from gpuyard.errors import BadInput, quoted
+from gpuyard.quantities import duration_positive_ms
 
 _EPOCH_MS = r"[0-9]{12,14}"
 _SPAN = r"-?((?:[0-9]+[a-z])+)"

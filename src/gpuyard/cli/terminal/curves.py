@@ -7,7 +7,8 @@ hatched and has `~` before its figures, so that no eye takes it for a measuremen
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuyard.reports.table import clock, size, span
+from gpuyard.quantities import memory_size, percent_text, rate_text, span
+from gpuyard.reports.table import clock
 from gpuyard.telemetry.spans import Spans, mean, most, spans
 
 Curve = Mapping[str, Any]
@@ -18,11 +19,11 @@ _WIDTH_MIN = 20
 
 
 def _percent(value: float) -> str:
-    return f"{value / 10:.0f} %"
+    return percent_text(value / 10)
 
 
 def _memory(value: float) -> str:
-    return size(round(value))
+    return memory_size(round(value))
 
 
 def _cores(value: float) -> str:
@@ -31,21 +32,14 @@ def _cores(value: float) -> str:
     return f"{written} core{'' if written == '1' else 's'}"
 
 
-def _rate(value: float) -> str:
-    for unit, factor in (("GiB/s", 1 << 30), ("MiB/s", 1 << 20), ("KiB/s", 1 << 10)):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.0f} B/s"
-
-
 SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("gpu_busy", "GPU", _percent),
     ("gpu_busy_estimated", "GPU", _percent),
     ("gpu_memory", "GPU memory", _memory),
     ("cpu", "CPU", _cores),
     ("memory", "memory", _memory),
-    ("disk_read", "read", _rate),
-    ("disk_written", "written", _rate),
+    ("disk_read", "read", rate_text),
+    ("disk_written", "written", rate_text),
 )
 """Signals that are drawn, from top to bottom, what they are called, and how their values are written."""
 

@@ -12,6 +12,7 @@ from time import monotonic
 from types import TracebackType
 
 from gpuyard.cli.terminal.streams import columns, styled
+from gpuyard.quantities import percent_text
 
 REDRAW_S = 0.25
 
@@ -79,7 +80,7 @@ class Bar:
 
     def _draw(self, done: int, note: str) -> None:
         """One line over the one before. A bar that wraps could not be erased, so it leaves room for the ^C."""
-        percent = f"{100 * done / self._jobs:3.0f} %"
+        percent = f"{percent_text(100 * done / self._jobs):>5}"
         room = columns(sys.stderr) - MARGIN - len(f"{self._name}  {percent} {note}")
         bar = f"{'#' * (max(0, room) * done // self._jobs):.<{room}} " if room > 0 else ""
         line = f"{self._name} {bar}{percent} "[: columns(sys.stderr) - MARGIN]

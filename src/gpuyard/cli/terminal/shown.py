@@ -24,13 +24,3 @@ def shown(text: str) -> str:
 def shown_lines(text: str) -> str:
     """The same for words of ours over several lines."""
     return text if text.isprintable() else "\n".join([shown(line) for line in text.split("\n")])
-
-
-def size_text(count: int) -> str:
-    """Bytes as people write them: `12 B`, `1.5 MiB`."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} TiB"

@@ -16,7 +16,8 @@ from textual.strip import Strip
 
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
-from gpuyard.reports.table import number, span
+from gpuyard.quantities import span
+from gpuyard.reports.table import number
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
 
 GAP = "  "

@@ -7,8 +7,8 @@ from rich.segment import Segment
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.top.colours import DIM, FREE, HEAD, WARN
 from gpuyard.cli.top.side_panes import LinesPane
+from gpuyard.quantities import percent_text, span
 from gpuyard.reports.gpus import STALE_S, known, memory
-from gpuyard.reports.table import span
 from gpuyard.wire.replies.fleet import GpuReply
 
 _BAR_MAX = 20
@@ -56,7 +56,7 @@ def mean_use(gpus: Sequence[GpuReply]) -> str:
     known = [
         gpu["busy_pct"] for gpu in gpus if gpu["jobs"] and gpu["busy_pct"] is not None and not _is_stale(gpu)
     ]
-    return f", {sum(known) / len(known):.0f} % busy" if known else ""
+    return f", {percent_text(sum(known) / len(known))} busy" if known else ""
 
 
 def _is_stale(gpu: GpuReply) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 from gpuyard.config.slurm.importing_policy import fairness, policy
 from gpuyard.config.slurm.importing_tenants import paths, people, tenants
-from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Qos
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.names import allowed, mended, named, tell
@@ -18,9 +17,9 @@ from gpuyard.engines.slurm.site.pools import gpus_of, grouped
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import limit_ms
 from gpuyard.errors import BadInput, quoted
-from gpuyard.keys.quantities import CPUS_PER_NODE_MAX, memory_text
 from gpuyard.model import CATALOGUE
 from gpuyard.model.units import DAY_MS, NO_LIMIT_MS
+from gpuyard.quantities import CPUS_PER_NODE_MAX, duration_text, memory_text
 
 MONTH_MS = 30 * DAY_MS
 """The longest grace and the longest protection from preemption that the file takes."""

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, whole, words
 from gpuyard.errors import quoted
-from gpuyard.keys.quantities import PRICE_USD_MAX
 from gpuyard.model.units import DAY_MS
+from gpuyard.quantities import PRICE_USD_MAX, duration_text
 
 NAME = "slurm"
 """The name of the imported policy."""

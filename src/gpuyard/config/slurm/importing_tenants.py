@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.site.accounts import Association
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.names import named, tell
@@ -13,8 +12,8 @@ from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.forms import whole
 from gpuyard.errors import quoted
-from gpuyard.keys.quantities import GPU_HOURS_MAX
 from gpuyard.model.settings import TOTAL
+from gpuyard.quantities import GPU_HOURS_MAX, duration_text
 
 ROOT = "root"
 """Slurm's account above all others, which is no tenant."""

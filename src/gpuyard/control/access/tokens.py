@@ -28,9 +28,9 @@ from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, U
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.labels import number_of
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.core.phrases import span
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
+from gpuyard.quantities import span_words
 from gpuyard.store import Store, StoreError, TokenRow
 from gpuyard.wire.endpoints import Action
 from gpuyard.wire.replies.people import TokenReply
@@ -145,7 +145,7 @@ class TokenService:
         lifetime_ms = asked.lifetime_ms or min(self._access.token_ms, self._access.token_ms_max)
         if lifetime_ms > self._access.token_ms_max:
             raise Unacceptable(
-                f"a token may last at most {span(self._access.token_ms_max)}, not {span(lifetime_ms)}",
+                f"a token may last at most {span_words(self._access.token_ms_max)}, not {span_words(lifetime_ms)}",
                 "Ask for fewer days; `auth.token_lifetime_max` in yard.yaml says how long a token may last.",
             )
         expires_ms = self._valid_ms() + lifetime_ms

@@ -20,10 +20,9 @@ from gpuyard.control.replica.labels import numbers_named
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
 from gpuyard.core.explain.admission import never, never_able, never_paid
-from gpuyard.core.phrases import span
-from gpuyard.durations import duration_text
 from gpuyard.errors import closest, quoted, remedy
 from gpuyard.model import CATALOGUE, Ask, JobSpec, Settings, Whole
+from gpuyard.quantities import duration_text, span_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,8 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
         return closed
     if wanted.limit_ms > klass.limit_ms:
         return Unacceptable(
-            f"asks for {span(wanted.limit_ms)}; a job of class {klass.name} may run for {span(klass.limit_ms)}",
+            f"asks for {span_words(wanted.limit_ms)}; "
+            f"a job of class {klass.name} may run for {span_words(klass.limit_ms)}",
             f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
         )
     labels = wanted.labels if state.settings.budgets else ()

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Impossible
 from gpuyard.core import State
-from gpuyard.core.phrases import span
 from gpuyard.model.units import DAY_MS
+from gpuyard.quantities import span_words
 from gpuyard.wire.endpoints import Action
 
 
@@ -116,7 +116,7 @@ def _check_recipe(name: str, new: Crowd, kept: int, ended: int, most: int) -> No
         raise Impossible(
             f"scripts and environments of {name}'s jobs that ended take {ended:,} bytes of the store, counted less "
             f"with time, and this one takes {size:,} more; a user may have {most:,} a day",
-            f"Submit it again in {span((ended + size - most) * DAY_MS // most)}. {limit}",
+            f"Submit it again in {span_words((ended + size - most) * DAY_MS // most)}. {limit}",
         )
 
 

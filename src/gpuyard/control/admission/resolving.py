@@ -13,12 +13,12 @@ from gpuyard.core import State
 from gpuyard.core.explain.admission import never_able
 from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.fleet.nodes import Nodes
-from gpuyard.core.phrases import memory_text
 from gpuyard.errors import quoted
 from gpuyard.model import CATALOGUE, Ask, Capability, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
 from gpuyard.model.gpu_names import models_meant
 from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
+from gpuyard.quantities import memory_words
 
 
 def resolve_request(wanted: Wanted, state: State) -> Ask | Unacceptable:
@@ -138,8 +138,8 @@ def _by_memory(wanted: Wanted, state: State) -> Ask | Unacceptable:
         most = max([model.memory_mib for model in models], default=0)
         kind = " kept strictly apart" if wanted.isolation is Isolation.STRICT else ""
         return Unacceptable(
-            f"no GPU here has {memory_text(wanted.gpu_memory_mib)} of memory{kind}; "
-            f"the largest has {memory_text(most)}",
+            f"no GPU here has {memory_words(wanted.gpu_memory_mib)} of memory{kind}; "
+            f"the largest has {memory_words(most)}",
             "Ask for less memory.",
         )
     return min(choices, key=lambda choice: choice[:3])[3]

@@ -17,10 +17,11 @@ from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.shapes import charge_milli
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, span
+from gpuyard.core.phrases import count_text
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.model import Cure, Event, JobState, Remedy
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS
+from gpuyard.quantities import span_words
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 from gpuyard.sim.forecast import RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes
@@ -220,7 +221,7 @@ def answer_of(
 def how_of(state: str, started_ms: int | None, now_ms: int) -> str:
     """What is to be said of a job that does not wait."""
     if started_ms and state in ("RUNNING", "SUSPENDED"):
-        return f"it started {span(now_ms - started_ms)} ago"
+        return f"it started {span_words(now_ms - started_ms)} ago"
     if started_ms:
         return f"it has ended: {state}"
     return f"it has ended without starting: {state}"
@@ -258,7 +259,7 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     if found.bound_ms is None:
         parts.append(f"by time limits alone it cannot be told: {found.how}")
     elif found.bound_ms > now_ms:
-        parts.append(f"if everything took its whole time limit: in {span(found.bound_ms - now_ms)}")
+        parts.append(f"if everything took its whole time limit: in {span_words(found.bound_ms - now_ms)}")
     return "; ".join(parts)
 
 

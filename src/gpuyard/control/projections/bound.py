@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import span
 from gpuyard.model import (
     AttemptEnded,
     Event,
@@ -25,6 +24,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import SECOND_MS
+from gpuyard.quantities import span_words
 from gpuyard.store import HISTORY_ROWS, TRY_ROWS, BoundTable, HistoryRow, TryRow
 
 _STOPPED = {
@@ -99,7 +99,7 @@ def _cancelled(record: JobRecord, ended_ms: int) -> str:
     by, at_ms = record.wanted_by
     if not by:
         return ""
-    late = f" ({span(ended_ms - at_ms)} before it ended)" if ended_ms - at_ms >= SECOND_MS else ""
+    late = f" ({span_words(ended_ms - at_ms)} before it ended)" if ended_ms - at_ms >= SECOND_MS else ""
     return f"cancelled by {by}{late}"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuyard.durations import MINUTE_MS
 from gpuyard.ledger.units import PARTS
+from gpuyard.quantities import MINUTE_MS
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import Points
 from gpuyard.telemetry.signals import Fold

@@ -24,10 +24,10 @@ from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.explain.share import Amount, Row, position, share
 from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import span
 from gpuyard.model import Lift, Reason, Ticked
 from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import build
+from gpuyard.quantities import span_words
 from gpuyard.store import HistoryRow, Store, StoreDamaged
 
 _FUTURE_MS = 2000
@@ -336,8 +336,12 @@ def _nothing(how: str, started_ms: int = 0) -> View:
 
 def _ended_how(row: HistoryRow, at_ms: int) -> str:
     """When it ended and why, as the history has it."""
-    ran = f" and had run for {span(row.ended_ms - row.started_ms)}" if row.started_ms else " and never ran"
-    ended = f"it ended {span(max(0, at_ms - row.ended_ms))} ago{ran}"
+    ran = (
+        f" and had run for {span_words(row.ended_ms - row.started_ms)}"
+        if row.started_ms
+        else " and never ran"
+    )
+    ended = f"it ended {span_words(max(0, at_ms - row.ended_ms))} ago{ran}"
     return f"{ended}: {row.why}" if row.why else ended
 
 

@@ -13,13 +13,14 @@ from gpuyard.core.estimate.pinned import handed_on, kept_somewhere
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.queue import ahead, in_order
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.profile import FleetProfile, Slot, freed_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import JobState, ReasonCode
 from gpuyard.model.units import ENDLESS_MS, NO_LIMIT_MS
+from gpuyard.quantities import span_words
 
 AHEAD_MAX = 200
 """How many of the jobs ahead are taken into account."""
@@ -41,7 +42,7 @@ def estimate_starts(state: State, policy: Policy, now_ms: int, job_id: int) -> i
 def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
     """The same, with the reasoning."""
     if record.state is not JobState.PENDING:
-        return Estimate(record.started_ms, f"it started {span(now_ms - record.started_ms)} ago")
+        return Estimate(record.started_ms, f"it started {span_words(now_ms - record.started_ms)} ago")
     if record.held:
         return Estimate(None, "it is on hold, and nobody has said for how long")
     if record.earmark is not None:

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import names_text, span
+from gpuyard.core.phrases import names_text
 from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.running_jobs import protected_until_ms
 from gpuyard.core.state.state import State
+from gpuyard.quantities import span_words
 
 LOOKS_MAX = 4
 """How many of the times at which a victim loses its protection are tried."""
@@ -46,8 +47,8 @@ def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forc
             several = len(victims) > 1
             how = (
                 f"job{'s' if several else ''} {labels} {'are' if several else 'is'} stopped for it in "
-                f"{span(at_ms - now_ms)}, once {'they have' if several else 'it has'} had "
-                f"{'their' if several else 'its'} minimum run time, with {span(grace_ms)} to end"
+                f"{span_words(at_ms - now_ms)}, once {'they have' if several else 'it has'} had "
+                f"{'their' if several else 'its'} minimum run time, with {span_words(grace_ms)} to end"
             )
             return Forced(at_ms + grace_ms, how)
     return None

@@ -7,7 +7,7 @@ from typing import Any
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.fleet.ways import Shapes
-from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text, memory_text
+from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_text
 from gpuyard.core.quota.budgets import MONEY, Spend, is_about
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
@@ -15,7 +15,7 @@ from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, Re
 from gpuyard.model.gpu_names import mig_profile
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
-from gpuyard.money import digits, usd
+from gpuyard.quantities import digits, memory_words, usd
 
 _CANNOT = {
     Capability.GANG: "cluster {} cannot start several tasks as one job",
@@ -264,7 +264,7 @@ def _why_no_way(state: State, shape: Shape) -> str:
         )
     most_memory = max((k.memory_mib for k in fitting), default=0)
     if ask.memory_mib > most_memory:
-        return f"asks for {memory_text(ask.memory_mib)} on one node; the largest node has {memory_text(most_memory)}"
+        return f"asks for {memory_words(ask.memory_mib)} on one node; the largest node has {memory_words(most_memory)}"
     nodes = count_text(sum([k.members.bit_count() for k in fitting]), "node")
     cores = sum([k.cpu_milli * k.members.bit_count() for k in fitting])
     if ask.tasks * ask.cpu_milli > cores:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from gpuyard.core.explain.caps import caps
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import span
 from gpuyard.core.quota.budgets import Spend
 from gpuyard.core.state.state import State
 from gpuyard.model import BudgetReached, NamedBudget
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
+from gpuyard.quantities import span_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def behind_text(state: State, record: JobRecord, now_ms: int) -> str:
             ends.append(spend.window_of(now_ms)[1])
     if not names or record.earmark is not None:
         return ""
-    renews = span(max(0, max(ends) - now_ms))
+    renews = span_words(max(0, max(ends) - now_ms))
     budgets = (
         f"the soft budget {names[0]} is" if len(names) == 1 else f"the soft budgets {', '.join(names)} are"
     )

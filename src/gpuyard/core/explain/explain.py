@@ -22,13 +22,14 @@ from gpuyard.core.explain.room_reasons import room_reasons
 from gpuyard.core.explain.suggestions import Help, helps
 from gpuyard.core.jobs.queue import ahead, ids_in_turn
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import names_text, span
+from gpuyard.core.phrases import names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill, Policy
 from gpuyard.core.schedule.probe import probe_turn
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant, JobState, Plan, Reason, ReasonCode
 from gpuyard.model.units import ENDLESS_MS
+from gpuyard.quantities import span_words
 
 BY_WEIGHT = (
     ReasonCode.UNSUPPORTED,
@@ -174,9 +175,9 @@ def _reasons(
 def _running(state: State, record: JobRecord, now_ms: int) -> str:
     """What a job that holds GPUs is doing."""
     where = names_text([state.nodes.node[grant.node].name for grant in record.grants])
-    text = f"it has run for {span(now_ms - record.started_ms)} on {where}"
+    text = f"it has run for {span_words(now_ms - record.started_ms)} on {where}"
     if record.phase is AttemptState.SUSPENDED:
-        return f"it has been suspended for {span(now_ms - record.suspended_ms)} and keeps its GPUs on {where}"
+        return f"it has been suspended for {span_words(now_ms - record.suspended_ms)} and keeps its GPUs on {where}"
     if record.phase is AttemptState.UNKNOWN:
         return f"the engine does not know it; it keeps its GPUs on {where} until that is settled"
     if record.phase is AttemptState.STOPPING:
@@ -185,8 +186,8 @@ def _running(state: State, record: JobRecord, now_ms: int) -> str:
         for_whom = f", to make room for job {other.job.label}" if other else ""
         return f"{text} and is stopping ({cause}{for_whom})"
     if record.phase is AttemptState.STARTING:
-        text = f"it has been starting for {span(now_ms - record.started_ms)} on {where}"
+        text = f"it has been starting for {span_words(now_ms - record.started_ms)} on {where}"
     left_ms = record.end_ms - now_ms
     if left_ms >= ENDLESS_MS:
         return f"{text}, without a time limit"
-    return f"{text}, promised to end within {span(max(0, left_ms))}"
+    return f"{text}, promised to end within {span_words(max(0, left_ms))}"

@@ -5,7 +5,7 @@ from gpuyard.core.explain.quota_reasons import quota_reasons
 from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.profile import freed_ms
@@ -27,6 +27,7 @@ from gpuyard.model import (
     WithoutAfter,
 )
 from gpuyard.model.units import ENDLESS_MS
+from gpuyard.quantities import span_words
 
 _AFTER = {
     AfterKind.STARTED: "start",
@@ -54,9 +55,9 @@ def set_aside_reasons(state: State, record: JobRecord, now_ms: int) -> list[Reas
         found += _after_reasons(state, record)
     begin_ms = record.begin_ms
     if begin_ms > now_ms:
-        text = f"it asked not to start for another {span(begin_ms - now_ms)}"
+        text = f"it asked not to start for another {span_words(begin_ms - now_ms)}"
         if begin_ms > record.job.begin_ms:
-            text = f"its last attempt failed; it is tried again in {span(begin_ms - now_ms)}"
+            text = f"its last attempt failed; it is tried again in {span_words(begin_ms - now_ms)}"
         lifted_by = (Remedy(Cure.TIME),)
         found.append(Reason(ReasonCode.BEGIN, "begin time", text, False, lifted_by, BeginNow(record.id)))
     elif record.id in state.deferred and not (record.held or record.pending or record.doomed):
@@ -127,12 +128,12 @@ def earmark_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     stopping = [
         r for r in state.running.values() if r.phase is AttemptState.STOPPING and r.for_job == record.id
     ]
-    left = span(max(0, earmark.expires_ms - now_ms))
+    left = span_words(max(0, earmark.expires_ms - now_ms))
     text = f"{kept} {'is' if gpus < 2 else 'are'} kept for it for another {left}"
     lifted_by = (Remedy(Cure.ROOM_FREED),)
     if stopping:
         labels = names_text([r.job.label for r in sorted(stopping, key=lambda r: r.id)])
-        soon = span(max(0, freed_ms(state, record, now_ms) - now_ms))
+        soon = span_words(max(0, freed_ms(state, record, now_ms) - now_ms))
         text += f": job{'s' if len(stopping) > 1 else ''} {labels} should have stopped in {soon}"
         lifted_by = (Remedy(Cure.JOBS_STOPPED),)
     reasons = [Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by)]
@@ -159,8 +160,8 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
     first = min(inside, key=lambda r: (r.at_ms, r.job_id))
     other = state.jobs[first.job_id]
     label, asks = other.job.label, ask_text(other.shape)
-    runs = "has no time limit" if endless else f"may run {span(record.estimate_ms)}"
-    due = span(max(0, first.at_ms - now_ms))
+    runs = "has no time limit" if endless else f"may run {span_words(record.estimate_ms)}"
+    due = span_words(max(0, first.at_ms - now_ms))
     if len(inside) == 1:
         text = f"there is room now, but job {label} is promised {asks} in {due}, and this job {runs}"
     else:

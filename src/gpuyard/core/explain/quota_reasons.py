@@ -17,7 +17,7 @@ from gpuyard.core.explain.admission import (
 from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.quota.budgets import MONEY
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.passes import Pass
@@ -43,6 +43,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import ENDLESS_MS, MILLI, NO_LIMIT_MS, SECOND_MS
+from gpuyard.quantities import span_words
 
 _HELD_BY = ": held back by "
 
@@ -197,7 +198,7 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         return [replace(alone, lift=LimitTime(record.id, limit_ms))]
     if alone is not None:
         return [replace(alone, text=f"it can never start: {alone.text}", lift=raised)]
-    ends = span(max(0, spend.window_end_ms - now_ms))
+    ends = span_words(max(0, spend.window_end_ms - now_ms))
     told = (spend.spent, spend.committed, asked, spend.amount)
     spent, aside, takes = [amount_text(spend, each, told) for each in told[:3]]
     owner = f"{name} has a budget of" if spend.rule is None else f"the budget {name} is"
@@ -298,9 +299,9 @@ def _kept_quota(current: Pass, record: JobRecord) -> list[Reason]:
         name, first = tenant_name(state, number), state.jobs[kept.for_job].job.label
         text = f"job {first}, ahead of it, waits for the quota of {name}"
         if kept.at_ms - now_ms < ENDLESS_MS:
-            text += f", which is free in {span(max(0, kept.at_ms - now_ms))}"
+            text += f", which is free in {span_words(max(0, kept.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
-            text += f"; this one may run for {span(record.estimate_ms)}"
+            text += f"; this one may run for {span_words(record.estimate_ms)}"
         lifted_by = (Remedy(Cure.JOBS_START, (first,)), less_time(record))
         lift = LeaveLine((kept.for_job,))
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))

@@ -11,11 +11,12 @@ from gpuyard.core.fleet.mig_geometry import layout_text
 from gpuyard.core.fleet.nodes import barred, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import cores_text, count_text, memory_text, names_text
+from gpuyard.core.phrases import cores_text, count_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, Lift, Reason, ReasonCode, Remedy
 from gpuyard.model.units import MILLI
+from gpuyard.quantities import memory_words
 
 
 def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reason]:
@@ -105,7 +106,7 @@ def _want(shape: Shape, tasks: int, name: str) -> str:
     if shape.cpu_milli:
         parts.append(cores_text(shape.cpu_milli * tasks))
     if shape.memory_mib:
-        parts.append(memory_text(shape.memory_mib * tasks))
+        parts.append(memory_words(shape.memory_mib * tasks))
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts) or "a place"
 
 
@@ -159,7 +160,7 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
         return f"{asked}: {have_gpus}at most {cores_text(max(0, most_cpu))} free"
     most_memory = max([nodes.memory_free[number] for number in numbers])
     if most_memory < shape.memory_mib * tasks:
-        return f"{asked}: {have_gpus}at most {memory_text(max(0, most_memory))} free"
+        return f"{asked}: {have_gpus}at most {memory_words(max(0, most_memory))} free"
     return f"{asked}: {have_gpus}none has all of it free at once"
 
 

@@ -15,6 +15,7 @@ from gpuyard.core.state.state import State
 from gpuyard.model import JobState
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS
+from gpuyard.quantities import percent_words
 
 PPM = 1_000_000
 """A share of one, in parts per million."""
@@ -257,13 +258,6 @@ def position(state: State, record: JobRecord) -> str:
     share_ppm = PPM * tenants.weight[number] // sum([tenants.weight[n] for n in siblings])
     parent = tenants.path[tenants.parent[number]] or "the yard"
     return (
-        f"{tenants.path[number]} has had {percent(used_ppm)} of what the members of {parent} were charged, "
-        f"against its share of {percent(share_ppm)}"
+        f"{tenants.path[number]} has had {percent_words(used_ppm)} of what the members of {parent} were charged, "
+        f"against its share of {percent_words(share_ppm)}"
     )
-
-
-def percent(ppm: int) -> str:
-    """`41 %`, `0.5 %`."""
-    tenths = (ppm + 500) // 1000
-    whole, part = divmod(tenths, 10)
-    return f"{whole}.{part} %" if part else f"{whole} %"

@@ -6,10 +6,11 @@ from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.remedies import less_time
 from gpuyard.core.explain.what_if import Trial
 from gpuyard.core.jobs.queue import in_order
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy
 from gpuyard.model.units import ENDLESS_MS, NO_LIMIT_MS
+from gpuyard.quantities import span_words
 
 _FOR_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
 _NARROW_ROUNDS = 3
@@ -90,7 +91,7 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
         runs = (
             "has no time limit"
             if record.estimate_ms >= NO_LIMIT_MS
-            else f"may run {span(record.estimate_ms)}"
+            else f"may run {span_words(record.estimate_ms)}"
         )
         text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
         return Reason(code, "backfill", text, False, (shorter, started), lift)
@@ -119,7 +120,7 @@ def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: i
     other = state.jobs[first]
     what = ask_text(other.shape)
     if at_ms - now_ms < ENDLESS_MS:
-        what += f" in {span(max(0, at_ms - now_ms))}"
+        what += f" in {span_words(max(0, at_ms - now_ms))}"
     return f"{jobs} ({what})" if len(job_ids) == 1 else f"{jobs} (first job {other.job.label}: {what})"
 
 

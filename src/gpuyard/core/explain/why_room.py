@@ -5,7 +5,7 @@ from gpuyard.core.explain.remedies import ending, labels, stopped
 from gpuyard.core.explain.room_reasons import model_name, pinned_reason, shortage
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, names_text, span
+from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.state.state import State
 from gpuyard.model import (
     Cure,
@@ -18,6 +18,7 @@ from gpuyard.model import (
     ReleaseLayout,
     Remedy,
 )
+from gpuyard.quantities import span_words
 
 
 def obstacle_reasons(
@@ -66,7 +67,7 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
     """The same for a job with an earmark."""
     assert record.earmark is not None
     where = names_text([state.nodes.node[grant.node].name for grant in record.earmark.grants])
-    left = span(max(0, record.earmark.expires_ms - now_ms))
+    left = span_words(max(0, record.earmark.expires_ms - now_ms))
     reasons = []
     if found.running:
         text = f"its room on {where} is being freed and is kept for it for another {left}"

@@ -21,7 +21,8 @@ from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import CATALOGUE, Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry
 from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL, clusters_line
-from gpuyard.model.units import GIB_MIB, MILLI
+from gpuyard.model.units import MILLI
+from gpuyard.quantities import memory_gib
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class ThisMachine:
             if said.cpu_milli > found.cpu_milli:
                 told.append(here.format(f"{said.cpu_milli / MILLI:g} cores", f"{found.cpu_milli / MILLI:g}"))
             if said.memory_mib > found.memory_mib:
-                told.append(here.format(_gib_text(said.memory_mib), _gib_text(found.memory_mib)))
+                told.append(here.format(memory_gib(said.memory_mib), memory_gib(found.memory_mib)))
         if not self.emulated and not found.gpus and (said is None or said.gpus):
             told.append(
                 f"no GPUs were found: the yard has 0. It pretends to have some with {self._pretending()}"
@@ -199,10 +200,6 @@ THIS_MACHINE = ThisMachine()
 
 def _gpus_text(node: Node) -> str:
     return f"{node.gpus} x {node.gpu_model}" if node.gpus else "no GPUs"
-
-
-def _gib_text(memory_mib: int) -> str:
-    return f"{memory_mib // GIB_MIB} GiB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from gpuyard.core.phrases import memory_text
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import PretendedNodes, ThisMachine
 from gpuyard.engines.local.settings import Fence, LocalSettings
 from gpuyard.engines.registry import Context
+from gpuyard.quantities import memory_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def differences(here: LocalCluster, there: LocalCluster) -> list[str]:
     mine, other = here.settings, there.settings
     if mine.log_limit_mib != other.log_limit_mib:
         found.append(
-            f"log_limit is {memory_text(mine.log_limit_mib)} here and {memory_text(other.log_limit_mib)} in the file"
+            f"log_limit is {memory_words(mine.log_limit_mib)} here and {memory_words(other.log_limit_mib)} in the file"
         )
     if mine.hands_off != other.hands_off:
         answers = ["leave" if each.hands_off else "change" for each in (mine, other)]

@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-from gpuyard.durations import duration_text
 from gpuyard.engines.slurm.cluster import HANDOFF_MS, PYTHON, ContainerRuntime, Mode, Rest, SlurmCluster
 from gpuyard.errors import quoted
 from gpuyard.keys.fields import (
@@ -17,6 +16,7 @@ from gpuyard.keys.fields import (
     required,
 )
 from gpuyard.keys.findings import KeyFindings
+from gpuyard.quantities import duration_text
 
 ModeName = Annotated[str, *choice([each.value for each in Mode], "mode", "modes")]
 RuntimeName = Annotated[str, *choice([each.value for each in ContainerRuntime], "runtime", "runtimes")]

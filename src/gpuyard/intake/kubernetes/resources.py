@@ -3,6 +3,7 @@
 Devices cannot be overcommitted: their limit must be given, and a request must equal it. A missing request of cores or
 memory equals the limit. A yard counts one number where Kubernetes has two: for cores the request, which is what the
 container gets, and for memory the limit, at which it would be killed.
+Not `gpuyard.quantities`: `1G` of Kubernetes is a power of ten, `500m` a number, and what is too fine is rounded up.
 """
 
 import re

@@ -1,5 +1,7 @@
 """Amounts in sbatch: counts, node ranges, memory and time limits. Pure: text in, numbers out.
 
+Not `gpuyard.quantities`: sbatch reads a bare number as minutes or MiB, rounds up, and has no `90m`.
+
 Every function raises `ValueError` with the rest of a sentence that starts with the option's name.
 """
 

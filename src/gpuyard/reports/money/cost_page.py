@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.money import digits, usd
+from gpuyard.quantities import digits, percent_rounded, usd, usd_axis
 from gpuyard.reports.money import lines, plots
-from gpuyard.reports.money.statement_page import dollars, exact_hours, hours, opening
+from gpuyard.reports.money.statement_page import exact_hours, hours, opening
 from gpuyard.reports.report import Asking
 from gpuyard.reports.table import Row
 from gpuyard.sim.report import human
@@ -74,12 +74,12 @@ def _said(reply: Row) -> list[tuple[Markup, str]]:
         (join(el("span", charged, class_="n"), f" was charged for {hours(had)} GPU-hours."), "var(--c1)")
     ]
     if reply["fleet_micro_usd"] and total:
-        part = human.percent(had / total)
-        said = f" of the fleet's {hours(total)} GPU-hours; {human.percent(sums['idle'] / total)} was idle."
+        part = percent_rounded(had / total)
+        said = f" of the fleet's {hours(total)} GPU-hours; {percent_rounded(sums['idle'] / total)} was idle."
         found.append((join("Jobs had ", el("span", part, class_="n"), said), "var(--c6)"))
     measured = sums["used"] + sums["wasted"]
     if measured:
-        part = human.percent(sums["wasted"] / measured)
+        part = percent_rounded(sums["wasted"] / measured)
         found.append((join(el("span", part, class_="n"), " of what was measured was wasted."), "var(--c2)"))
     return found
 
@@ -102,9 +102,9 @@ def _charges(days: Row, over: list[plots.Slot], unit: str) -> Markup:
             part = heights[name if name in colours else plots.OTHERS]
             part[row[unit]] = part.get(row[unit], 0.0) + row["charged_micro_usd"]
     first = next(iter(colours))
-    share = human.percent(sums[first] / sum(sums.values()))
+    share = percent_rounded(sums[first] / sum(sums.values()))
     heading = f"{first}: {usd(round(sums[first]))}, {share} of all charges" if by else "Charges over time"
-    return figure("charges", heading, drawn, plots.columns(heights, colours, over, dollars, heading))
+    return figure("charges", heading, drawn, plots.columns(heights, colours, over, usd_axis, heading))
 
 
 def _time(days: Row, over: list[plots.Slot], unit: str) -> Markup:

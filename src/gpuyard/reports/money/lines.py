@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from gpuyard.money import digits
+from gpuyard.quantities import digits
 from gpuyard.reports.table import Row
 
 NO_JOB = "(no job)"

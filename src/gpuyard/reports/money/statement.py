@@ -7,7 +7,7 @@ what was learned in the month about months that are closed. Every part adds up t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from gpuyard.money import rate_usd, usd
+from gpuyard.quantities import rate_usd, usd
 from gpuyard.reports.money.lines import (
     CLASS,
     CORRECTION,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date
 
-from gpuyard.money import rate_usd, usd
+from gpuyard.quantities import MISSING, percent_change, percent_rounded, rate_usd, usd, usd_axis
 from gpuyard.reports.budget import amount_texts
 from gpuyard.reports.money import plots
 from gpuyard.reports.money.lines import (
@@ -38,11 +38,6 @@ _MEANINGS = (
 )  # fmt: skip
 
 
-def dollars(value: float) -> str:
-    """Micro-dollars on an axis and beside a bar."""
-    return usd(round(value)) if value % 1_000_000 else f"${value / 1_000_000:,.0f}"
-
-
 def hours(value: float) -> str:
     """GPU-hours in a sentence and beside a bar."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")
@@ -61,7 +56,7 @@ def opening(unpriced: Sequence[str], said: Sequence[tuple[str, str]]) -> list[Ma
 
 def exact_hours(value: float) -> str:
     """GPU-hours in a table."""
-    return f"{value:,.2f}" if value else human.MISSING
+    return f"{value:,.2f}" if value else MISSING
 
 
 def held(line: Row) -> float:
@@ -114,7 +109,7 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
     then = (
         f"{usd(before)} in {reply['before']['month']}" if before else f"nothing in {reply['before']['month']}"
     )
-    change = f" ({100 * (now - before) / before:+.0f} %)" if before else ""
+    change = f" ({percent_change(100 * (now - before) / before)})" if before else ""
     found = [
         (
             join(el("span", usd(now), class_="n"), f" for {hours(had)} GPU-hours, against {then}{change}."),
@@ -123,7 +118,7 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
     ]
     measured = total["used_gpu_hours"] + total["wasted_gpu_hours"]
     if measured:
-        part = human.percent(total["used_gpu_hours"] / measured)
+        part = percent_rounded(total["used_gpu_hours"] / measured)
         found.append(
             (
                 join(
@@ -157,7 +152,7 @@ def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
         return figure("days", heading, drawn)
     heights = {"used or unmeasured": rest, "wasted": wasted}
     colours = {"used or unmeasured": "var(--c1)", "wasted": plots.KIND_COLOURS["wasted"]}
-    return figure("days", heading, drawn, plots.columns(heights, colours, over, dollars, heading))
+    return figure("days", heading, drawn, plots.columns(heights, colours, over, usd_axis, heading))
 
 
 def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
@@ -208,7 +203,7 @@ def _budgets(reply: Row) -> Markup | None:
             return amount_texts(unit, [value], "GPU-h")[0]
 
         colours = {"spent in this month": "var(--c1)", "over it": "var(--c2)", "the rest": "var(--faint)"}
-        bar = plots.Bar(budget["budget"], parts, human.percent(spent / amount) if amount else human.MISSING)
+        bar = plots.Bar(budget["budget"], parts, percent_rounded(spent / amount) if amount else MISSING)
         items += [
             plots.bars([bar], colours, text, budget["budget"]),
             el("p", budget_text(budget), class_="note"),
@@ -227,7 +222,7 @@ def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
             line["name"],
             f"{line['charged_gpu_hours']:,.4f}",
             "no price" if line["price_micro_usd_h"] is None else rate_usd(line["price_micro_usd_h"]),
-            f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else human.MISSING,
+            f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else MISSING,
             usd(line["charged_micro_usd"], places),
         ]
         for line in parts[PRICE]

@@ -7,7 +7,7 @@ what is not to be had for any price stays empty and says what to give. The formu
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.money import digits, rate_usd, usd
+from gpuyard.quantities import digits, percent_text, rate_usd, scaled, usd
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Column, Row, Table
 from gpuyard.wire.endpoints import Action, Endpoint, query
@@ -226,18 +226,15 @@ class _Given:
         """Micro-dollars."""
         return self._read(name, otherwise, source, 1_000_000, 10**9, rate_usd)
 
-    def milli(self, name: str, otherwise: int | None, source: str, least: float) -> int | None:
+    def milli(self, name: str, otherwise: int | None, source: str, least: int) -> int | None:
         """Thousandths."""
         return self._read(name, otherwise, source, 1000, 100, lambda milli: f"{milli / 1000:g}", least)
 
     def _read(
         self, name: str, otherwise: int | None, source: str, scale: int, most: int, text: Callable[[int], str],
-        least: float = 0,
+        least: int = 0,
     ) -> int | None:  # fmt: skip
-        from fractions import Fraction  # noqa: PLC0415
-
         from gpuyard.errors import BadInput  # noqa: PLC0415
-        from gpuyard.keys.quantities import scaled  # noqa: PLC0415
 
         found, written = otherwise, self._values[name]
         if written:
@@ -248,7 +245,7 @@ class _Given:
                         "a number",
                         scale=scale,
                         grain=f"1/{scale}",
-                        least=Fraction(str(least)),
+                        least=least,
                         most=most,
                     ),
                     "given",
@@ -280,7 +277,7 @@ def _terms(
     bought = next((each for each in book.offers(model, day) if each.owned is not None), None)
     owned = _owned(given, bought)
     pue_milli = (
-        given.milli("pue", bought.pue_milli if bought else 1000, "price_book" if bought else "default", 1)
+        given.milli("pue", bought.pue_milli if bought else 1000, "price_book" if bought else "default", 1000)
         or 1000
     )
     a_kwh = Fraction(bought.micro_usd_kwh * 1000, bought.pue_milli) if bought else Fraction(0)
@@ -309,7 +306,7 @@ def _owned(given: _Given, bought: "Price | None") -> "OwnedHardware | None":
     there = bought.owned if bought is not None else None
     each = there.gpus if there else 1
     purchase = given.money("purchase", there.purchase_micro_usd // each if there else None, "price_book")
-    years = given.milli("years", there.years_milli if there else None, "price_book", 0.1)
+    years = given.milli("years", there.years_milli if there else None, "price_book", 100)
     salvage = given.money(
         "salvage", there.salvage_micro_usd // each if there else 0, "price_book" if there else "default"
     )
@@ -409,7 +406,7 @@ def _money(rows: Sequence[Row], key: str) -> Callable[[Row], str]:
 
 
 def _percent(key: str) -> Callable[[Row], str]:
-    return lambda row: "-" if row[key] is None else f"{row[key]:.1f} %"
+    return lambda row: "-" if row[key] is None else percent_text(row[key], 1)
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
@@ -432,7 +429,7 @@ def _even(rows: Sequence[Row], against: str, key: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         if row["gpus"] is None or row["micro_usd"] is None or not there:
             return "-"
-        return "never" if row[key] is None or row[key] > 100 else f"{row[key]:.1f} %"
+        return "never" if row[key] is None or row[key] > 100 else percent_text(row[key], 1)
 
     return cell
 

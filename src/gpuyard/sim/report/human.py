@@ -1,44 +1,11 @@
-"""Numbers in readable form: `41 min`, `3.2 h`, `91 %`. Nobody compares more than three digits by eye."""
+"""Counts and factors in readable form: `1,240`, `1.4×`."""
 
-MISSING = "–"
-
-_UNITS = (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600))
-"""Name, seconds, and the seconds from which the next unit takes over."""
-
-DAY_S = 86400
-
-
-def duration(seconds: float | None) -> str:
-    """`0 s`, `4.2 s`, `41 min`, `36 h`, `2.1 d`."""
-    if seconds is None:
-        return MISSING
-    if seconds < 0.05:
-        return "0 s"
-    for name, size, limit in _UNITS:
-        said = short(seconds / size)
-        # The rounded value decides: 59.7 s is one minute, not 60 s.
-        if float(said) * size < limit:
-            return f"{said} {name}"
-    days = seconds / DAY_S
-    return f"{short(days)} d" if days < 1000 else f"{round(days):,} d"
-
-
-def short(value: float) -> str:
-    """One decimal below ten, none above."""
-    said = f"{value:.1f}"
-    return said if abs(float(said)) < 10 else f"{value:.0f}"
-
-
-def percent(ratio: float | None) -> str:
-    """`0 %`, `3.1 %`, `91 %`."""
-    if ratio is None:
-        return MISSING
-    return f"{short(100 * ratio)} %" if ratio else "0 %"
+from gpuyard.quantities import MISSING, rounded
 
 
 def points(difference: float) -> str:
     """A difference of two percentages."""
-    said = short(100 * difference)
+    said = rounded(100 * difference)
     return {"0.0": "0 points", "1.0": "1 point"}.get(said, f"{said} points")
 
 
@@ -46,7 +13,7 @@ def times(factor: float | None) -> str:
     """`1.4×`, `32×`, `1,200×`."""
     if factor is None:
         return MISSING
-    return f"{short(factor)}×" if factor < 1000 else f"{factor:,.0f}×"
+    return f"{rounded(factor)}×" if factor < 1000 else f"{factor:,.0f}×"
 
 
 def count(number: float | None) -> str:
@@ -66,14 +33,7 @@ def gpu_hours(gpu_seconds: float | None) -> str:
     hours = gpu_seconds / 3600
     if not hours:
         return "0"
-    return short(hours) if hours < 1000 else f"{hours:,.0f}"
-
-
-def usd(dollars: float | None) -> str:
-    """`$3.10`, `$12,340`; nothing if nothing has a price."""
-    if not dollars:
-        return MISSING
-    return f"${dollars:,.2f}" if dollars < 100 else f"${dollars:,.0f}"
+    return rounded(hours) if hours < 1000 else f"{hours:,.0f}"
 
 
 def gpus(milli: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard import __version__
+from gpuyard.quantities import span_rounded, usd_rounded
 from gpuyard.sim.report import human, plots, sentences
 from gpuyard.sim.report.document import Facts, asset, document, head, made, scrolling
 from gpuyard.sim.report.markup import Markup, el, join, text
@@ -118,7 +119,7 @@ def _key(entries: Sequence[ComparedPolicy], marked: bool) -> Markup | None:
     if len(entries) > 1 and len(windows) == 1:
         said.append(
             text(
-                f"Utilisation is over the same {human.duration(windows.pop())} for all policies: "
+                f"Utilisation is over the same {span_rounded(windows.pop())} for all policies: "
                 "until the first of them is through with its jobs."
             )
         )
@@ -146,10 +147,10 @@ def _teams(entries: Sequence[ComparedPolicy]) -> Markup | None:
                 continue
             cells = [
                 human.count(tenant["jobs"]),
-                human.duration(tenant["wait_s"]["mean"]),
-                human.duration(tenant["wait_s"]["p95"]),
+                span_rounded(tenant["wait_s"]["mean"]),
+                span_rounded(tenant["wait_s"]["p95"]),
                 human.gpu_hours(tenant["gpu_s"]),
-                human.usd(tenant["cost_usd"]),
+                usd_rounded(tenant["cost_usd"]),
             ]
             chip = el("i", style=f"--c:{entry.colour}")
             named = entry is entries[0]
@@ -187,7 +188,7 @@ def _teams_heading(entries: Sequence[ComparedPolicy], paths: Sequence[str]) -> s
         ]
         if waits:
             wait, path = max(waits)
-            found.append((entry.name, path, human.duration(wait)))
+            found.append((entry.name, path, span_rounded(wait)))
     if not found:
         return "No job of any team ended"
     (name, path, longest), *rest = found

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gpuyard.quantities import percent_rounded, span_rounded
 from gpuyard.sim.report import chart, human, sentences
 from gpuyard.sim.report.chart import End, Frame
 from gpuyard.sim.report.markup import Markup, el, join
@@ -44,9 +45,7 @@ def utilisation(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     drawn = "Allocated part of all GPUs over time. A dashed line shows nodes that are up, where some failed."
     windows = {entry.summary["window_s"] for entry in entries}
     if len(entries) > 1 and len(windows) == 1:
-        drawn += (
-            f" The percentages are over the first {human.duration(windows.pop())}, in which all had work."
-        )
+        drawn += f" The percentages are over the first {span_rounded(windows.pop())}, in which all had work."
     bands = []
     if span:
         sampled = [entry for entry in entries if len(entry.result.samples.at_ms)]
@@ -66,7 +65,7 @@ def _utilisation_band(
     used = [(x.at(ms), value / capacity) for ms, value in thinned(samples.at_ms, samples.used_milli, mean)]
     until = x.at(end_ms(entry.result))
     known = entry.summary["utilisation"]
-    busy = "utilisation unknown" if known is None else f"{human.percent(known)} busy"
+    busy = "utilisation unknown" if known is None else f"{percent_rounded(known)} busy"
     title = f"{entry.name}: {busy}, {human.gpus(entry.result.capacity_milli)}"
     marks = []
     if min(samples.up_milli) < capacity:
@@ -132,7 +131,7 @@ def waits(entries: Sequence[ComparedPolicy]) -> Markup:
     marks, ends = [], []
     for entry, ordered in ended:
         points = cdf(ordered, scale)
-        note = f"median {human.duration(entry.summary['wait_s']['p50'])}"
+        note = f"median {span_rounded(entry.summary['wait_s']['p50'])}"
         marks.append(chart.line(points, PLOT_PX, entry.colour, entry.name, f"{entry.name}: {note}"))
         ends.append(End(mean([round(1000 * at) for _, at in points]) / 1000, entry.name, note, entry.colour))
     frame = Frame(PLOT_PX, heading, ticks, PERCENT_TICKS, marks, ends)
@@ -236,7 +235,7 @@ def _tenant_marks(
     """The bar of one tenant under one policy, what it lacks in pale, and the mark at its entitlement."""
     share, due = pair
     top, pitch = place_px
-    title = f"{path}, {entry.name}: {human.percent(share)}, entitled to {human.percent(due)}"
+    title = f"{path}, {entry.name}: {percent_rounded(share)}, entitled to {percent_rounded(due)}"
 
     def bar(low: float, high: float, pale: bool) -> Markup:
         ends = x.at(low), x.at(high)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.model.units import SECOND_MS
+from gpuyard.quantities import percent_rounded, span_rounded
 from gpuyard.sim.report import human
 from gpuyard.sim.report.markup import Markup, el, join
 from gpuyard.sim.report.series import PARTS, ComparedPolicy, SizeClass, TenantRow, end_ms
@@ -104,7 +105,7 @@ def utilisation_heading(entries: Sequence[ComparedPolicy]) -> str:
     ranked = sorted(
         ((value, entry.name) for value, entry in known if value is not None), key=lambda pair: -pair[0]
     )
-    said = [(name, human.percent(value)) for value, name in ranked]
+    said = [(name, percent_rounded(value)) for value, name in ranked]
     if not said:
         return "Utilisation is not known"
     if len(said) > 1 and len({figure for _, figure in said}) == 1:
@@ -122,7 +123,7 @@ def wait_heading(entries: Sequence[ComparedPolicy]) -> str:
     if min(entry.summary["wait_s"]["p50"] for entry in known) < 1:
         key, jobs_said = ("p95", "95 % of the jobs")
     ranked = sorted(known, key=lambda entry: entry.summary["wait_s"][key])
-    said = [(entry.name, human.duration(entry.summary["wait_s"][key])) for entry in ranked]
+    said = [(entry.name, span_rounded(entry.summary["wait_s"][key])) for entry in ranked]
     if {figure for _, figure in said} == {"0 s"}:
         return f"{jobs_said} do not wait at all"
     if len(said) > 1 and len({figure for _, figure in said}) == 1:
@@ -160,8 +161,8 @@ def tenants_heading(entries: Sequence[ComparedPolicy], rows: Sequence[TenantRow]
     if not found:
         return "No tenant used a GPU"
     found.sort(key=lambda each: each[:2])
-    said = [(human.percent(beyond), name) for beyond, name, _ in found]
-    if {figure for figure, _ in said} <= {human.percent(0), human.percent(1e-9)}:
+    said = [(percent_rounded(beyond), name) for beyond, name, _ in found]
+    if {figure for figure, _ in said} <= {percent_rounded(0), percent_rounded(1e-9)}:
         return "Every tenant gets what it is entitled to"
     (figure, name), *rest = said
     start = f"With {name}, {figure} of the GPU time goes to tenants beyond their due"
@@ -208,7 +209,7 @@ def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
             said.append(
                 join(
                     el("b", "Interrupted. "),
-                    f"The simulation of {entry.name} was stopped after {human.duration(max(covered, 0))} "
+                    f"The simulation of {entry.name} was stopped after {span_rounded(max(covered, 0))} "
                     "of simulated time. Its figures cover what had happened until then and are not "
                     "comparable with a full run.",
                 )

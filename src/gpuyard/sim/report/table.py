@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
+from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
 from gpuyard.sim.report import human
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import summaries_of
@@ -60,7 +61,7 @@ METRICS = (
         "wait mean",
         "mean wait",
         lambda s: s["wait_s"]["mean"],
-        human.duration,
+        span_rounded,
         Better.LOW,
         "All time a job did not run between its submission and its end: before its first start and "
         "between attempts. Mean over jobs that ended.",
@@ -70,7 +71,7 @@ METRICS = (
         "wait p95",
         "longest wait but for the worst 5 % of jobs",
         lambda s: s["wait_s"]["p95"],
-        human.duration,
+        span_rounded,
         Better.LOW,
         "The wait that 95 % of the jobs that ended did not exceed (nearest rank).",
         "95 of 100 jobs wait no longer",
@@ -79,7 +80,7 @@ METRICS = (
         "JCT mean",
         "mean completion time",
         lambda s: s["jct_s"]["mean"],
-        human.duration,
+        span_rounded,
         Better.LOW,
         "Job completion time, from submission to end, waiting included. Mean over jobs that ended.",
         "from submission to end",
@@ -88,7 +89,7 @@ METRICS = (
         "utilisation",
         "utilisation",
         lambda s: s["utilisation"],
-        human.percent,
+        percent_rounded,
         Better.HIGH,
         "GPU time allocated to jobs over the GPU time of nodes that were up. For all policies over the same time: from "
         "the first submission until the first of them is through with its jobs (to the last sample where jobs are "
@@ -99,7 +100,7 @@ METRICS = (
         "fragmentation",
         "fragmentation",
         lambda s: s["fragmentation"],
-        human.percent,
+        percent_rounded,
         Better.LOW,
         "Idle GPUs that a typical job of this trace could not use, as part of the capacity; mean over time.",
         "idle, and no use to a job",
@@ -137,7 +138,7 @@ METRICS = (
         "cost",
         "cost",
         lambda s: s["cost_usd"] or None,
-        human.usd,
+        usd_rounded,
         Better.LOW,
         "What the GPU time used costs by the price book; a dash where nothing has a price.",
         "of the GPU time used",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.cli.terminal.streams import styled
 from gpuyard.errors import Misuse
+from gpuyard.quantities import percent_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -129,7 +130,7 @@ def show_preview(preview: Mapping[str, Any]) -> None:
         )
         print()
     before, after = preview["utilisation"]
-    used = "" if before is None else f"utilisation {100 * before:.1f} → {100 * after:.1f} %, "
+    used = "" if before is None else f"utilisation {100 * before:.1f} → {percent_text(100 * after, 1)}, "
     stops = "{} → {}".format(*preview["preemptions"])
     print(
         f"{used}preemptions {stops}; from {preview['jobs']:,} recorded jobs, {preview['live']:,} of them live"

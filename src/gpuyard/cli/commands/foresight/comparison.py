@@ -12,6 +12,7 @@ from gpuyard.cli.listings.listing import Column, Grid, Listing, Output, emit
 from gpuyard.cli.terminal.streams import aside
 from gpuyard.errors import BadInput, counted
 from gpuyard.model.units import SECOND_MS
+from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
 from gpuyard.sim.report import human, render, terminal_table
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
@@ -139,12 +140,12 @@ def tenant_grid(names: Sequence[str], summaries: Sequence[Summary], title: str =
             Column("tenant", [tenant for tenant, _, _ in rows], "left"),
             Column("policy", [name for _, name, _ in rows], "left"),
             Column("jobs", [human.count(each["jobs"]) for each in figures]),
-            Column("wait mean", [human.duration(each["wait_s"]["mean"]) for each in figures]),
-            Column("wait p95", [human.duration(each["wait_s"]["p95"]) for each in figures]),
+            Column("wait mean", [span_rounded(each["wait_s"]["mean"]) for each in figures]),
+            Column("wait p95", [span_rounded(each["wait_s"]["p95"]) for each in figures]),
             Column("GPU-hours", [human.gpu_hours(each["gpu_s"]) for each in figures]),
-            Column("cost", [human.usd(each["cost_usd"]) for each in figures]),
-            Column("share", [human.percent(each["share"]) for each in figures]),
-            Column("entitled", [human.percent(each["entitled"]) for each in figures]),
+            Column("cost", [usd_rounded(each["cost_usd"]) for each in figures]),
+            Column("share", [percent_rounded(each["share"]) for each in figures]),
+            Column("entitled", [percent_rounded(each["entitled"]) for each in figures]),
         ],
         title,
         turns=False,
@@ -157,4 +158,4 @@ def _gpus(study: Study) -> int:
 
 def _span(study: Study) -> str:
     submit_ms = study.trace.submit_ms
-    return human.duration(submit_ms[-1] / SECOND_MS if len(submit_ms) else 0)
+    return span_rounded(submit_ms[-1] / SECOND_MS if len(submit_ms) else 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.line.options import Option, SeedOption
 from gpuyard.errors import BadInput
+from gpuyard.quantities import span_rounded
 
 if TYPE_CHECKING:
     from gpuyard.sim.study import Study
@@ -179,7 +180,7 @@ def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) ->
     before, after = (summary["tenants"] for summary in summaries)
     said = []
     for team in sorted(after, key=lambda team: after[team]["wait_s"]["mean"] or 0):
-        old, new = (human.duration(each[team]["wait_s"]["mean"]) for each in (before, after))
+        old, new = (span_rounded(each[team]["wait_s"]["mean"]) for each in (before, after))
         said.append(_together(f"{team} {new}") + " instead of " + _together(old))
     text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
     longer = [_together(each) for each in longer_waits(before, after)]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gpuyard import interpreter
 from gpuyard.cli.commands.foresight.demo_steps import SCRIPT, JobLog, check_steps
 from gpuyard.errors import YardError
+from gpuyard.quantities import seconds_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -208,7 +209,7 @@ def _summary(jobs: Sequence[Any], logs: Sequence[JobLog], again: int) -> str:
     for team, mine in sorted(by_team.items()):
         waits = [job["waited_ms"] for job in mine]
         stops = sum(job["preemptions"] for job in mine)
-        words = f"{team} {len(mine)} jobs, waited {sum(waits) / len(waits) / 1000:.1f} s on average"
+        words = f"{team} {len(mine)} jobs, waited {seconds_text(sum(waits) / len(waits))} on average"
         said.append(
             f"{words}, stopped {'once' if stops == 1 else f'{stops} times'} for others" if stops else words
         )

@@ -31,7 +31,7 @@ def trace(within: str) -> "Trace":
     """The jobs that ended within a time."""
     import time
 
-    from gpuyard.durations import duration_positive_ms
+    from gpuyard.quantities import duration_positive_ms
     from gpuyard.sim.traces import history
 
     try:

@@ -8,10 +8,11 @@ from gpuyard.api.client import Client
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.connection.visits import Visit
 from gpuyard.cli.line.options import Argument
-from gpuyard.cli.terminal.shown import shown, size_text
+from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import aside, notice
 from gpuyard.engines.node.visits import copying
 from gpuyard.errors import BadInput, YardError, counted, words_of
+from gpuyard.quantities import bytes_text
 
 _NAMED_MAX = 3
 
@@ -126,4 +127,4 @@ def _say_left_out(paths: list[str]) -> None:
 
 def _say(files: int, size: int) -> None:
     if sys.stderr.isatty():
-        aside(f"{files} {'file' if files == 1 else 'files'}, {size_text(size)}")
+        aside(f"{files} {'file' if files == 1 else 'files'}, {bytes_text(size)}")

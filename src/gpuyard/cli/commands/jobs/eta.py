@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Output, OutputOption
+from gpuyard.quantities import percent_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -89,12 +90,13 @@ def by(found: Mapping[str, Any]) -> str:
         return "now"
     parts = []
     for percent, at_ms in ((50, starts["p50"]), (90, starts["p90"])):
-        parts.append(f"{percent} % {_when(at_ms, now_ms)}")
+        parts.append(f"{percent_text(percent)} {_when(at_ms, now_ms)}")
     return ", ".join(parts)
 
 
 def _when(at_ms: int | None, now_ms: int) -> str:
-    from gpuyard.reports.table import clock, span_words
+    from gpuyard.quantities import span_words
+    from gpuyard.reports.table import clock
 
     if at_ms is None:
         return "not within 14 days"

@@ -91,7 +91,7 @@ def fields() -> list[str]:
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.listings.tables import emit
-    from gpuyard.money import digits, usd
+    from gpuyard.quantities import digits, usd
     from gpuyard.reports.table import Column, clock, number
 
     cost = {
@@ -131,12 +131,12 @@ def _known(value: float | None, form: str) -> str:
 
 
 def _waited(job: Mapping[str, Any]) -> str:
-    from gpuyard.reports.table import span
+    from gpuyard.quantities import span
 
     return span(job["waited_ms"]) if job["attempts"] else "-"
 
 
 def _ran(job: Mapping[str, Any]) -> str:
-    from gpuyard.reports.table import span
+    from gpuyard.quantities import span
 
     return span(job["ran_ms"]) if job["attempts"] else "-"

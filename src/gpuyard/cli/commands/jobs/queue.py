@@ -176,7 +176,8 @@ def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", 
 
 def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> list[tuple[str, ...]]:
     """The cells of the table: with `full`, those of every column, and `where or why` as the last."""
-    from gpuyard.reports.table import clock, number, span
+    from gpuyard.quantities import span
+    from gpuyard.reports.table import clock, number
 
     cells: list[tuple[str, ...]] = []
     for row in rows:

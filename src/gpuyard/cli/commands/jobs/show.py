@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.money import usd
+from gpuyard.quantities import seconds_text, usd
 
 _TASKS_SHOWN_MAX = 20
 
@@ -117,7 +117,8 @@ def _width() -> int:
 def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     """Everything about a job, line by line."""
     from gpuyard.errors import counted
-    from gpuyard.reports.table import clock, size, span
+    from gpuyard.quantities import memory_size, span
+    from gpuyard.reports.table import clock
 
     lines: list[tuple[str, str]] = [
         ("job", f"{job['label']}  {job['name']}"),
@@ -135,7 +136,7 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
     asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
     asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
     asks += [f"{counted(job['cpus'], 'core')} a task"] if job["cpus"] else []
-    asks += [f"{size(job['memory_mib'])} a task"] if job["memory_mib"] else []
+    asks += [f"{memory_size(job['memory_mib'])} a task"] if job["memory_mib"] else []
     asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
     lines.append(("asks for", ", ".join(asks)))
     lines.append(("submitted", clock(job["submitted_ms"])))
@@ -206,7 +207,7 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
     used = job.get("used")
     if not used or not (job["started_ms"] or used["run_s"]):
         return []
-    from gpuyard.reports.table import span
+    from gpuyard.quantities import span
 
     parts = [f"ran for {span(used['run_s'] * 1000)}"]
     if job["gpus"]:
@@ -219,14 +220,14 @@ def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
     """CPU time and memory; what the engine does not know is shown as unknown."""
     if "cpu_s" not in used:
         return []
-    from gpuyard.reports.table import size
+    from gpuyard.quantities import memory_size
 
     cpu, memory, process = used["cpu_s"], used["memory_mib"], used["process_mib"]
     parts = ["unknown" if cpu is None else f"{cpu:,.1f} s"]
     if memory is not None:
-        parts.append(f"at most {size(memory)} of memory")
+        parts.append(f"at most {memory_size(memory)} of memory")
     elif process is not None:
-        parts.append(f"at most {size(process)} of memory in one process")
+        parts.append(f"at most {memory_size(process)} of memory in one process")
     else:
         parts.append("memory unknown")
     return [*_image(used.get("image")), ("CPU time", ", ".join(parts))]
@@ -237,9 +238,9 @@ def _image(image: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if image is None:
         return []
     pull, start, line = (image[name] for name in ("pull_ms", "start_ms", "line_ms"))
-    parts = [image["image"], "was there" if pull is None else f"pulled in {pull / 1000:.1f} s"]
-    parts += [] if start is None else [f"ran after {start / 1000:.1f} s"]
-    parts += [] if line is None else [f"first output after {line / 1000:.1f} s"]
+    parts = [image["image"], "was there" if pull is None else f"pulled in {seconds_text(pull)}"]
+    parts += [] if start is None else [f"ran after {seconds_text(start)}"]
+    parts += [] if line is None else [f"first output after {seconds_text(line)}"]
     return [("image", ", ".join(parts))]
 
 

@@ -40,7 +40,8 @@ def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
 
 def last_try_text(each: Mapping[str, Any]) -> str:
     """How a try ended, in one line."""
-    from gpuyard.reports.table import clock, span_words
+    from gpuyard.quantities import span_words
+    from gpuyard.reports.table import clock
 
     why, ran = _why(each), span_words(each["ended_ms"] - each["started_ms"])
     text = f"try {each['attempt']} ran {ran} on {_where(each)} and ended {clock(each['ended_ms'])}"
@@ -48,7 +49,7 @@ def last_try_text(each: Mapping[str, Any]) -> str:
 
 
 def _ran(each: Mapping[str, Any]) -> str:
-    from gpuyard.reports.table import span
+    from gpuyard.quantities import span
 
     return span(each["ended_ms"] - each["started_ms"]) if each["ended_ms"] else "-"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import columns, notice, styled
+from gpuyard.quantities import span_up
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -70,7 +71,7 @@ class Waiting:
         text = words(standing)
         if self._terminal:
             if waited_ms >= _LONG_MS:
-                text += f" ({span(waited_ms)} so far)"
+                text += f" ({span_up(waited_ms)} so far)"
             most = max(20, columns(self._stream) - _MARGIN)
             fits = text if len(text) <= most else text[: most - 1] + "…"
             with suppress(OSError):
@@ -95,20 +96,8 @@ def words(standing: "Standing") -> str:
     parts = [] if not reason or reason.startswith("in line") else [reason]
     parts += [] if place is None else [f"{ordinal(place)} in line"]
     if by_ms is not None:
-        parts.append(f"likely within {span(by_ms - standing['now_ms'])}")
+        parts.append(f"likely within {span_up(by_ms - standing['now_ms'])}")
     return shown(f"waiting: {', '.join(parts) or 'in line'}")
-
-
-def span(ms: int) -> str:
-    """A span of time, rounded up, in words: `40 s`, `4 min`, `3 h`, `2 days`."""
-    seconds = max(1, -(-ms // 1000))
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes = -(-seconds // 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours = -(-minutes // 60)
-    return f"{hours} h" if hours < 48 else f"{-(-hours // 24)} days"
 
 
 def copied(

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption, WatchOption
+from gpuyard.quantities import percent_share, usd_plain
 
 Row = Mapping[str, Any]
 
@@ -45,10 +46,12 @@ def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
     columns = [
         Column("TENANT", lambda row: "  " * row["depth"] + _name(row["path"])),
         Column("WEIGHT", lambda row: str(row["weight"]), right=True),
-        Column("SHARE", lambda row: percent(row["share_ppm"]), right=True),
-        Column("HAS HAD", lambda row: percent(row["used_ppm"]), right=True),
-        Column("CHARGED", lambda row: usd(row["usage_milli_usd"] + row["current_milli_usd"]), right=True),
-        Column("OF YARD", lambda row: percent(row["yard_ppm"]), right=True, wide=True),
+        Column("SHARE", lambda row: percent_share(row["share_ppm"]), right=True),
+        Column("HAS HAD", lambda row: percent_share(row["used_ppm"]), right=True),
+        Column(
+            "CHARGED", lambda row: usd_plain(row["usage_milli_usd"] + row["current_milli_usd"]), right=True
+        ),
+        Column("OF YARD", lambda row: percent_share(row["yard_ppm"]), right=True, wide=True),
         Column("GUARANTEE", lambda row: _amounts(row, "guarantee"), right=True),
         Column("LIMIT", lambda row: _amounts(row, "limit"), right=True),
         Column("USES", lambda row: _amounts(row, "used"), right=True),
@@ -91,21 +94,11 @@ def _amounts(row: Row, name: str) -> str:
     return ",".join(f"{number(amount)} {model}" for model, amount in models.items())
 
 
-def percent(ppm: int) -> str:
-    """`41.2%`."""
-    return f"{ppm / 10_000:.1f}%"
-
-
-def usd(milli: int) -> str:
-    """Dollars of share weight: `12.40`."""
-    return f"{milli / 1000:.2f}"
-
-
 # -- the arithmetic --------------------------------------------------------------------------------------------------
 
 
 def _arithmetic(found: Mapping[str, Any]) -> None:
-    from gpuyard.reports.table import span_words
+    from gpuyard.quantities import span_words
 
     half_life, period = span_words(found["half_life_ms"]), span_words(found["period_ms"])
     print(
@@ -129,9 +122,8 @@ def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
     from gpuyard.reports.table import ordinal
 
     total = row["usage_milli_usd"] + row["current_milli_usd"]
-    charged = (
-        f"{usd(row['usage_milli_usd'])} decayed + {usd(row['current_milli_usd'])} running = {usd(total)}"
-    )
+    decayed, running = usd_plain(row["usage_milli_usd"]), usd_plain(row["current_milli_usd"])
+    charged = f"{decayed} decayed + {running} running = {usd_plain(total)}"
     lines = [("charged", charged)]
     if row["depth"]:
         parent = row["path"].rpartition("/")[0] or "the yard"
@@ -141,16 +133,19 @@ def _lines(row: Row, found: Mapping[str, Any]) -> list[tuple[str, str]]:
             else f"of the only member of {parent}"
         )
         lines = [
-            ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent(row['share_ppm'])}"),
+            ("share", f"weight {row['weight']} / {row['weights']} {of} = {percent_share(row['share_ppm'])}"),
             *lines,
-            ("has had", f"{usd(total)} / {usd(row['siblings_milli_usd'])} {of} = {percent(row['used_ppm'])}"),
+            (
+                "has had",
+                f"{usd_plain(total)} / {usd_plain(row['siblings_milli_usd'])} {of} = {percent_share(row['used_ppm'])}",
+            ),
         ]
         if found["fair"]:
             each = total / row["weight"] / 1000
             lines.append(
                 (
                     "order",
-                    f"{usd(total)} / weight {row['weight']} = {each:.3f}: "
+                    f"{usd_plain(total)} / weight {row['weight']} = {each:.3f}: "
                     f"served {ordinal(row['place'])} of {row['members']}, the least first",
                 )
             )

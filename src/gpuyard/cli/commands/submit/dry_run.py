@@ -8,7 +8,7 @@ from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Output
-from gpuyard.money import rate_usd, usd
+from gpuyard.quantities import rate_usd, usd
 
 NEVER = 3
 """Exit code where a job could never run."""
@@ -74,7 +74,8 @@ def _where(found: Mapping[str, Any]) -> str:
 
 
 def _cost(found: Mapping[str, Any]) -> str:
-    from gpuyard.reports.table import number, span_words
+    from gpuyard.quantities import span_words
+    from gpuyard.reports.table import number
 
     cost = found["cost"]
     if not cost["gpu_model"] or not cost["price_micro_usd_h"]:

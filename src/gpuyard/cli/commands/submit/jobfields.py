@@ -340,7 +340,7 @@ def limit_s(option: str, text: str) -> int:
 
 
 def _parsed(option: str, text: str) -> int:
-    from gpuyard.durations import duration_positive_ms
+    from gpuyard.quantities import duration_positive_ms
 
     try:
         return duration_positive_ms(text)
@@ -376,7 +376,7 @@ def variables(file: str) -> list[str]:
 
 
 def _memory_mib(option: str, text: str) -> int:
-    from gpuyard.keys.quantities import memory_mib
+    from gpuyard.quantities import memory_mib
 
     try:
         return memory_mib(text)

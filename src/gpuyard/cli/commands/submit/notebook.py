@@ -16,9 +16,9 @@ from gpuyard.cli.connection.visits import NotThere
 from gpuyard.cli.line.options import Argument, Called, Option, taking
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import notice
-from gpuyard.durations import duration_ms
 from gpuyard.engines.node import notebook as runner
 from gpuyard.errors import BadInput, YardError
+from gpuyard.quantities import duration_ms
 
 _TOKEN, _IDLE = "JUPYTER_TOKEN", "YARD_NOTEBOOK_IDLE_S"
 _PORT = 8888

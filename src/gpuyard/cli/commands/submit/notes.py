@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.errors import YardError
+from gpuyard.quantities import percent_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -45,8 +46,8 @@ def say(yard: "Client", fields: Mapping[str, Any], label: str = "") -> None:
 
 def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> list[str]:
     """What to say of a job that asks for this, by what these earlier ones used."""
+    from gpuyard.quantities import memory_size
     from gpuyard.reports.efficiency import SEEN_MIN_MS, smaller_cores, smaller_memory_mib
-    from gpuyard.reports.table import size
 
     seen = [
         row
@@ -63,8 +64,8 @@ def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> li
         memory = max([row["gpu_memory_mib"] for row in seen])
         busy = max([row["gpu_busy_pct"] for row in seen])
         told.append(
-            f"used {size(memory)} of {size(most['gpu_memory_held_mib'])} of GPU memory and "
-            f"{busy:.0f} % of the GPU at most: --gpus {most['smaller']['gpus']} would do"
+            f"used {memory_size(memory)} of {memory_size(most['gpu_memory_held_mib'])} of GPU memory and "
+            f"{percent_text(busy)} of the GPU at most: --gpus {most['smaller']['gpus']} would do"
         )
     used = [row["memory_used_mib"] for row in seen]
     asked_mib = fields.get("memory_mib") or 0
@@ -72,7 +73,8 @@ def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> li
         memory_mib = smaller_memory_mib(max(used), tasks)
         if memory_mib * 100 <= asked_mib * _WORTH_PERCENT:
             told.append(
-                f"used {size(max(used))} of memory at most: --memory {memory_mib}M would do, not {size(asked_mib)}"
+                f"used {memory_size(max(used))} of memory at most: "
+                f"--memory {memory_mib}M would do, not {memory_size(asked_mib)}"
             )
     peaks = [row["cpus_peak"] for row in seen]
     asked = fields.get("cpus") or 0

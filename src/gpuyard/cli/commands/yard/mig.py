@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
 from gpuyard.errors import BadInput, YardError
+from gpuyard.quantities import memory_used, seconds_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -146,7 +147,7 @@ def apply(
     if not troubles and took_ms:
         from gpuyard.cli.terminal.streams import aside
 
-        aside(f"made in {took_ms / 1000:.1f} s")
+        aside(f"made in {seconds_text(took_ms)}")
     if troubles:
         raise NotMade(
             "; ".join([f"GPU {each}: {text}" for each, text in sorted(troubles.items())]),
@@ -343,7 +344,7 @@ def drawn(node: Mapping[str, Any]) -> str:
         held = {start: (profile, job or IDLE) for at, profile, start, job in node["slices"] if at == gpu}
         picture_of = picture(geometry.slots, held, geometry) if held else "not cut"
         lines.append(f"  {gpu:>2}  {picture_of}{_pin_text(pins.get(gpu))}")
-    sizes = [f"{profile.name} ({profile.memory_mib / 1024:.1f} GiB)" for profile in geometry.profiles]
+    sizes = [f"{profile.name} ({memory_used(profile.memory_mib)} GiB)" for profile in geometry.profiles]
     lines.append(f"  sizes: {', '.join([each for each in sizes if '+' not in each])}")
     return "\n".join(lines)
 

@@ -168,7 +168,7 @@ def _asked(by: str, from_day: str, to_day: str) -> Mapping[str, Any]:
 
 def _notes(found: "OpencostAnswer", result: "Compared", shown: int, days: tuple[int, int]) -> list[str]:
     from gpuyard.ledger.units import day_text
-    from gpuyard.money import usd
+    from gpuyard.quantities import usd
 
     left = len(result.differ) - shown
     told = [f"{left:,} more differences are not shown; -o csv or -o json has all"] if left else []
@@ -219,7 +219,7 @@ def _row(each: "NameDiffers") -> Mapping[str, Any]:
 
 def _columns(by: str) -> list[Any]:
     from gpuyard.ledger.opencost import IDLE
-    from gpuyard.money import usd
+    from gpuyard.quantities import usd
     from gpuyard.reports.money.lines import NO_JOB
     from gpuyard.reports.table import Column
 
@@ -363,7 +363,7 @@ def kubecost(
 def _price(lines: list[Mapping[str, Any]]) -> str:
     """Dollars for a GPU-hour, to the micro-dollar."""
     from gpuyard.model.units import HOUR_MS
-    from gpuyard.money import rate_usd
+    from gpuyard.quantities import rate_usd
     from gpuyard.reports.money.lines import KINDS
 
     gpu_ms = sum([round(line[f"{kind}_gpu_hours"] * HOUR_MS) for line in lines for kind in KINDS])

@@ -110,7 +110,7 @@ def _tell_left_out(found: "Bill", regions: bool) -> None:
     if not regions:
         notice("the pools have no region: regions are not compared", before="note: ", style="bold")
     if found.others:
-        from gpuyard.money import usd
+        from gpuyard.quantities import usd
 
         fees = usd(found.fees_micro_usd)
         text = f"{found.others:,} lines are about no machine with GPUs"
@@ -184,7 +184,7 @@ def _row(each: "Finding") -> Mapping[str, Any]:
 
 
 def _columns() -> list[Any]:
-    from gpuyard.money import usd
+    from gpuyard.quantities import usd
     from gpuyard.reports.table import Column
 
     return [

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
-from gpuyard.cli.terminal.shown import size_text
 from gpuyard.errors import BadInput, YardError, listed
+from gpuyard.quantities import bytes_text
 
 YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask first.")]
 
@@ -73,14 +73,14 @@ def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> No
     columns = [
         Column("WOULD REMOVE" if dry_run else "REMOVED", lambda row: row["what"]),
         Column("COUNT", lambda row: f"{row['count']:,}", right=True),
-        Column("SIZE", lambda row: size_text(row["bytes"]), right=True),
+        Column("SIZE", lambda row: bytes_text(row["bytes"]), right=True),
     ]
     emit(rows, columns, output)
 
 
 def _seconds(text: str) -> int:
-    from gpuyard.durations import duration_ms
     from gpuyard.errors import BadInput
+    from gpuyard.quantities import duration_ms
 
     try:
         return duration_ms(text) // 1000

@@ -1,4 +1,4 @@
-"""Times and durations as Slurm writes them."""
+"""Times and durations as Slurm writes them: its own notation, so not that of `gpuyard.quantities`."""
 
 import os
 import time

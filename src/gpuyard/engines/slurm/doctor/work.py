@@ -5,7 +5,7 @@ from statistics import median
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
 from gpuyard.engines.slurm.words.forms import words
-from gpuyard.model.units import DAY_MS, HOUR_MS
+from gpuyard.quantities import percent_text, span_down
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
 ENOUGH = 10
@@ -28,7 +28,7 @@ def nodes(look: Evidence) -> Iterator[Finding]:
     for node in look.site.nodes:
         if node.up:
             continue
-        since = f", since {_age(look.now_ms - node.reason_ms)}" if node.reason_ms else ""
+        since = f", since {span_down(look.now_ms - node.reason_ms)}" if node.reason_ms else ""
         reason = node.reason or "no reason given"
         gpus = node.gpu_count
         seen = f"node {node.name} is {node.state.lower()}: {reason}{since}"
@@ -105,7 +105,9 @@ def asking(look: Evidence) -> Iterator[Finding]:
     """Time and memory that are asked for and not used."""
     timed = [used.elapsed_ms / used.limit_ms for used in look.used if used.limit_ms and used.elapsed_ms]
     if len(timed) >= ENOUGH and median(timed) < OVER_ASKED:
-        seen = f"the median job uses {100 * median(timed):.0f} % of its time limit ({len(timed)} jobs)"
+        seen = (
+            f"the median job uses {percent_text(100 * median(timed))} of its time limit ({len(timed)} jobs)"
+        )
         why = "backfill believes the limits: gaps that a job would fit into are left idle"
         yield Finding(
             "over-time",
@@ -116,9 +118,8 @@ def asking(look: Evidence) -> Iterator[Finding]:
         )
     needed = [used.used_mib / used.asked_mib for used in look.used if used.asked_mib and used.used_mib]
     if len(needed) >= ENOUGH and median(needed) < OVER_ASKED:
-        seen = (
-            f"the median job uses {100 * median(needed):.0f} % of the memory it asks for ({len(needed)} jobs)"
-        )
+        part = percent_text(100 * median(needed))
+        seen = f"the median job uses {part} of the memory it asks for ({len(needed)} jobs)"
         why = "memory runs out before GPUs do, and these stand idle"
         yield Finding(
             "over-memory", _ADVICE, seen, why, "tell people, and set DefMemPerGPU to what the median needs"
@@ -133,11 +134,3 @@ def asking(look: Evidence) -> Iterator[Finding]:
 def _few(names: list[str]) -> str:
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
-def _age(value_ms: int) -> str:
-    if value_ms >= 2 * DAY_MS:
-        return f"{value_ms // DAY_MS} days"
-    if value_ms >= 2 * HOUR_MS:
-        return f"{value_ms // HOUR_MS} hours"
-    return f"{max(1, value_ms // 60_000)} min"

@@ -1,5 +1,8 @@
 """How Slurm writes things down: durations, moments, memory, trackable resources (TRES), tables, lists of nodes.
 
+Slurm's notation of durations and memory is its own (`90` is minutes, `4000` is MiB), so it is read and written here and
+not in `gpuyard.quantities`.
+
 Pure text in, integers and rows out. Text that cannot be read raises `Unreadable`, with a sentence about that text; the
 reader of the text adds where it was.
 """
