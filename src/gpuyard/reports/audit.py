@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.reports.report import Flag, Report
-from gpuyard.reports.table import Column, Table, clock
+from gpuyard.reports.table import Table, clock
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import AUDIT
 
 if TYPE_CHECKING:

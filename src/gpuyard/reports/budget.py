@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuyard.quantities import digits, percent_text, usd
 from gpuyard.reports.report import Flag, Report
-from gpuyard.reports.table import Column, Row, Table, clock
+from gpuyard.reports.table import Row, Table, clock
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from gpuyard.quantities import digits, usd
 from gpuyard.reports.money.lines import KINDS, LABEL, MAY_LACK, NO_JOB, NONE, behind, hours_of, not_booked
 from gpuyard.reports.report import Asking, Flag, Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import DOCTOR
 
 if TYPE_CHECKING:

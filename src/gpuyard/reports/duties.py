@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from gpuyard.quantities import span
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, clock
+from gpuyard.reports.table import Row, Table, clock
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.quantities import memory_gib, memory_used, span
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import GPUS
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from gpuyard.errors import counted
 from gpuyard.quantities import memory_gib
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, number
+from gpuyard.reports.table import Row, Table, number
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import NODES
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Endpoint
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuyard.quantities import digits, usd
 from gpuyard.reports.report import Flag, Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
 if TYPE_CHECKING:

@@ -1,11 +1,15 @@
-"""What a report is made of: rows, the columns that people see of them, and how a cell is written."""
+"""What a report is made of: rows, the columns that people see of them, and how a cell is written.
+
+Reports of other packages have `Column` and `span` from here.
+"""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from gpuyard.quantities import span
+from gpuyard.tables import Column
 
 __all__ = ["Column", "Row", "Table", "clock", "number", "ordinal", "span"]
 
@@ -25,28 +29,6 @@ class Table:
         """Other fields of the reply."""
         self.more = more
         """Where the next page begins, for a report in pages; None: there are no more rows."""
-
-
-class Column:
-    """A header and how a record's cell is made."""
-
-    __slots__ = ("cell", "header", "right", "wide", "wraps")
-
-    def __init__(
-        self,
-        header: str,
-        cell: Callable[[Row], str],
-        right: bool = False,
-        wide: bool = False,
-        wraps: bool = False,
-    ) -> None:
-        self.header = header
-        self.cell = cell
-        self.right = right
-        self.wide = wide
-        """Only in the wide form."""
-        self.wraps = wraps
-        """Of the last column: sentences, which go on in the next line where a terminal is too narrow."""
 
 
 def clock(ms: int | None) -> str:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.quantities import span_words
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table, number
+from gpuyard.reports.table import Row, Table, number
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import TENANTS
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from gpuyard.quantities import memory_size
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import TOPOLOGY
 
 if TYPE_CHECKING:

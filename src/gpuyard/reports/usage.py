@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from gpuyard.reports.report import Report
-from gpuyard.reports.table import Column, Table
+from gpuyard.reports.table import Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
 if TYPE_CHECKING:

@@ -1,17 +1,23 @@
 """Tables: what fits, what stands beside what, and what stands out."""
 
+from operator import itemgetter
+
 import pytest
 
 from gpuyard.cli.listings import listing
-from gpuyard.cli.listings.listing import Column, Grid
 from gpuyard.cli.terminal import progress
+from gpuyard.tables import Column, Grid
+
+
+def columns(*headers: str) -> list[Column]:
+    """Columns of rows of texts, the first to the left."""
+    return [Column(header, itemgetter(place), right=place > 0) for place, header in enumerate(headers)]
+
 
 GRID = Grid(
-    [
-        Column("policy", ["fifo", "default"], "left"),
-        Column("wait mean", ["3.2 h", "41 min"], best=[False, True]),
-        Column("cost", ["$10", "$9"]),
-    ]
+    columns("policy", "wait mean", "cost"),
+    [["fifo", "3.2 h", "$10"], ["default", "41 min", "$9"]],
+    best={(1, 1)},
 )
 
 
@@ -34,7 +40,8 @@ def test_a_table_takes_the_widest_form_that_fits() -> None:
 
 
 def test_a_table_that_is_too_wide_is_turned() -> None:
-    wide = Grid([*GRID.columns, Column("utilisation", ["90 %", "79 %"])])
+    rows = [[*row, used] for row, used in zip(GRID.rows, ("90 %", "79 %"), strict=True)]
+    wide = Grid(columns(*GRID.headers, "utilisation"), rows)
     assert [
         "policy        fifo  default",
         "wait mean    3.2 h   41 min",
@@ -44,10 +51,8 @@ def test_a_table_that_is_too_wide_is_turned() -> None:
 
 
 def test_a_table_that_is_too_wide_either_way_comes_in_parts() -> None:
-    names = [f"policy-{number}" for number in range(5)]
-    grid = Grid(
-        [Column("policy", names, "left"), Column("utilisation", ["90 %"] * 5), Column("x", ["y" * 30] * 5)]
-    )
+    rows = [[f"policy-{number}", "90 %", "y" * 30] for number in range(5)]
+    grid = Grid(columns("policy", "utilisation", "x"), rows)
     lines = drawn(grid, 40)
     assert 5 == sum(line.count("policy-") for line in lines)
     assert 5 == sum(line.startswith("policy ") for line in lines)

@@ -7,51 +7,15 @@ programs get data in which no number was rounded for the eye.
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gpuyard.cli.line.options import Output
 from gpuyard.cli.listings.tables import GAP, aligned, write_csv, write_document
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import coloured, columns, styled
+from gpuyard.tables import Grid
 
-__all__ = ["Column", "Grid", "Listing", "Output", "emit", "flat", "show"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A header and its cells."""
-
-    header: str
-    cells: Sequence[str]
-    align: Literal["left", "right"] = "right"
-    best: Sequence[bool] = ()
-    """Which cells stand out; empty: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table. The first column names the rows."""
-
-    columns: Sequence[Column]
-    title: str = ""
-    """Printed on a terminal only, so that a pipe holds nothing but the table."""
-    turns: bool = True
-    """Whether rows may become columns where the table is too wide."""
-
-    def turned(self) -> "Grid":
-        """Rows as columns: a terminal has more lines than it has columns."""
-        names, *figures = self.columns
-        first = Column(names.header, [column.header for column in figures], "left")
-        rest = [
-            Column(
-                name,
-                [column.cells[row] for column in figures],
-                "right",
-                [bool(column.best) and column.best[row] for column in figures],
-            )
-            for row, name in enumerate(names.cells)
-        ]
-        return Grid([first, *rest], self.title)
+__all__ = ["Listing", "Output", "emit", "flat", "show"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +49,7 @@ def show(grids: Sequence[Grid]) -> None:
     for number, grid in enumerate(grids):
         if number:
             print()
-        lines = (
-            _drawn(grid, columns(sys.stdout)) if drawn else _padded(grid, [_header_line(grid), *_cells(grid)])
-        )
+        lines = _drawn(grid, columns(sys.stdout)) if drawn else _padded(grid, [grid.headers, *_cells(grid)])
         print("\n".join(lines))
 
 
@@ -100,27 +62,21 @@ def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
             yield f"{before}{key}", value
 
 
-def _header_line(grid: Grid) -> list[str]:
-    return [column.header for column in grid.columns]
-
-
 def _header_lines(grid: Grid) -> list[list[str]]:
     """The header with a line for each word, so that a long one does not make its column wide."""
-    words = [column.header.split() for column in grid.columns]
+    words = [header.split() for header in grid.headers]
     tallest = max(map(len, words))
     stacked = [[""] * (tallest - len(each)) + each for each in words]
     return [list(line) for line in zip(*stacked, strict=True)]
 
 
 def _cells(grid: Grid) -> list[list[str]]:
-    return [
-        [shown(cell) for cell in row] for row in zip(*(column.cells for column in grid.columns), strict=True)
-    ]
+    return [[shown(cell) for cell in row] for row in grid.rows]
 
 
 def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines."""
-    return aligned(rows, [column.align == "right" for column in grid.columns])[0]
+    return aligned(rows, [column.right for column in grid.columns])[0]
 
 
 # ----------------------------------------------------------------------
@@ -144,30 +100,29 @@ def _fitting(grid: Grid, width: int) -> list[tuple[Grid, list[list[str]]]]:
 
     Where even that is too wide, it is swapped and in parts, with as many columns each as fit.
     """
-    forms = [(grid, [_header_line(grid)]), (grid, _header_lines(grid))]
+    forms = [(grid, [grid.headers]), (grid, _header_lines(grid))]
     turned = grid.turned() if grid.turns else grid
-    forms.append((turned, [_header_line(turned)]))
+    forms.append((turned, [turned.headers]))
     fits = [form for form in forms if _width(*form) <= width]
     if fits or not grid.turns:
         return fits[:1] or forms[1:2]
-    names, *rest = turned.columns
-    parts: list[list[Column]] = [[]]
-    for column in rest:
-        part = Grid([names, *parts[-1], column])
-        if parts[-1] and _width(part, [_header_line(part)]) > width:
-            parts.append([])
-        parts[-1].append(column)
-    grids = [Grid([names, *part]) for part in parts]
-    return [(each, [_header_line(each)]) for each in grids]
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(turned.columns)):
+        part = turned.part([*parts[-1], place])
+        if len(parts[-1]) > 1 and _width(part, [part.headers]) > width:
+            parts.append([0])
+        parts[-1].append(place)
+    grids = [turned.part(places) for places in parts]
+    return [(each, [each.headers]) for each in grids]
 
 
 def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> str:
     """A line with the best cells of its columns highlighted."""
     text, end = "", 0
-    for column, cells in zip(grid.columns, zip(*rows, strict=True), strict=True):
+    for place, cells in enumerate(zip(*rows, strict=True)):
         begin, end = end, end + max(map(len, cells)) + len(GAP)
         cell = line[begin:end]
-        best = column.cells[row] if column.best and column.best[row] else ""
+        best = grid.rows[row][place] if (row, place) in grid.best else ""
         text += cell.replace(best, styled(best, "bold green", sys.stdout)) if best else cell
     return text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import coloured, wrapped
-from gpuyard.reports.table import Column
+from gpuyard.tables import Column
 
 GAP = "  "
 _WRAPS_MIN = 16

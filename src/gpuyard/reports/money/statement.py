@@ -25,7 +25,8 @@ from gpuyard.reports.money.lines import (
     not_booked,
 )  # fmt: skip
 from gpuyard.reports.report import Asking, Flag, Report
-from gpuyard.reports.table import Column, Row, Table
+from gpuyard.reports.table import Row, Table
+from gpuyard.tables import Column
 from gpuyard.wire.endpoints import Action, Endpoint, query
 
 if TYPE_CHECKING:

@@ -74,38 +74,35 @@ def _table(entries: Sequence[ComparedPolicy]) -> Markup | None:
     if not entries:
         return None
     table = terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
-    meaning = {metric.header: metric.meaning for metric in METRICS}
-    plain = {metric.header: metric.plain for metric in METRICS}
+    first = el("th", "policy", scope="col", class_="left")
     heads = (
-        el(
-            "th",
-            column.header,
-            el("small", plain[column.header]) if plain.get(column.header) else None,
-            scope="col",
-            class_=column.align,
-            title=meaning.get(column.header),
-        )
-        for column in table.columns
+        el("th", metric.header, el("small", metric.plain), scope="col", class_="right", title=metric.meaning)
+        for metric in METRICS
     )
     rows = []
-    for index, entry in enumerate(entries):
-        name, *figures = table.columns
+    for row, (entry, (name, *figures)) in enumerate(zip(entries, table.rows, strict=True)):
+        best = [(row, place) in table.best for place, _ in enumerate(figures, 1)]
         cells = (
             el(
                 "td",
-                column.cells[index],
-                el("span", " best", class_="hint") if column.best[index] else None,
-                class_="best" if column.best[index] else None,
+                figure,
+                el("span", " best", class_="hint") if stands_out else None,
+                class_="best" if stands_out else None,
             )
-            for column in figures
+            for figure, stands_out in zip(figures, best, strict=True)
         )
         chip = el("i", style=f"--c:{entry.colour}")
-        rows.append(el("tr", el("th", chip, name.cells[index], scope="row"), *cells))
-    marked = any(any(column.best) for column in table.columns)
+        rows.append(el("tr", el("th", chip, name, scope="row"), *cells))
     return el(
         "section",
-        scrolling(el("table", el("thead", el("tr", *heads)), el("tbody", *rows))),
-        _key(entries, marked),
+        scrolling(
+            el(
+                "table",
+                el("thead", el("tr", first, *heads)),
+                el("tbody", *rows),
+            )
+        ),
+        _key(entries, bool(table.best)),
         class_="summary",
     )
 

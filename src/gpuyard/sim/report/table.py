@@ -5,17 +5,15 @@ the headline sentences and the definitions at the end of the report all read thi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any
 
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
 from gpuyard.sim.report import human
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import summaries_of
-
-Align = Literal["left", "right"]
-"""As Rich's `justify` takes it."""
+from gpuyard.tables import Column, Grid, grid
 
 Summary = dict[str, Any]
 
@@ -31,19 +29,30 @@ class Better(Enum):
     """A means rather than an end, such as preemptions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One column."""
+class Metric(Column):
+    """A figure of a policy's summary: a column of the comparison."""
 
-    header: str
-    phrase: str
-    """Its name within a sentence."""
-    value: Callable[[Summary], float | None]
-    say: Callable[[float | None], str]
-    better: Better
-    meaning: str
-    plain: str = ""
-    """What its name means, in a few words."""
+    __slots__ = ("better", "meaning", "phrase", "plain", "say", "value")
+
+    def __init__(
+        self,
+        header: str,
+        phrase: str,
+        value: Callable[[Summary], float | None],
+        say: Callable[[float | None], str],
+        better: Better,
+        meaning: str,
+        plain: str,
+    ) -> None:
+        super().__init__(header, lambda summary: say(value(summary)), right=True)
+        self.phrase = phrase
+        """Its name within a sentence."""
+        self.value = value
+        self.say = say
+        self.better = better
+        self.meaning = meaning
+        self.plain = plain
+        """What its name means, in a few words."""
 
 
 METRICS = (
@@ -146,41 +155,21 @@ METRICS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A header, one cell per policy, and which cells are the best of the column."""
-
-    header: str
-    align: Align
-    cells: list[str]
-    best: list[bool]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyTable:
-    """One row per policy."""
-
-    columns: list[Column]
-
-    @property
-    def headers(self) -> list[str]:
-        return [column.header for column in self.columns]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        return [list(row) for row in zip(*(column.cells for column in self.columns), strict=True)]
-
-
-def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> PolicyTable:
-    """The policies side by side. Pass the summaries if they already exist."""
+def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> Grid:
+    """The policies side by side, a row for each. Pass the summaries if they already exist."""
     if summaries is None:
         summaries = summaries_of(results)
-    names = [result.policy for result in results]
-    columns = [Column("policy", "left", names, [False] * len(names))]
-    for metric in METRICS:
-        cells = [metric.say(metric.value(summary)) for summary in summaries]
-        columns.append(Column(metric.header, "right", cells, best_of(metric, summaries)))
-    return PolicyTable(columns)
+    records = [
+        {"policy": result.policy} | summary for result, summary in zip(results, summaries, strict=True)
+    ]
+    found = grid([Column("policy", itemgetter("policy")), *METRICS], records)
+    found.best = {
+        (row, place)
+        for place, metric in enumerate(METRICS, 1)
+        for row, stands_out in enumerate(best_of(metric, summaries))
+        if stands_out
+    }
+    return found
 
 
 def comparable(summaries: Sequence[Summary]) -> bool:

@@ -164,12 +164,14 @@ def _save(trace: "Trace", path: Path) -> None:
 
 def print_figures(figures: dict[str, Any], output: Output) -> None:
     """Figures by name, in any form of output."""
-    from gpuyard.cli.listings.listing import Column, Grid, Listing, emit, flat
+    from gpuyard.cli.listings.listing import Listing, emit, flat
+    from gpuyard.tables import Column, Grid, grid
 
     def grids(_wide: bool) -> list[Grid]:
-        rows = list(flat(figures))
-        names = Column("figure", [name for name, _ in rows], "left")
-        return [Grid([names, Column("value", [_said(value) for _, value in rows])], turns=False)]
+        columns = [
+            Column("figure", lambda row: row[0]), Column("value", lambda row: _said(row[1]), right=True)
+        ]  # fmt: skip
+        return [grid(columns, flat(figures), turns=False)]
 
     emit(Listing(figures, lambda: [figures], grids), output)
 

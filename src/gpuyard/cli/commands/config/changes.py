@@ -103,31 +103,20 @@ def _line(text: str) -> None:
 def show_preview(preview: Mapping[str, Any]) -> None:
     """The sentence, the table behind it, and how far to trust it."""
     from gpuyard.cli.listings.tables import table
-    from gpuyard.reports.table import Column
     from gpuyard.sim.preview_words import pair_text
+    from gpuyard.tables import Column
 
     print(preview["sentence"])
     rows = [*preview["tenants"], preview["all"]]
     if len(preview["tenants"]) and preview["jobs"]:
         print()
         columns = [
-            Column("TENANT", _no_cell),
-            Column("JOBS", _no_cell, right=True),
-            Column("MEAN WAIT", _no_cell),
-            Column("95 % WAIT AT MOST", _no_cell),
+            Column("TENANT", lambda row: row["tenant"]),
+            Column("JOBS", lambda row: str(row["jobs"]), right=True),
+            Column("MEAN WAIT", lambda row: pair_text(*row["wait_mean_ms"])),
+            Column("95 % WAIT AT MOST", lambda row: pair_text(*row["wait_p95_ms"])),
         ]
-        table(
-            columns,
-            [
-                [
-                    row["tenant"],
-                    str(row["jobs"]),
-                    pair_text(*row["wait_mean_ms"]),
-                    pair_text(*row["wait_p95_ms"]),
-                ]
-                for row in rows
-            ],
-        )
+        table(columns, [[column.cell(row) for column in columns] for row in rows])
         print()
     before, after = preview["utilisation"]
     used = "" if before is None else f"utilisation {100 * before:.1f} → {percent_text(100 * after, 1)}, "
@@ -135,7 +124,3 @@ def show_preview(preview: Mapping[str, Any]) -> None:
     print(
         f"{used}preemptions {stops}; from {preview['jobs']:,} recorded jobs, {preview['live']:,} of them live"
     )
-
-
-def _no_cell(_row: Mapping[str, Any]) -> str:
-    raise NotImplementedError("cells of this table are made beforehand")

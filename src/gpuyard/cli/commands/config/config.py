@@ -36,7 +36,8 @@ def config(
     with client() as yard:
         found = yard.config_versions(limit)
     from gpuyard.cli.listings.tables import emit
-    from gpuyard.reports.table import Column, clock
+    from gpuyard.reports.table import clock
+    from gpuyard.tables import Column
 
     live = found[0]["version"] if found else 0
     columns = [

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.listings.listing import Column, Grid, Listing, Output, emit
+from gpuyard.cli.listings.listing import Listing, Output, emit
 from gpuyard.cli.terminal.streams import aside
 from gpuyard.errors import BadInput, counted
 from gpuyard.model.units import SECOND_MS
@@ -17,6 +17,7 @@ from gpuyard.sim.report import human, render, terminal_table
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
 from gpuyard.sim.summary import summaries_of
+from gpuyard.tables import Column, Grid, grid
 
 
 def check(path: Path) -> None:
@@ -120,36 +121,33 @@ def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: 
     """One row per policy; a run that was cut short says so beside its name."""
     table = terminal_table(results, summaries)
     names = [f"{r.policy} (interrupted)" if r.interrupted else r.policy for r in results]
-    _name, *figures = table.columns
-    columns = [Column(each.header, each.cells, each.align, each.best) for each in figures]
-    return Grid([Column("policy", names, "left"), *columns], title)
+    rows = [[name, *figures] for name, (_name, *figures) in zip(names, table.rows, strict=True)]
+    return Grid(table.columns, rows, best=table.best, title=title)
+
+
+_TENANT_COLUMNS = (
+    Column("tenant", lambda row: row["tenant"]),
+    Column("policy", lambda row: row["policy"]),
+    Column("jobs", lambda row: human.count(row["jobs"]), right=True),
+    Column("wait mean", lambda row: span_rounded(row["wait_s"]["mean"]), right=True),
+    Column("wait p95", lambda row: span_rounded(row["wait_s"]["p95"]), right=True),
+    Column("GPU-hours", lambda row: human.gpu_hours(row["gpu_s"]), right=True),
+    Column("cost", lambda row: usd_rounded(row["cost_usd"]), right=True),
+    Column("share", lambda row: percent_rounded(row["share"]), right=True),
+    Column("entitled", lambda row: percent_rounded(row["entitled"]), right=True),
+)
 
 
 def tenant_grid(names: Sequence[str], summaries: Sequence[Summary], title: str = "") -> Grid:
     """One row per tenant and policy, the policies of a tenant next to each other."""
     tenants = sorted({path for summary in summaries for path in summary["tenants"]})
     rows = [
-        (tenant, name, summary["tenants"][tenant])
+        {"tenant": tenant, "policy": name} | summary["tenants"][tenant]
         for tenant in tenants
         for name, summary in zip(names, summaries, strict=True)
         if tenant in summary["tenants"]
     ]
-    figures = [figure for _, _, figure in rows]
-    return Grid(
-        [
-            Column("tenant", [tenant for tenant, _, _ in rows], "left"),
-            Column("policy", [name for _, name, _ in rows], "left"),
-            Column("jobs", [human.count(each["jobs"]) for each in figures]),
-            Column("wait mean", [span_rounded(each["wait_s"]["mean"]) for each in figures]),
-            Column("wait p95", [span_rounded(each["wait_s"]["p95"]) for each in figures]),
-            Column("GPU-hours", [human.gpu_hours(each["gpu_s"]) for each in figures]),
-            Column("cost", [usd_rounded(each["cost_usd"]) for each in figures]),
-            Column("share", [percent_rounded(each["share"]) for each in figures]),
-            Column("entitled", [percent_rounded(each["entitled"]) for each in figures]),
-        ],
-        title,
-        turns=False,
-    )
+    return grid(_TENANT_COLUMNS, rows, title=title, turns=False)
 
 
 def _gpus(study: Study) -> int:

@@ -92,7 +92,8 @@ def fields() -> list[str]:
 def _print(found: list[Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.listings.tables import emit
     from gpuyard.quantities import digits, usd
-    from gpuyard.reports.table import Column, clock, number
+    from gpuyard.reports.table import clock, number
+    from gpuyard.tables import Column
 
     cost = {
         job["label"]: None if job["cost_usd"] is None else round(job["cost_usd"] * 1_000_000) for job in found

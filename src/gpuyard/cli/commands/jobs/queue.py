@@ -155,7 +155,7 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", tasks: bool = False) -> None:
     """Print straight from the rows: making objects would take as long as printing ten thousand rows."""
     from gpuyard.cli.listings.tables import chosen, flat, table
-    from gpuyard.reports.table import Column
+    from gpuyard.tables import Column
 
     raw = found["rows"] if tasks else list(_folded(found["rows"]))
     heads: Sequence[str] = _WIDE_HEADS if wide else _HEADS

@@ -40,8 +40,8 @@ def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
 
 def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
     from gpuyard.cli.listings.tables import emit
-    from gpuyard.reports.table import Column
     from gpuyard.reports.tenants import cap_columns
+    from gpuyard.tables import Column
 
     columns = [
         Column("TENANT", lambda row: "  " * row["depth"] + _name(row["path"])),

@@ -136,7 +136,8 @@ def _draft(path: str) -> Iterator[Callable[[str], None]]:
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
     from gpuyard.cli.listings.tables import emit
-    from gpuyard.reports.table import Column, clock
+    from gpuyard.reports.table import clock
+    from gpuyard.tables import Column
 
     with client() as yard:
         found = yard.tokens()

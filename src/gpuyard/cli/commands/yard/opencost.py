@@ -221,7 +221,7 @@ def _columns(by: str) -> list[Any]:
     from gpuyard.ledger.opencost import IDLE
     from gpuyard.quantities import usd
     from gpuyard.reports.money.lines import NO_JOB
-    from gpuyard.reports.table import Column
+    from gpuyard.tables import Column
 
     return [
         Column("FROM", lambda row: row["from_day"]),

@@ -185,7 +185,7 @@ def _row(each: "Finding") -> Mapping[str, Any]:
 
 def _columns() -> list[Any]:
     from gpuyard.quantities import usd
-    from gpuyard.reports.table import Column
+    from gpuyard.tables import Column
 
     return [
         Column("LINE", lambda row: _numbers(row["lines"]), right=True),

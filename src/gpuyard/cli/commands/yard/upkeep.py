@@ -64,7 +64,7 @@ def prune(
 
 def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> None:
     from gpuyard.cli.listings.tables import emit, write_document
-    from gpuyard.reports.table import Column
+    from gpuyard.tables import Column
 
     if output in (Output.JSON, Output.YAML):
         write_document({"dry_run": dry_run, "removed": total}, output)
@@ -208,7 +208,7 @@ def _followed(yard: Any, begun: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _show_status(found: Sequence[Mapping[str, Any]], output: Output) -> None:
     from gpuyard.cli.listings.tables import emit, write_document
-    from gpuyard.reports.table import Column
+    from gpuyard.tables import Column
 
     if output in (Output.JSON, Output.YAML):
         write_document({"projections": found}, output)

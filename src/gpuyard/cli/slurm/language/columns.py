@@ -24,8 +24,8 @@ class Field(NamedTuple):
     """Whether it is cut to the width of its column; a duration is not."""
 
 
-class Column(NamedTuple):
-    """A field at its place in the line, with what follows it."""
+class Place(NamedTuple):
+    """The place of a field in the line, with what follows it."""
 
     field: Field
     width: int = 0
@@ -45,7 +45,7 @@ class Format(NamedTuple):
     """A whole line."""
 
     before: str
-    columns: list[Column]
+    columns: list[Place]
     unknown: list[str]
     """Names that were asked for and are no fields."""
 
@@ -77,7 +77,7 @@ def short_format(text: str, fields: Mapping[str, Field]) -> Format:
         width, letter, after = int(rest[:digits] or 0), rest[digits : digits + 1], rest[digits + 1 :]
         after = after.replace("\0", "%")
         if letter in fields:
-            columns.append(Column(fields[letter], width, right, after))
+            columns.append(Place(fields[letter], width, right, after))
             continue
         found.unknown.append(letter.replace("\0", "%"))
         plain = f"%{part}".replace("\0", "%")
@@ -101,7 +101,7 @@ def long_format(text: str, fields: Mapping[str, Field]) -> Format:
         rest = how[1:] if right else how
         digits = len(rest) - len(rest.lstrip("0123456789"))
         width = int(rest[:digits]) if digits else LONG_WIDTH
-        found.columns.append(Column(field, width, right, rest[digits:]))
+        found.columns.append(Place(field, width, right, rest[digits:]))
     return found
 
 
