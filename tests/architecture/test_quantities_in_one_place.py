@@ -13,7 +13,7 @@ THE_PLACE = "quantities.py"
 OTHER_LANGUAGES = {
     "cli/slurm/commands/seff.py",
     "cli/slurm/commands/sreport.py",
-    "sim/report/chart.py",  # of CSS
+    "pages/chart.py",  # of CSS
 }
 NO_QUANTITY = {
     "engines/slurm/site/site.py",  # a limit that stands in the code

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.pages import human
+from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import human, sentences, terminal_table
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.sim.report import sentences, terminal_table
 from gpuyard.sim.report.series import (
     POINTS_MAX,
     SizeClass,

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.pages import bars, human
+from gpuyard.pages.document import document, figure, head, made, table
+from gpuyard.pages.markup import Markup, el, join
 from gpuyard.quantities import digits, percent_rounded, usd, usd_axis
-from gpuyard.reports.money import lines, plots
+from gpuyard.reports.money import lines
 from gpuyard.reports.money.statement_page import exact_hours, hours, opening
 from gpuyard.reports.report import Asking
 from gpuyard.reports.table import Row
-from gpuyard.sim.report import human
-from gpuyard.sim.report.document import document, head, made
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.plots import figure
 
 _BARS_MAX = 20
 _LINES_MAX = 500
@@ -22,7 +21,7 @@ def cost_page(ask: Asking, values: Mapping[str, Any]) -> str:
     """The whole page. The lines are asked for again by day, or by month where there are many days."""
     reply = ask(values)
     by = [name for name in reply["by"] if name not in _TIMES]
-    over = plots.slots(reply["from_day"], reply["to_day"])
+    over = bars.slots(reply["from_day"], reply["to_day"])
     unit = "day" if len(over[0].key) > 7 else "month"
     days = ask({**values, "from": reply["from_day"], "to": reply["to_day"], "by": ",".join([*by[:1], unit])})
     title = f"What GPU time cost, by {human.listed(reply['by'])}"
@@ -84,7 +83,7 @@ def _said(reply: Row) -> list[tuple[Markup, str]]:
     return found
 
 
-def _charges(days: Row, over: list[plots.Slot], unit: str) -> Markup:
+def _charges(days: Row, over: list[bars.Slot], unit: str) -> Markup:
     """What was charged over time, by the first dimension."""
     by = [name for name in days["by"] if name not in _TIMES]
     drawn = f"What was charged each {unit}" + (f", by {by[0]}." if by else ".")
@@ -92,22 +91,22 @@ def _charges(days: Row, over: list[plots.Slot], unit: str) -> Markup:
     for row in days["lines"]:
         name = name_of(row, by) or "charged"
         sums[name] = sums.get(name, 0.0) + row["charged_micro_usd"]
-    colours = plots.coloured(sums)
+    colours = bars.coloured(sums)
     if not colours:
         return figure("charges", "Nothing was charged", drawn)
     heights: dict[str, dict[str, float]] = {name: {} for name in colours}
     for row in days["lines"]:
         name = name_of(row, by) or "charged"
         if row["charged_micro_usd"] > 0:
-            part = heights[name if name in colours else plots.OTHERS]
+            part = heights[name if name in colours else bars.OTHERS]
             part[row[unit]] = part.get(row[unit], 0.0) + row["charged_micro_usd"]
     first = next(iter(colours))
     share = percent_rounded(sums[first] / sum(sums.values()))
     heading = f"{first}: {usd(round(sums[first]))}, {share} of all charges" if by else "Charges over time"
-    return figure("charges", heading, drawn, plots.columns(heights, colours, over, usd_axis, heading))
+    return figure("charges", heading, drawn, bars.columns(heights, colours, over, usd_axis, heading))
 
 
-def _time(days: Row, over: list[plots.Slot], unit: str) -> Markup:
+def _time(days: Row, over: list[bars.Slot], unit: str) -> Markup:
     """Where GPU time went over time, by its kind."""
     heights: dict[str, dict[str, float]] = {}
     for row in days["lines"]:
@@ -122,7 +121,7 @@ def _time(days: Row, over: list[plots.Slot], unit: str) -> Markup:
         return figure("time", "There was no GPU time", drawn)
     most = max(ordered, key=lambda kind: sum(ordered[kind].values()))
     heading = f"Most GPU-hours were {most}: {hours(sum(ordered[most].values()))}"
-    return figure("time", heading, drawn, plots.columns(ordered, plots.KIND_COLOURS, over, hours, heading))
+    return figure("time", heading, drawn, bars.columns(ordered, lines.KIND_COLOURS, over, hours, heading))
 
 
 def _lines(reply: Row) -> Markup:
@@ -135,7 +134,7 @@ def _lines(reply: Row) -> Markup:
     if not most:
         return figure("lines", "Nothing to compare", drawn)
     shown = [
-        plots.Bar(
+        bars.Bar(
             name_of(row, by), [(kind, row[f"{kind}_gpu_hours"]) for kind in lines.KINDS], hours(held(row))
         )
         for row in most[:_BARS_MAX]
@@ -143,7 +142,7 @@ def _lines(reply: Row) -> Markup:
     heading = (
         f"The {_BARS_MAX} largest of {len(most)} lines" if len(most) > _BARS_MAX else "Where GPU time went"
     )
-    return figure("lines", heading, drawn, plots.bars(shown, plots.KIND_COLOURS, hours, heading))
+    return figure("lines", heading, drawn, bars.bars(shown, lines.KIND_COLOURS, hours, heading))
 
 
 def _table(reply: Row) -> Markup:
@@ -166,7 +165,7 @@ def _table(reply: Row) -> Markup:
     return el(
         "section",
         el("h2", "Every line, in GPU-hours"),
-        plots.table([", ".join(by), *kinds, "GPU-hours", "charged"], rows, total=True),
+        table([", ".join(by), *kinds, "GPU-hours", "charged"], rows, total=True),
         el("p", f"{more:,} more lines are in -o csv; the total has them.", class_="key")
         if more > 0
         else None,

@@ -13,6 +13,11 @@ LABEL = "label:"
 
 KINDS = ("used", "wasted", "unmeasured", "starting", "held", "stranded", "idle", "recutting", "unavailable")
 """The kinds of time, as a line shows them."""
+KIND_COLOURS = {
+    "used": "var(--c3)", "wasted": "var(--c2)", "unmeasured": "var(--c0)", "starting": "var(--c5)", "held": "var(--c4)",
+    "stranded": "var(--c7)", "idle": "var(--c6)", "recutting": "var(--c5)", "unavailable": "var(--soft)",
+}  # fmt: skip
+"""The same on every page."""
 
 TOTAL, TENANT, USER, PROJECT, CLASS, PRICE, DAY, CORRECTION = (
     "total", "tenant", "user", "project", "class", "price", "day", "correction",

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from datetime import date
 
+from gpuyard.pages import bars, human
+from gpuyard.pages.document import document, figure, head, made, table
+from gpuyard.pages.markup import Markup, el, join
 from gpuyard.quantities import MISSING, percent_change, percent_rounded, rate_usd, usd, usd_axis
 from gpuyard.reports.budget import amount_texts
-from gpuyard.reports.money import plots
 from gpuyard.reports.money.lines import (
     CORRECTION,
     DAY,
+    KIND_COLOURS,
     NONE,
     PARTS,
     PRICE,
@@ -19,10 +22,6 @@ from gpuyard.reports.money.lines import (
     digits_of,
 )
 from gpuyard.reports.table import Row
-from gpuyard.sim.report import human
-from gpuyard.sim.report.document import document, head, made
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.plots import figure
 
 _SHOWN = ("used", "wasted", "unmeasured", "starting", "held")
 _LINES_MAX = 12
@@ -141,7 +140,7 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
 
 
 def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
-    over = plots.slots(reply["from_day"], reply["to_day"])
+    over = bars.slots(reply["from_day"], reply["to_day"])
     charged = {line["name"]: line["charged_micro_usd"] for line in parts[DAY]}
     wasted = {line["name"]: line["wasted_micro_usd"] for line in parts[DAY]}
     rest = {day: charged[day] - wasted[day] for day in charged}
@@ -151,8 +150,8 @@ def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
     if not charged:
         return figure("days", heading, drawn)
     heights = {"used or unmeasured": rest, "wasted": wasted}
-    colours = {"used or unmeasured": "var(--c1)", "wasted": plots.KIND_COLOURS["wasted"]}
-    return figure("days", heading, drawn, plots.columns(heights, colours, over, usd_axis, heading))
+    colours = {"used or unmeasured": "var(--c1)", "wasted": KIND_COLOURS["wasted"]}
+    return figure("days", heading, drawn, bars.columns(heights, colours, over, usd_axis, heading))
 
 
 def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
@@ -164,12 +163,12 @@ def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
     name = most[0]["name"] or f"jobs without a {noun}"
     heading = f"{name} had most: {hours(held(most[0]))} of {hours(sum(map(held, most)))} GPU-hours"
     shown = [
-        plots.Bar(
+        bars.Bar(
             line["name"] or NONE, [(kind, line[f"{kind}_gpu_hours"]) for kind in _SHOWN], hours(held(line))
         )
         for line in most[:_LINES_MAX]
     ]
-    return figure(key, heading, drawn, plots.bars(shown, plots.KIND_COLOURS, hours, heading), wide=False)
+    return figure(key, heading, drawn, bars.bars(shown, KIND_COLOURS, hours, heading), wide=False)
 
 
 def _waits(reply: Row) -> Markup:
@@ -178,11 +177,11 @@ def _waits(reply: Row) -> Markup:
         return figure("waits", "Nobody waited", drawn, wide=False)
     heading = f"Most waiting: {reply['waits'][0]['reason']}"
     shown = [
-        plots.Bar(wait["reason"], [("waited for", wait["gpu_hours"])], hours(wait["gpu_hours"]))
+        bars.Bar(wait["reason"], [("waited for", wait["gpu_hours"])], hours(wait["gpu_hours"]))
         for wait in reply["waits"]
     ]
     return figure(
-        "waits", heading, drawn, plots.bars(shown, {"waited for": "var(--c5)"}, hours, heading), wide=False
+        "waits", heading, drawn, bars.bars(shown, {"waited for": "var(--c5)"}, hours, heading), wide=False
     )
 
 
@@ -203,9 +202,9 @@ def _budgets(reply: Row) -> Markup | None:
             return amount_texts(unit, [value], "GPU-h")[0]
 
         colours = {"spent in this month": "var(--c1)", "over it": "var(--c2)", "the rest": "var(--faint)"}
-        bar = plots.Bar(budget["budget"], parts, percent_rounded(spent / amount) if amount else MISSING)
+        bar = bars.Bar(budget["budget"], parts, percent_rounded(spent / amount) if amount else MISSING)
         items += [
-            plots.bars([bar], colours, text, budget["budget"]),
+            bars.bars([bar], colours, text, budget["budget"]),
             el("p", budget_text(budget), class_="note"),
         ]
     heading = "Budgets" if len(reply["budgets"]) > 1 else "The budget"
@@ -230,7 +229,7 @@ def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
     charged = usd(total["charged_micro_usd"], places)
     rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", charged])
     heads = ["what", "GPU-hours charged", "price an hour", "kWh", "charged"]
-    return el("section", el("h2", "What is charged"), plots.table(heads, rows, total=True), class_="summary")
+    return el("section", el("h2", "What is charged"), table(heads, rows, total=True), class_="summary")
 
 
 def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Markup | None:
@@ -250,7 +249,7 @@ def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Mark
         for name, line in [*[(line["name"] or NONE, line) for line in ordered], ("total", total)]
     ]
     heads = [noun, *_SHOWN[:4], "GPU-hours", "for waste", "charged"]
-    return el("section", el("h2", heading), plots.table(heads, rows, total=True), class_="summary")
+    return el("section", el("h2", heading), table(heads, rows, total=True), class_="summary")
 
 
 def _corrections(lines: Sequence[Row]) -> Markup | None:
@@ -265,7 +264,7 @@ def _corrections(lines: Sequence[Row]) -> Markup | None:
     return el(
         "section",
         el("h2", heading),
-        plots.table(["about the day", "GPU-hours charged", "charged"], rows),
+        table(["about the day", "GPU-hours charged", "charged"], rows),
         class_="summary",
     )
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard import __version__
+from gpuyard.pages import human
+from gpuyard.pages.document import Facts, asset, document, head, made, scrolling
+from gpuyard.pages.markup import Markup, el, join, text
 from gpuyard.quantities import span_rounded, usd_rounded
-from gpuyard.sim.report import human, plots, sentences
-from gpuyard.sim.report.document import Facts, asset, document, head, made, scrolling
-from gpuyard.sim.report.markup import Markup, el, join, text
+from gpuyard.sim.report import plots, sentences
 from gpuyard.sim.report.series import TENANTS_MAX, ComparedPolicy, entries_of
 from gpuyard.sim.report.table import METRICS, comparable, terminal_table
 from gpuyard.sim.result import Result

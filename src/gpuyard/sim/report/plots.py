@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from gpuyard.pages import chart, human
+from gpuyard.pages.chart import End, Frame
+from gpuyard.pages.document import figure
+from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.scale import Linear, Tick, factor_scale, nice_steps, time_ticks, wait_scale
 from gpuyard.quantities import percent_rounded, span_rounded
-from gpuyard.sim.report import chart, human, sentences
-from gpuyard.sim.report.chart import End, Frame
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.scale import Linear, Tick, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.sim.report import sentences
 from gpuyard.sim.report.series import (
     PARTS,
     SIZE_CLASSES,
@@ -24,18 +26,6 @@ from gpuyard.sim.report.series import (
 
 PLOT_PX = 260
 PERCENT_TICKS = [Tick(at / 4, f"{25 * at} %", at % 2 == 1) for at in range(5)]
-
-
-def figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bool = True) -> Markup:
-    """A plot with its heading; without content, a line that says so."""
-    body = [each for each in content if each]
-    return el(
-        "figure",
-        el("figcaption", el("h2", heading), el("p", drawn)),
-        *(body or [el("p", "Nothing to draw.", class_="none")]),
-        id=key,
-        class_="wide" if wide else None,
-    )
 
 
 def utilisation(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:

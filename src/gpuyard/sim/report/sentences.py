@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.model.units import SECOND_MS
+from gpuyard.pages import human
+from gpuyard.pages.markup import Markup, el, join
 from gpuyard.quantities import percent_rounded, span_rounded
-from gpuyard.sim.report import human
-from gpuyard.sim.report.markup import Markup, el, join
 from gpuyard.sim.report.series import PARTS, ComparedPolicy, SizeClass, TenantRow, end_ms
 from gpuyard.sim.report.table import METRICS, Better, Metric
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.model.units import MILLI
-from gpuyard.sim.report.scale import Log
+from gpuyard.pages.scale import Log
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import nearest_rank, slowdowns_milli, summaries_of, whole
 

@@ -9,8 +9,8 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any
 
+from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import human
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import summaries_of
 from gpuyard.tables import Column, Grid, grid

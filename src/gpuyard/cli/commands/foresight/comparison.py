@@ -12,8 +12,9 @@ from gpuyard.cli.listings.listing import Listing, Output, emit
 from gpuyard.cli.terminal.streams import aside
 from gpuyard.errors import BadInput, counted
 from gpuyard.model.units import SECOND_MS
+from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import human, render, terminal_table
+from gpuyard.sim.report import render, terminal_table
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
 from gpuyard.sim.summary import summaries_of

@@ -174,7 +174,7 @@ def _elsewhere() -> Path:
 
 def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     """Mean waits of each team, before and after, and every team that waits longer in any way."""
-    from gpuyard.sim.report import human
+    from gpuyard.pages import human
     from gpuyard.sim.report.sentences import longer_waits
 
     before, after = (summary["tenants"] for summary in summaries)
@@ -189,7 +189,7 @@ def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) ->
 
 def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
     """How far each team was from its due, before and after, and what the change cost."""
-    from gpuyard.sim.report import human
+    from gpuyard.pages import human
 
     before, after = (summary["tenants"] for summary in summaries)
     said = [f"{team} {_gap(before[team])}, now {_gap(after[team])}" for team in sorted(after)]
@@ -202,7 +202,7 @@ def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
 
 
 def _gap(tenant: dict[str, Any]) -> str:
-    from gpuyard.sim.report import human
+    from gpuyard.pages import human
 
     if tenant["share"] is None:
         return "none"

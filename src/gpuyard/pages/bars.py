@@ -1,20 +1,14 @@
-"""What pages about money are drawn with: columns over time, bars by name, tables. The kit is that of simulations."""
+"""Amounts by what they consist of: columns over time, and bars by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from gpuyard.sim.report import chart
-from gpuyard.sim.report.chart import WIDTH, Frame
-from gpuyard.sim.report.document import scrolling
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.scale import Linear, Tick, nice_steps
+from gpuyard.pages import chart
+from gpuyard.pages.chart import WIDTH, End, Frame
+from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.scale import Linear, Tick, nice_steps
 
-KIND_COLOURS = {
-    "used": "var(--c3)", "wasted": "var(--c2)", "unmeasured": "var(--c0)", "starting": "var(--c5)", "held": "var(--c4)",
-    "stranded": "var(--c7)", "idle": "var(--c6)", "recutting": "var(--c5)", "unavailable": "var(--soft)",
-}  # fmt: skip
-"""The kinds of time, the same on every page."""
 OTHERS = "others"
 _COLOURS = tuple([f"var(--c{number})" for number in (1, 4, 6, 7, 5, 3, 2)])
 _DAYS_MAX = 100
@@ -80,14 +74,7 @@ def columns(
     ]
     rules = [Tick(y.at(step), text(step)) for step in steps]
     frame = Frame(COLUMNS_PX, label, ticks[::every], rules, marks, kind="columns")
-    shown = {name: colours[name] for name in heights}
-    return join(legend(shown) if len(shown) > 1 else None, chart.draw(frame))
-
-
-def legend(colours: Mapping[str, str]) -> Markup:
-    """Names beside their colours."""
-    items = [el("span", el("i", style=f"--c:{colour}"), el("b", name)) for name, colour in colours.items()]
-    return el("div", *items, class_="legend shown")
+    return join(_legend({name: colours[name] for name in heights}), chart.draw(frame))
 
 
 class Bar(NamedTuple):
@@ -119,27 +106,11 @@ def bars(drawn: Sequence[Bar], colours: Mapping[str, str], text: Callable[[float
         what: colours[what] for what in colours if any([dict(bar.parts).get(what, 0) > 0 for bar in drawn])
     }
     table = el("table", el("caption", head, class_="hint"), el("tbody", *rows), class_="bars")
-    return join(legend(shown) if len(shown) > 1 else None, table)
+    return join(_legend(shown), table)
 
 
-def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, total: bool = False
-) -> Markup:
-    """A table whose first columns are texts and the others figures; `total`: its last line is the sum."""
-    first = el(
-        "tr",
-        *[
-            el("th", head, scope="col", class_="left" if place < left else None)
-            for place, head in enumerate(heads)
-        ],
-    )
-    lines = []
-    for number, row in enumerate(rows):
-        cells = [
-            el("td", cell, class_="left" if 0 < place < left else None)
-            for place, cell in enumerate(row)
-            if place
-        ]
-        last = total and number == len(rows) - 1
-        lines.append(el("tr", el("th", row[0], scope="row"), *cells, class_="total" if last else None))
-    return scrolling(el("table", el("thead", first), el("tbody", *lines)))
+def _legend(colours: Mapping[str, str]) -> Markup | None:
+    """Names beside their colours; of one alone nothing is said."""
+    if len(colours) < 2:
+        return None
+    return chart.legend([End(0, name, "", colour) for name, colour in colours.items()], alone=True)

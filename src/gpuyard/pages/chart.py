@@ -8,8 +8,8 @@ units wide.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.sim.report.markup import Markup, el, join
-from gpuyard.sim.report.scale import Tick, apart
+from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.scale import Tick, apart
 
 WIDTH = 1000
 
@@ -121,11 +121,19 @@ def separator(x: float, height: int) -> Markup:
     return el("path", class_="rule", d=f"M{_x(x)} 0V{height}")
 
 
-def legend(ends: Sequence[End]) -> Markup:
-    """All labels in one line, for windows too narrow to show them beside the lines."""
-    items = (
-        el("span", el("i", style=f"--c:{end.colour}"), el("b", end.name), f" {end.note}") for end in ends
-    )
+def legend(ends: Sequence[End], *, alone: bool = False) -> Markup:
+    """All labels in one line, for windows too narrow to show them beside the lines; `alone`: they are nowhere else."""
+    items = [
+        el(
+            "span",
+            el("i", style=f"--c:{end.colour}"),
+            el("b", end.name),
+            f" {end.note}" if end.note else None,
+        )
+        for end in ends
+    ]
+    if alone:
+        return el("div", *items, class_="legend shown")
     return el("div", *items, class_="legend", aria_hidden="true")
 
 

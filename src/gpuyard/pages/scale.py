@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Log:
 
     def value(self, at: float) -> float:
         """The value at a position: the inverse."""
-        return self.low * (self.high / self.low) ** at
+        return float(self.low * (self.high / self.low) ** at)
 
 
 _TIME_STEPS_MS = (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from gpuyard import __version__
-from gpuyard.sim.report.markup import Markup, el, join
+from gpuyard.pages.markup import Markup, el, join
 
 Facts = Sequence[tuple[str, str]]
 """What a page is about, as (name, value): trace, jobs, GPUs, time."""
@@ -59,6 +59,41 @@ def scrolling(table: Markup) -> Markup:
     return join(
         el("p", "Swipe sideways: there are more columns →", class_="more"),
         el("div", table, class_="scroll", tabindex="0"),
+    )
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, total: bool = False
+) -> Markup:
+    """A table whose first columns are texts and the others figures; `total`: its last line is the sum."""
+    first = el(
+        "tr",
+        *[
+            el("th", head, scope="col", class_="left" if place < left else None)
+            for place, head in enumerate(heads)
+        ],
+    )
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [
+            el("td", cell, class_="left" if 0 < place < left else None)
+            for place, cell in enumerate(row)
+            if place
+        ]
+        last = total and number == len(rows) - 1
+        lines.append(el("tr", el("th", row[0], scope="row"), *cells, class_="total" if last else None))
+    return scrolling(el("table", el("thead", first), el("tbody", *lines)))
+
+
+def figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bool = True) -> Markup:
+    """A plot with its heading; without content, a line that says so."""
+    body = [each for each in content if each]
+    return el(
+        "figure",
+        el("figcaption", el("h2", heading), el("p", drawn)),
+        *(body or [el("p", "Nothing to draw.", class_="none")]),
+        id=key,
+        class_="wide" if wide else None,
     )
 
 
