@@ -9,7 +9,7 @@ from gpuyard.control.replica.thought import QuestionContext
 from gpuyard.core.explain import long_line
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
-from gpuyard.model.units import HOUR_MS, MINUTE_MS
+from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS
 from gpuyard.sim.forward import Forward
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import Store
@@ -65,6 +65,33 @@ def test_a_job_that_is_only_thought_of_is_placed() -> None:
     assert [{"node": "h100-0", "gpus": [0, 1]}] == found.nodes
     assert ("H100", 2000) == (found.model, found.gpu_milli)
     assert [0] * found.runs == found.waits_ms
+
+
+@pytest.mark.parametrize("days", [15, 1000, 12 * 365, 90_000])
+def test_a_begin_beyond_the_horizon_is_told_without_running_forward(days: int) -> None:
+    yard = taken()
+    begin_ms = yard.now_ms + days * DAY_MS
+
+    found = foreseen(
+        yard, 2, JobSubmitted(yard.now_ms, Job(2, JobSpec("t", ask(2)), 0, HOUR_MS, 0, begin_ms))
+    )
+
+    assert 0 == found.runs
+    assert (begin_ms, "at its begin time, when there is room") == (found.bound_ms, found.how)
+
+
+@pytest.mark.parametrize("days", [15, 12 * 365])
+def test_a_begin_far_ahead_finds_no_room_that_a_job_without_a_time_limit_has(days: int) -> None:
+    yard = Yard("fifo", nodes(1))
+    yard.submit(8, limit_ms=NO_LIMIT_MS)
+    yard.step()
+    begin_ms = yard.now_ms + days * DAY_MS
+
+    found = foreseen(
+        yard, 2, JobSubmitted(yard.now_ms, Job(2, JobSpec("t", ask(2)), 0, HOUR_MS, 0, begin_ms))
+    )
+
+    assert (None, "it waits for job 1, which has no time limit") == (found.bound_ms, found.how)
 
 
 def test_a_running_job_is_told_to_run() -> None:

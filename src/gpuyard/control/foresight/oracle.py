@@ -23,7 +23,7 @@ from gpuyard.model import Cure, Event, JobState, Remedy
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS
 from gpuyard.quantities import span_words
 from gpuyard.sim.calibration import ONE, SCORES_MIN
-from gpuyard.sim.forecast import RUNS, Past, forecast
+from gpuyard.sim.forecast import HORIZON_MS, RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes
 
 LONG_RUNS = 10
@@ -106,6 +106,9 @@ def foresee(
     _explained(found, state, policy, now_ms, record, question.all_tenants)
     if record.held or not record.shape.ways or stuck(state, record):
         # No run forward would release it.
+        return found
+    if record.begin_ms - now_ms > HORIZON_MS:
+        # No run forward goes on for so long.
         return found
     state.ends = {}
     cut = shorten(state, record)

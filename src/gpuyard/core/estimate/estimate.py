@@ -54,7 +54,8 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
     never = stuck(state, record) or unforeseen(state, policy, record)
     if never:
         return Estimate(None, never)
-    return _booked(state, policy, now_ms, record)
+    found = _booked(state, policy, now_ms, record)
+    return found if found.at_ms is None else Estimate(max(found.at_ms, record.begin_ms), found.how)
 
 
 def unforeseen(state: State, policy: Policy, record: JobRecord) -> str | None:
@@ -116,7 +117,9 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     if others.at_ms is None:
         return Estimate(None, others.how)
     # A job that is not in the queue yet does not start at this moment.
-    from_ms = max(from_ms, record.begin_ms, others.at_ms, now_ms + (not waits))
+    # So far ahead nothing holds room but jobs without a time limit: room that is free then stays free.
+    begin_ms = min(record.begin_ms, now_ms + ENDLESS_MS - 1)
+    from_ms = max(from_ms, begin_ms, others.at_ms, now_ms + (not waits))
     slot = profile.earliest(record, from_ms)
     if slot is not None and slot.at_ms <= now_ms and not _starts(state, policy, now_ms, record):
         # The jobs ahead are served differently than they are booked here: nothing changes before some job ends.

@@ -66,11 +66,17 @@ def told(found: Mapping[str, Any]) -> str:
     if found["starts_by_ms"] is None and found["runs"] and found.get("left_out_ahead"):
         return f"{earliest(found)}: {found['how']}"
     if found["starts_by_ms"] is None:
-        bound_ms = found["bound_ms"] if found["state"] == "PENDING" else None
-        by_limits = f"by time limits alone {_when(bound_ms, found['now_ms'])}: " if bound_ms else ""
-        return f"{by_limits}{found['how']}"
+        bound = by_limits(found)
+        return f"{bound}: {found['how']}" if bound else found["how"]
     task = f"task {found['task']}, the next to start, " if found.get("task") else ""
     return f"{task}{by(found)}"
+
+
+def by_limits(found: Mapping[str, Any]) -> str:
+    """`by time limits alone by 14:05 (in 12 min)`; empty where limits do not tell it either."""
+    if found["state"] != "PENDING" or not found["bound_ms"]:
+        return ""
+    return f"by time limits alone {_when(found['bound_ms'], found['now_ms'])}"
 
 
 def earliest(found: Mapping[str, Any]) -> str:

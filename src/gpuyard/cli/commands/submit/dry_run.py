@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.cli.commands.jobs.eta import by, earliest
+from gpuyard.cli.commands.jobs.eta import by, by_limits, earliest
 from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import client
@@ -52,10 +52,7 @@ def _tell(found: Mapping[str, Any]) -> None:
     lines = [("where", _where(found))]
     if not found["starts_now"]:
         lines += [("why", f"{reason['by']}: {reason['text']}") for reason in found["why"]]
-    late = found["runs"] and found.get("left_out_ahead")
-    lines.append(
-        ("when", by(found) if found["starts_by_ms"] else earliest(found) if late else "cannot be told")
-    )
+    lines.append(("when", when(found)))
     lines.append(("how", found["how"]))
     lines.append(("cost", _cost(found)))
     lines += [("helps", text) for text in found["helps"]]
@@ -64,6 +61,16 @@ def _tell(found: Mapping[str, Any]) -> None:
     for name, text in lines:
         print(f"{'' if name == last else name:<6}  {text}")
         last = name
+
+
+def when(found: Mapping[str, Any]) -> str:
+    """When it starts: with chances, by limits alone, or that it cannot be told."""
+    if found["starts_by_ms"]:
+        return by(found)
+    if found["runs"]:
+        late = found.get("left_out_ahead") or found["never_of_runs"] == found["runs"]
+        return earliest(found) if late else "cannot be told"
+    return by_limits(found) or "cannot be told"
 
 
 def _where(found: Mapping[str, Any]) -> str:
