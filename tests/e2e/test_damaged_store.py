@@ -50,6 +50,7 @@ def test_a_damaged_store_is_refused_at_the_start_and_nothing_enters_it_later(bar
         assert (False, "damaged") == (ready, how["reason"])
         assert "restore a backup" in str(how["error"])
     assert str(kept) in bare("queue").out, "what is known can be looked at"
+    assert "the server is not ready (damaged): something is wrong" in bare("status").err
 
     os.kill(bare.note()["pid"], signal.SIGKILL)
     done = bare("up", "-d", "--port", 0, "--emulate", "8 x A100-80GB")

@@ -63,8 +63,8 @@ _FULL_HINT = "Free some space; nothing needs to be restarted."
 _READ_ONLY_HINT = "Make it writable again; nothing needs to be restarted."
 _BUSY_HINT = "Try again; if it persists, look for another process that holds the store open."
 _DAMAGED_HINT = (
-    "Stop the yard, keep a copy of the store as it is, and restore a backup: docs/how-to/backup.md. "
-    "Jobs that run go on meanwhile."
+    "Nothing is written to it. Stop the yard if it runs, keep a copy of the store as it is, and restore a backup: "
+    "docs/how-to/backup.md. Jobs that run go on meanwhile."
 )
 _UNREACHABLE_HINT = (
     "Check that the server runs and accepts connections; a yard that runs tries again by itself."

@@ -12,6 +12,7 @@ import pytest
 from gpuyard.store import Store, StoreDamaged, open_store
 from gpuyard.store.backend import examining
 from gpuyard.store.backend.examining import lost_commits
+from gpuyard.store.store import backend_of
 from rigs.stores import accepted, submission
 
 PAGE = 4096
@@ -211,3 +212,13 @@ def test_nothing_is_written_any_more_once_damage_was_met(whole: Path, tmp_path: 
         assert store.damage is not None
         with pytest.raises(StoreDamaged, match="something is wrong with the contents of"):
             store.submit([submission()], 99)
+
+
+def test_damage_that_a_new_connection_meets_first_is_told_as_damage(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "yard.db"
+    shutil.copy(whole, path)
+    with closing(backend_of(path, 1.0, 1.0)) as backend, backend.reading():
+        _overwrite(path, 0)
+        with pytest.raises(StoreDamaged, match="something is wrong with the contents of"):
+            backend.counters()
+        assert backend.damage is not None

@@ -147,14 +147,18 @@ class SqliteBackend(Backend):
         if conn is not None:
             return super().counters(conn)
         with self.explained():
-            found = self.reader.raw_connection()
             try:
-                return Counters(*found.cursor().execute(_COUNTER_ROW).fetchone())
+                # A new connection may be the first that meets damage.
+                found = self.reader.raw_connection()
+                try:
+                    return Counters(*found.cursor().execute(_COUNTER_ROW).fetchone())
+                except sqlite3.Error as error:
+                    found.invalidate(error)
+                    raise
+                finally:
+                    found.close()
             except sqlite3.Error as error:
-                found.invalidate(error)
                 raise DBAPIError(None, None, error) from error
-            finally:
-                found.close()
 
     def leave_log(self) -> None:
         """The last connection that is closed removes the log with its blocks, unless another process reads then.

@@ -18,15 +18,19 @@ def status(*, watch: WatchOption = None, **values: Any) -> None:
     """
     queue(**values, watch=watch)
     if watch is None:
-        _say_what_fails()
+        say_what_fails()
 
 
-def _say_what_fails() -> None:
+def say_what_fails() -> None:
+    """What keeps the server from its work, and which of its duties fail, as notes."""
     from gpuyard.cli.terminal.streams import notice
 
     with client() as yard:
         how = yard.ready()[1]
     reason = how["reason"] or ""
+    if not how["ready"]:
+        why = f": {how['error']}" if how.get("error") else ""
+        notice(f"the server is not ready ({reason}){why}", before="note: ", style="bold")
     # Why a duty fails is for people who may see everything.
     unexplained = [reason.removeprefix(_FAILS)] if reason.startswith(_FAILS) else []
     for failing in how.get("duties", unexplained):
