@@ -133,9 +133,30 @@ def test_the_first_end_stands_however_long_its_reason(tmp_path: Path) -> None:
     slots = [files.EndSlot(str(tmp_path))]
 
     assert slots[0].write(end)
-    assert {"why": "x" * 500, "outcome": "FAILED"} == files.read(str(tmp_path / files.END))
+    cut = f"{'x' * 478} [the rest is cut off]"
+    assert {"why": cut, "outcome": "FAILED"} == files.read(str(tmp_path / files.END))
     assert not files.EndSlot(str(tmp_path)).write(end)
     assert [files.END] == os.listdir(tmp_path)
+
+
+def test_an_end_with_every_text_of_an_image_fits_its_place(tmp_path: Path) -> None:
+    text = "\N{WHALE}" * 500
+    end = {
+        "why": text,
+        "outcome": "FAILED",
+        "image": {"image": text, "digest": text, "why": text, "pull_ms": 7},
+    }
+
+    assert files.EndSlot(str(tmp_path)).write(end)
+
+    path = tmp_path / files.END
+    assert files.END_BYTES_MAX == path.stat().st_size
+    found = files.read(str(path))
+    assert found is not None
+    assert ("FAILED", 7) == (found["outcome"], found["image"]["pull_ms"])
+    for each in (found["why"], found["image"]["image"], found["image"]["digest"], found["image"]["why"]):
+        assert each.startswith("\N{WHALE}")
+        assert each.endswith(" [the rest is cut off]")
 
 
 def test_emulated_gpus_are_the_same_every_time_and_differ_by_node() -> None:

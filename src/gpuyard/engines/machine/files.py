@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from gpuyard.engines.node.kernel.processes import WHY_CHARS_MAX, cut_short
+
 LAUNCH = "launch.json"
 """What was started: its user, where it runs, and where its output goes. Written durably before anything runs."""
 WORK = "work.json"
@@ -217,6 +219,17 @@ def read(path: str) -> dict[str, Any] | None:
     return value
 
 
+def _with_texts_of(value: dict[str, Any], chars_max: int) -> dict[str, Any]:
+    """The same with texts that are no longer; those that were say so."""
+    short: dict[str, Any] = {}
+    for name, each in value.items():
+        if isinstance(each, dict):
+            short[name] = _with_texts_of(each, chars_max)
+        else:
+            short[name] = cut_short(each, chars_max) if isinstance(each, str) else each
+    return short
+
+
 class EndSlot:
     """The end's place on disk, taken before the job runs: blocks that are there can be written on a full disk."""
 
@@ -239,8 +252,10 @@ class EndSlot:
     def write(self, value: dict[str, Any]) -> bool:
         """Make this the end, durably; whether it is (another may have been first)."""
         content = json.dumps(value).encode()
-        if len(content) > END_BYTES_MAX:
-            content = json.dumps({**value, "why": value["why"][:500]}).encode()
+        # Its texts come from programs beside us, and one character of them may take twelve bytes.
+        for part in (1, 2, 4, 8):
+            if len(content) > END_BYTES_MAX:
+                content = json.dumps(_with_texts_of(value, WHY_CHARS_MAX // part)).encode()
         # Padded instead of cut, since a shorter file would have to change more than its blocks.
         os.pwrite(self._fd, content.ljust(END_BYTES_MAX), 0)
         os.fsync(self._fd)

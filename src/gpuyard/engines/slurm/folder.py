@@ -25,6 +25,7 @@ from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import flaw_of_key
 from gpuyard.engines.node import files
+from gpuyard.engines.node.kernel.processes import cut_short
 from gpuyard.engines.node.visits import frames
 from gpuyard.errors import words_of
 from gpuyard.model import Outcome
@@ -223,7 +224,7 @@ def checked_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     if not all([type(end.get(name)) is int and 0 <= end[name] < 1 << 52 for name in numbers]):
         return None
-    return end | {"exit_code": end["exit_code"] & 255, "why": end["why"][:500]}
+    return end | {"exit_code": end["exit_code"] & 255, "why": cut_short(end["why"])}
 
 
 def checked_news(news: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -29,6 +29,9 @@ END = {"exit_code": 0, "why": "", "started_ms": 1, "ended_ms": 2, "checkpoint_ms
 def test_an_end_of_which_a_part_is_of_the_wrong_kind_is_none(outcome: object) -> None:
     assert checked_end(END | {"outcome": outcome}) is None
     assert checked_end(END | {"outcome": "COMPLETED"}) is not None
+    long = checked_end(END | {"outcome": "FAILED", "why": "w" * 10_000})
+    assert long is not None
+    assert f"{'w' * 478} [the rest is cut off]" == long["why"]
 
 
 def test_only_a_file_is_a_knock(tmp_path: Path) -> None:

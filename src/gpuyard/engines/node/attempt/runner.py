@@ -14,7 +14,7 @@ import time
 from typing import Any, Dict, Optional
 
 from ..files import mark, tell_trouble
-from ..kernel.processes import words_of
+from ..kernel.processes import cut_short, words_of
 from .tasks import Failure
 
 NEVER = float("inf")
@@ -138,7 +138,7 @@ class Runner:
         return {
             "outcome": outcome,
             "exit_code": failed.exit_code if failed is not None else 0,
-            "why": why,
+            "why": cut_short(why),
             "for_good": for_good,
             "started_ms": self.started_ms,
             # Its length is what it ran, whatever became of the clock of people meanwhile.

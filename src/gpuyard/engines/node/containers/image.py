@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from ..files import open_of_job
-from ..kernel.processes import descendants, signal_all, signal_below, words_of
+from ..kernel.processes import cut_short, descendants, signal_all, signal_below, words_of
 from . import podman, runtimes
 from .runtimes import Failed
 
@@ -47,8 +47,8 @@ _TRIES, _PAUSE_S = 3, 2.0
 _POLL_S, _POLL_S_MAX, _IDLE_S = 0.01, 1.0, 3600.0
 _ERROR_BYTES_MAX = 64 << 10
 _TEXTS, _TIMES = ("image", "digest", "why"), ("pull_ms", "start_ms", "line_ms")
-_TEXT_CHARS_MAX, _TIME_MS_MAX = 500, 1 << 53
-"""What is more than that is none of ours: names of images are shorter."""
+_TIME_MS_MAX = 1 << 53
+"""What is more than that is none of ours."""
 _PASSED_ON = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM,
     signal.SIGCONT, signal.SIGWINCH,
@@ -518,6 +518,6 @@ def sane(found: Any) -> Dict[str, Any]:
     """Of what a task or its node has noted, what makes sense."""
     if not isinstance(found, dict):
         return {}
-    texts = {name: found[name][:_TEXT_CHARS_MAX] for name in _TEXTS if type(found.get(name)) is str}
+    texts = {name: cut_short(found[name]) for name in _TEXTS if type(found.get(name)) is str}
     times = {name: found[name] for name in _TIMES if type(found.get(name)) is int}
     return dict(texts, **{name: ms for name, ms in times.items() if 0 <= ms < _TIME_MS_MAX})

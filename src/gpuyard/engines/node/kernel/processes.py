@@ -250,6 +250,16 @@ def unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+WHY_CHARS_MAX = 500
+"""Of why an attempt ended, as an engine tells it."""
+_CUT = " [the rest is cut off]"
+
+
+def cut_short(text: str, chars_max: int = WHY_CHARS_MAX) -> str:
+    """A text; of a longer one as much as there is room for, and words that say so."""
+    return text if len(text) <= chars_max else text[: chars_max - len(_CUT)] + _CUT
+
+
 def words_of(error: BaseException) -> str:
     """An error as people read it: of the system what it refused, and where; of anything else what it is, too."""
     if isinstance(error, OSError):
