@@ -216,15 +216,15 @@ def test_closed_streams_and_poor_encodings_are_survived(process: Yard, jobs: Pat
     assert (0, summed_up) == (done.code, done.out.splitlines()[0])
 
 
-def on_a_terminal(*arguments: object, **more: str) -> str:
-    """What a terminal of 80 columns gets to see."""
+def on_a_terminal(*arguments: object, columns: int = 80, **more: str) -> str:
+    """What a terminal gets to see."""
     main, terminal = pty.openpty()
     with subprocess.Popen(
         command(*arguments),
         stdout=terminal,
         stderr=terminal,
         stdin=terminal,
-        env=environment(TERM="xterm-256color", COLUMNS="80", **more),
+        env=environment(TERM="xterm-256color", COLUMNS=str(columns), **more),
     ) as running:
         os.close(terminal)
         seen = b""
@@ -254,6 +254,25 @@ def test_colour_is_for_terminals_and_can_be_refused(yard: Yard, jobs: Path) -> N
     lines = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", coloured).replace("\r", "\n").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["policy", "fifo", "sjf"] for line in lines)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_what_validate_and_support_list_breaks_between_words(
+    yard: Yard, tmp_path: Path, columns: int
+) -> None:
+    file = tmp_path / "ok.yaml"
+    file.write_text("version: 1\nclusters: {m: {engine: local, gpus: 8 x H100, emulate: true}}\n")
+    bundle = tmp_path / "b.tgz"
+    for words in (("validate", file), ("support", bundle, "--data", tmp_path)):
+        seen = on_a_terminal(*words, columns=columns).replace("\r", "").splitlines()
+        bundle.unlink(missing_ok=True)
+        alone = yard(*words).out.splitlines()
+        bundle.unlink(missing_ok=True)
+        said = {word for line in alone for word in line.split()}
+        assert all(len(line) <= columns or " " not in line.strip() for line in seen), seen
+        # A time or a size differs from run to run, and no word is cut.
+        new = {word for line in seen for word in line.split()} - said
+        assert not {word for word in new if not any(letter.isdigit() for letter in word)}, new
 
 
 def test_a_complaint_on_a_terminal_stands_out_and_breaks_between_words() -> None:

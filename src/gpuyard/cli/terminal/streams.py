@@ -55,6 +55,14 @@ def wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
     return [each.replace("\xa0", " ") for each in [*lines, line.rstrip()]]
 
 
+def result(text: str, first: str = "", rest: str = "") -> None:
+    """A sentence of a result after `first`; on terminals alone in lines of whole words, that begin with `rest`."""
+    line = first + text
+    if sys.stdout.isatty() and len(line) > (width := columns(sys.stdout)):
+        line = "\n".join(wrapped(text, first, rest, width))
+    print(line)
+
+
 def notice(text: str, *, before: str = "", style: str = "") -> None:
     """A line on standard error, with `before` in a style; wrapped on terminals only, so that others can search it."""
     text = shown_lines(text)

@@ -30,15 +30,16 @@ def validate(
 
         print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
+    from gpuyard.cli.terminal.streams import result
     from gpuyard.config.reading import load
 
     config = load(file)
     tenants = counted(len(config.settings.tenants), "tenant")
-    print(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
-    print(f"simulate: {_simulates(config, file)}")
-    print(f"up: {_runs(config)}")
+    result(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
+    result(f"simulate: {_simulates(config, file)}")
+    result(f"up: {_runs(config)}")
     for note in config.notes:
-        print(f"note: {note}")
+        result(f"note: {note}")
 
 
 def _simulates(config: "Config", file: Path) -> str:

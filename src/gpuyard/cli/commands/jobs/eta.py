@@ -28,16 +28,18 @@ def eta(
     The yard simulates its future many times, with run times and arrivals drawn from its past, and counts when the jobs
     start. `-o wide` adds what the estimate rests on.
     """
+    from gpuyard.cli.terminal.streams import result
+
     with client() as yard:
         found = [yard.eta(job) for job in jobs or _own(yard)]
     if output in (Output.TABLE, Output.WIDE):
         for each in found:
-            print(f"job {each['job']}: {told(each)}")
+            result(f"job {each['job']}: {told(each)}", rest="  ")
             if each["starts_by_ms"] is not None:
-                print(f"  {each['how']}")
+                result(each["how"], "  ", "  ")
             if output is Output.WIDE:
                 for name, text in _basis(each):
-                    print(f"  {name:<12}  {text}")
+                    result(text, f"  {name:<12}  ", " " * 16)
         return
     from gpuyard.cli.listings.tables import emit
 

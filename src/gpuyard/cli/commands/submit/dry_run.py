@@ -8,6 +8,7 @@ from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import Output
+from gpuyard.cli.terminal.streams import result
 from gpuyard.quantities import rate_usd, usd
 
 NEVER = 3
@@ -59,7 +60,7 @@ def _tell(found: Mapping[str, Any]) -> None:
     lines.append(("", "nothing was submitted"))
     last = ""
     for name, text in lines:
-        print(f"{'' if name == last else name:<6}  {text}")
+        result(text, f"{'' if name == last else name:<6}  ", " " * 8)
         last = name
 
 

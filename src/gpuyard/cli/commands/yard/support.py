@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from gpuyard.cli.commands.yard.redaction import Redactor, is_secret_name
 from gpuyard.cli.connection.places import DataOption
 from gpuyard.cli.line.options import Argument
+from gpuyard.cli.terminal.streams import result
 from gpuyard.errors import BadInput, YardError, listed
 
 if TYPE_CHECKING:
@@ -64,10 +65,15 @@ def support(
     target = file or Path(f"{name}.tar.gz")
     bundle = SupportBundle(data)
     parts = [*bundle.parts()]
-    contents = _contents(parts, f"gpuyard {__version__}, {time.strftime('%Y-%m-%d %H:%M:%S UTC', now)}")
+    lines = _contents(parts, f"gpuyard {__version__}, {time.strftime('%Y-%m-%d %H:%M:%S UTC', now)}")
+    contents = "".join([f"{begins}{text}\n" for begins, text in lines])
     _write(target, name, [Part("contents.txt", "this list", contents), *parts], int(time.time()))
-    print(contents, end="")
-    print(f"\nwritten to {target.absolute()}, {target.stat().st_size:,} bytes, for you alone (mode 0600)")
+    lines += [
+        ("", ""),
+        ("", f"written to {target.absolute()}, {target.stat().st_size:,} bytes, for you alone (mode 0600)"),
+    ]
+    for begins, text in lines:
+        result(text, begins, " " * len(begins))
 
 
 class SupportBundle:
@@ -362,14 +368,17 @@ def _journal(servers: "list[Instance]") -> Part:
     return Part(name, holds, done.stdout, "" if done.stdout else f"the journal has nothing of {unit}")
 
 
-def _contents(parts: list[Part], head: str) -> str:
+def _contents(parts: list[Part], head: str) -> list[tuple[str, str]]:
+    """What it holds, line by line: how the line begins, and the rest, which may go on below."""
     there = [part for part in parts if not part.missing]
     width = max(len(part.name) for part in there)
-    lines = [f"{part.name:<{width}}  {part.holds}, {len(part.text.encode()):,} bytes" for part in there]
+    lines = [
+        (f"{part.name:<{width}}  ", f"{part.holds}, {len(part.text.encode()):,} bytes") for part in there
+    ]
     for why in dict.fromkeys(part.missing for part in parts if part.missing):
-        lines.append(f"without {listed([part.name for part in parts if part.missing == why])}: {why}")
+        lines.append(("", f"without {listed([part.name for part in parts if part.missing == why])}: {why}"))
     stays = "names of users, tenants and nodes stay in it: look through it before you hand it on"
-    return "\n".join([head, "", *lines, "", f"not collected: {_NEVER}; {stays}", ""])
+    return [("", head), ("", ""), *lines, ("", ""), ("", f"not collected: {_NEVER}; {stays}")]
 
 
 def _write(target: Path, name: str, parts: list[Part], now_s: int) -> None:
