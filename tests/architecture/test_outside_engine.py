@@ -16,7 +16,7 @@ from gpuyard.errors import YardError
 from gpuyard.testing import LiveYard
 from harness.patience import until
 from rigs.outside.kind import KIND, Driver, Keys, Onlooker, install, registered
-from rigs.outside.world import World
+from rigs.outside.world import Order, World
 
 FILE = """
 version: 1
@@ -88,6 +88,45 @@ def test_a_yard_looks_on_at_one_and_drives_the_other(
         far.unload(runs, "dropped")
         assert "FAILED" == box.wait("far:7", "FAILED")["state"]
         assert {"load", "drop", "forget"}.isdisjoint(far.asked), "it is only looked at"
+    finally:
+        box("down")
+
+
+TWO = """
+version: 1
+clusters:
+  far: {{engine: outside, outside: {{address: "{far}"}}}}
+  near: {{engine: outside, outside: {{address: "{near}"}}}}
+"""
+
+
+def test_what_an_attempt_wrote_is_asked_of_its_own_cluster_alone(
+    far: World, near: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both worlds know the key, and only one of them ran the attempt."""
+    already = [path for path in (os.environ.get("PYTHONPATH"),) if path]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*install(tmp_path / "site"), *already]))
+    box = Box(tmp_path / "data", TWO.format(far=far.address, near=near.address))
+    box.up()
+    try:
+        job = box.submit("-g", 2, "--cluster", "near", "--", "say", "mine")
+        box.wait(job, "RUNNING")
+        (order,) = near.orders.values()
+        far.orders[order.key] = Order(
+            order.key, ["say"], {"far-1": 1}, state="forgotten", pieces=["theirs\n"]
+        )
+        assert "mine\n" == box("logs", job).out
+        near.finish(order.key)
+        box.wait(job, "COMPLETED")
+        assert "mine\n" == box("logs", job).out
+        assert "stream" not in far.asked
+        box("down")
+        box.config.write_text(box.config.read_text().partition("  near:")[0])
+        box.up()
+        gone = box("logs", job)
+        assert "ran in cluster 'near', which yard.yaml no longer has" in gone.err
+        assert 0 != gone.code
+        assert "stream" not in far.asked
     finally:
         box("down")
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuyard.control.replica.labels import attempt_key, numbers_named
+from gpuyard.control.attempts import Attempts
+from gpuyard.control.refusals import Refusal
+from gpuyard.control.replica.labels import numbers_named
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.curves import curves_view, kernel_lines_view
-from gpuyard.engines.contract import Engine, HasUsage, Usage
+from gpuyard.engines.contract import HasUsage, Usage
 from gpuyard.model import Node
 from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 
@@ -15,30 +17,36 @@ from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
 class Measures:
     """What one server can tell."""
 
-    def __init__(self, replica: Replica, engine: Engine, watch: Watch, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, attempts: Attempts, watch: Watch, now_ms: Callable[[], int]) -> None:
         self._replica = replica
-        self._engine = engine
+        self._attempts = attempts
         self._watch = watch
         self._now_ms = now_ms
 
     def usage_of(self, view: Mapping[str, Any]) -> Callable[[int], Usage]:
-        """What an attempt of a job, as it is shown, used; by its number, as far as the engine knows."""
-        engine = self._engine
-        if not isinstance(engine, HasUsage):
-            return lambda _attempt: Usage()
-        return lambda attempt: engine.usage(self._key(view, attempt))
+        """What an attempt of a job, as it is shown, used; by its number, as far as its engine knows."""
+
+        def usage(attempt: int) -> Usage:
+            try:
+                engine, key = self._attempts.at(view, attempt)
+            except Refusal:
+                # Its cluster is gone, and what the engine knew went with it.
+                return Usage()
+            return engine.usage(key) if isinstance(engine, HasUsage) else Usage()
+
+        return usage
 
     def curves_of(self, view: Mapping[str, Any]) -> CurvesReply:
         """What the last try of a job, as it is shown, did over time."""
 
         def key(attempt: int) -> str:
-            return self._key(view, attempt)
+            return self._attempts.key(view, attempt)
 
         return curves_view(self._watch, view, key, self._nodes_of(view), self._now_ms())
 
     def kernel_lines(self, view: Mapping[str, Any]) -> list[KernelLineReply]:
         """Faults that the kernels of a job's nodes wrote during its last try."""
-        key = self._key(view, view["attempts"])
+        key = self._attempts.key(view, view["attempts"])
         return kernel_lines_view(self._watch, view, key, self._nodes_of(view), self._now_ms())
 
     def price_of_node(self, node: str, day: int) -> int:
@@ -46,9 +54,6 @@ class Measures:
         with self._replica.lock:
             found = numbers_named(self._replica.state, node)
             return self._replica.state.gpu_price(found[0], day) if found else 0
-
-    def _key(self, view: Mapping[str, Any], attempt: int) -> str:
-        return attempt_key(self._replica.store.yard, view["id"], attempt, view["submitted_ms"])
 
     def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
         """The nodes that a job, as it is shown, has, or had: of an ended one all of these names."""

@@ -1,19 +1,18 @@
-"""The engines of one server: opened, compared with the log, asked as one, and made once more for the leader."""
+"""The engines of one server: opened, compared with the log, by cluster, and made once more for the leader."""
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.fleet import Fleet
 from gpuyard.control.loop.memory import Witness, open_memory
-from gpuyard.control.loop.several import SeveralEngines
 from gpuyard.control.places import DataDir
 from gpuyard.control.replica.labels import key_of
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines import apart
 from gpuyard.engines.apart import EngineApart, Line
-from gpuyard.engines.contract import Engine, EngineError, Phase
+from gpuyard.engines.contract import EngineError, Phase
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.observer import ForeignJob, Observer
 from gpuyard.errors import YardError
@@ -36,15 +35,14 @@ class OpenEngines:
         self._waiting = waiting
         self._data = data
         try:
-            self.by_cluster: Mapping[str, Engine] = fleet.engines(data)
+            engines = fleet.engines(data)
         except EngineError as error:
             raise YardError(str(error)) from error
-        (first, *others) = self.by_cluster.values()
+        own = next((cluster.name for cluster in fleet.clusters if cluster.here), "")
+        # Every other cluster has a folder by its name.
+        self.by_cluster = Clusters(engines, own, lambda name: data.engine_of(name).exists())
         looks = {name: each.scheduler for name, each in self.by_cluster.items() if isinstance(each, Observer)}
-        driven = {name: engine for name, engine in self.by_cluster.items() if name not in looks}
-        self.engine = cast(Engine, SeveralEngines(driven)) if others else first
-        """What is known of attempts, whichever cluster they ran in."""
-        self.observed = ObservedClusters(looks, only=not driven)
+        self.observed = ObservedClusters(looks, only=len(looks) == len(self.by_cluster))
         self.here = {name: each for name, each in self.by_cluster.items() if isinstance(each, LocalEngine)}
         """The engines whose nodes are this machine, by cluster."""
         self.behind = ""

@@ -80,9 +80,9 @@ class Readings:
         return topology_view(self._yard.replica, self._yard.engines, cluster)
 
     def protections(self) -> tuple[Protection, ...]:
-        """What the engine enforces, kind by kind; nothing: it leaves that to others."""
-        engine = self._yard.engine
-        return engine.protections() if isinstance(engine, HasFence) else ()
+        """What engines enforce, kind by kind; nothing: they leave that to others."""
+        fencing = [engine for engine in self._yard.engines.values() if isinstance(engine, HasFence)]
+        return tuple([each for engine in fencing for each in engine.protections()])
 
     def curves(self, view: Mapping[str, Any]) -> CurvesReply:
         """What the last try of a job, as it is shown, did over time."""

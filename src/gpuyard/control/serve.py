@@ -17,6 +17,7 @@ from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
+from gpuyard.control.attempts import Attempts
 from gpuyard.control.clock import Steady, clock_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import Configurations
@@ -37,7 +38,7 @@ from gpuyard.control.readiness import Readiness
 from gpuyard.control.reading.model import unsaid
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.labels import attempt_key, key_of
+from gpuyard.control.replica.labels import key_of
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.replica.thought import QuestionRunner
 from gpuyard.control.starting import fleet_of, remember
@@ -108,7 +109,7 @@ class Yard:
         self._clock = Steady(self.now_ms, state.now_ms, before=record.found(state.skipped_ms))
         self.opened = OpenEngines(self.fleet, self.data, lambda: self.leader.standing.waiting)
         self._undo += self.opened.closing
-        self.engines, self.engine = self.opened.by_cluster, self.opened.engine
+        self.engines = self.opened.by_cluster
         witnesses = self.opened.compare_log(self.replica, self.options.older_log)
         self.committer = Committer(self.replica, self._clock)
         self._undo.append(self.committer.close)
@@ -184,7 +185,7 @@ class Yard:
         """What the server does by itself, from its start on."""
         replica, now_ms, here = self.replica, self.now_ms, self.opened.here
         self.projections = Filler(self.store, following, now_ms, ahead=place)
-        self.pruner = Pruner(replica, self.engine, now_ms)
+        self.pruner = Pruner(replica, self.engines, now_ms)
         self.watch = Watch(
             str(self.instance.series),
             here,
@@ -194,7 +195,7 @@ class Yard:
             self.options.look_s,
             Meter(replica, self.epoch, log_ms=self._clock),
         )
-        self.shippers = senders(self.fleet.sinks, self.data.shipping, replica, self.engine, now_ms)
+        self.shippers = senders(self.fleet.sinks, self.data.shipping, replica, self.engines, now_ms)
         parts = DutyParts(
             replica=replica,
             epoch=self.epoch,
@@ -216,7 +217,8 @@ class Yard:
 
     def _open_answers(self) -> None:
         """What is told about jobs and about the server itself."""
-        self.measures = Measures(self.replica, self.engine, self.watch, self.now_ms)
+        self.attempts = Attempts(self.replica, self.views.reading, self.engines)
+        self.measures = Measures(self.replica, self.attempts, self.watch, self.now_ms)
         self._notes = Notes(self.options, self.data, self.fleet, self.engines, self._clock, self.shippers)
         self.readiness = Readiness(
             self.replica,
@@ -280,10 +282,6 @@ class Yard:
         with self.replica.lock:
             self.replica.catch_up()
             return {"version": __version__, "seq": self.replica.seq, "state": dump(self.replica.state)}
-
-    def log_key(self, job_id: int, attempt: int, submitted_ms: int) -> str:
-        """The engine's name of an attempt."""
-        return attempt_key(self.store.yard, job_id, attempt, submitted_ms)
 
     def _late(self, record: JobRecord) -> str:
         """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""

@@ -28,7 +28,7 @@ SLOW_TIMES = 30
 
 
 class Logs(Protocol):
-    """Where logs are read: an engine, or several."""
+    """Where a log is read: the engine that has it."""
 
     def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
         """Part of a log; empty at its end."""
@@ -71,7 +71,7 @@ class Gatherer:
 
     def __init__(
         self,
-        logs: Logs,
+        logs_of: Callable[[Stream], Logs],
         line_bytes: int,
         now_ms: Callable[[], int],
         troubles: tuple[type[Exception], ...],
@@ -79,7 +79,7 @@ class Gatherer:
         steady_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`troubles`: what reading a log raises where its file system does not answer."""
-        self._logs = logs
+        self._logs_of = logs_of
         self._line_bytes = line_bytes
         self._now_ms = now_ms
         self._troubles = troubles
@@ -117,8 +117,9 @@ class Gatherer:
         """Put what is new of one log into a batch; whether there was anything."""
         place = Staged(stream.offset, stream.part, stream.head)
         name, before = (stream.key, stream.stream), len(batch.lines)
-        self._check_same(stream, place, batch)
-        after = self._logs.log_from(*name, place.offset)
+        logs = self._logs_of(stream)
+        self._check_same(logs, stream, place, batch)
+        after = logs.log_from(*name, place.offset)
         if after > place.offset:
             batch.left_out_bytes += after - place.offset
             words = (
@@ -127,12 +128,12 @@ class Gatherer:
             self._add(stream, batch, [Piece(place.offset, words, 0, last=True)])
             place.offset, place.part = after, 0
         limit = self._line_bytes + READ_BYTES
-        content = self._logs.log(*name, place.offset, limit)
+        content = logs.log(*name, place.offset, limit)
         if not place.head and content:
-            first = content if not place.offset else self._logs.log(*name, 0, HEAD_BYTES)
+            first = content if not place.offset else logs.log(*name, 0, HEAD_BYTES)
             place.head = first[:HEAD_BYTES]
         end = place.offset + len(content)
-        whole = self._is_whole(stream, end, len(content) < limit)
+        whole = self._is_whole(logs, stream, end, len(content) < limit)
         found = _within(
             cut(content, place.offset, place.part, self._line_bytes, ended=whole),
             max(1, BATCH_LINES - len(batch.lines)),
@@ -145,24 +146,24 @@ class Gatherer:
             batch.staged[name] = place
         return news
 
-    def _is_whole(self, stream: Stream, end: int, short: bool) -> bool:
+    def _is_whole(self, logs: Logs, stream: Stream, end: int, short: bool) -> bool:
         """Whether nothing more will come behind a place."""
         if not stream.ended_ms or not short or self._now_ms() < stream.ended_ms + SETTLE_MS:
             return False
         name = (stream.key, stream.stream)
-        return self._logs.log_from(*name, end) == end and not self._logs.log(*name, end, 1)
+        return logs.log_from(*name, end) == end and not logs.log(*name, end, 1)
 
-    def _check_same(self, stream: Stream, place: Staged, batch: Batch) -> None:
+    def _check_same(self, logs: Logs, stream: Stream, place: Staged, batch: Batch) -> None:
         """Begin again with a log that was truncated or replaced. One that cannot be read now may come back."""
         now_s = self._steady_s()
         if not stream.offset or stream.checked_s + CHECK_S > now_s:
             return
         stream.checked_s = now_s
         name = (stream.key, stream.stream)
-        head = self._logs.log(*name, 0, max(1, len(stream.head)))
-        shorter = bool(head) and not self._logs.log(*name, stream.offset - 1, 1)
+        head = logs.log(*name, 0, max(1, len(stream.head)))
+        shorter = bool(head) and not logs.log(*name, stream.offset - 1, 1)
         # In the middle of a log that was cut there is nothing to read, and it is the same log.
-        shorter = shorter and self._logs.log_from(*name, stream.offset - 1) == stream.offset - 1
+        shorter = shorter and logs.log_from(*name, stream.offset - 1) == stream.offset - 1
         if head and (shorter or (stream.head and head != stream.head)):
             place.offset, place.part, place.head = 0, 0, b""
             batch.restarted += 1

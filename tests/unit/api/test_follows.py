@@ -22,8 +22,7 @@ class Log:
         self.look_s = look_s
         self.pieces = list(pieces)
         self.looks = 0
-        self.engine = self.views = self
-        self.engines: dict[str, object] = {}
+        self.attempts = self.views = self
 
     def job(self, _label: Label, *, brief: bool) -> dict[str, Any]:
         assert brief
@@ -35,8 +34,8 @@ class Log:
         told = {"id": 1, "label": "1", "state": "COMPLETED", "exit_code": 0, "reason": "", "attempts": 1}
         return told | {"submitted_ms": 0, "ended_ms": ended_ms}
 
-    def log_key(self, *_which: object) -> str:
-        return "y-1-1"
+    def at(self, _view: object, _attempt: int) -> tuple[object, str]:
+        return self, "y-1-1"
 
     def log(self, _key: str, _stream: str, offset: int, limit: int) -> bytes:
         text = b"line\n" if self.look_s else self.pieces.pop(0) if self.pieces else b""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
@@ -144,7 +145,7 @@ def test_memory_strictly_apart_means_a_slice_that_is_there_or_a_whole_gpu(here: 
 
 
 def test_nobody_pins_or_releases_a_gpu_that_is_left_alone(here: Machine) -> None:
-    parts = LayoutRequests(here.replica, here.committer, here.engine, lambda: 1)
+    parts = LayoutRequests(here.replica, here.committer, Clusters({"c": here.engine}), lambda: 1)
     node = here.replica.state.nodes.node[0].name
     for wish in (
         lambda: parts.pin(ROOT, node, [WantedLayout("7x1g.18gb", (1,))]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.views.audit import audit
@@ -47,7 +48,8 @@ class Shop:
         self.rig = under
         self.engine = There()
         self.engine.found = {}
-        self.parts = LayoutRequests(under.replica, under.committer, self.engine, under.now_ms)  # type: ignore[arg-type]
+        clusters = Clusters({"c": self.engine})  # type: ignore[dict-item]
+        self.parts = LayoutRequests(under.replica, under.committer, clusters, under.now_ms)
         under.add(NodeAdded(1, Node("old", "c", "p", "T4", 1, 16_000, 64_000)))
 
     def pin(self, layout: str, *gpus: int, node: str = H100) -> dict[str, Any]:

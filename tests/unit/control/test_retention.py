@@ -12,6 +12,7 @@ from subprocess import PIPE
 
 import pytest
 
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.duties.retention import EVERY_S, duty
 from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.refusals import Removed, Unacceptable
@@ -56,7 +57,8 @@ class Yard:
     def __init__(self, service: Rig, root: Path) -> None:
         self.requests = service
         self.folders = Folders(root)
-        self.keeper = Pruner(service.replica, self.folders, lambda: service.time_ms)  # type: ignore[arg-type]
+        clusters = Clusters({"c": self.folders})  # type: ignore[dict-item]
+        self.keeper = Pruner(service.replica, clusters, lambda: service.time_ms)
 
     def key(self, job_id: int, attempt: int = 1) -> str:
         record = self.requests.replica.state.jobs.get(job_id)
@@ -197,6 +199,7 @@ def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: 
 
 KILLED = """
 import os, select, signal, sys
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.retention import Pruner, PruneCursor, Tally, PruneWish
 from gpuyard.engines.machine.leftovers import Leftovers
@@ -205,7 +208,7 @@ class Folders(Leftovers):
     leftovers = Leftovers.sizes
 def walk(begun):
     with open_store(sys.argv[1]) as store:
-        keeper = Pruner(Replica(store), Folders(sys.argv[2]), lambda: int(sys.argv[3]))
+        keeper = Pruner(Replica(store), Clusters({"c": Folders(sys.argv[2])}), lambda: int(sys.argv[3]))
         place = PruneCursor()
         os.write(begun, b"x")
         while place is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.upkeep import shipping
 from gpuyard.control.upkeep.shipping import Shipper, back_off_s
@@ -62,7 +63,7 @@ class World:
         """As a server makes one that begins."""
         spec = SinkSpec("loki", "loki", "http://127.0.0.1")
         replica, now_ms = self.requests.replica, self.requests.now_ms
-        made = Shipper(spec, self.folder, replica, self.engine, now_ms, self.receiver)
+        made = Shipper(spec, self.folder, replica, Clusters({"c": self.engine}), now_ms, self.receiver)
         self._made.append(made)
         return made
 

@@ -32,7 +32,12 @@ class World:
         self.logs = Logs()
         self.now_s = 1000.0
         self.gatherer = Gatherer(
-            self.logs, 100, lambda: int(1000 * self.now_s), (OSError,), lambda: 5, lambda: self.now_s
+            lambda _stream: self.logs,
+            100,
+            lambda: int(1000 * self.now_s),
+            (OSError,),
+            lambda: 5,
+            lambda: self.now_s,
         )
 
     def take(self, *streams: Stream, s: float = 10.0) -> Batch:

@@ -42,12 +42,11 @@ from gpuyard.control.access.rights import MOVES
 from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
 from gpuyard.control.reading.plain_views import taken, used
-from gpuyard.control.refusals import Forbidden
+from gpuyard.control.refusals import Forbidden, Refusal
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import owed
 from gpuyard.engines.contract import EngineError, HasDaemonLogs
-from gpuyard.engines.observer import Observer
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
 from gpuyard.store import Idempotency
@@ -170,17 +169,11 @@ class Jobs:
 
     def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
         """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""
-        cluster, _, label = view["label"].rpartition(":")
-        engine = self._yard.engines.get(cluster, self._yard.engine)
-        if not isinstance(engine, HasDaemonLogs):
-            return {}
-        attempt, submitted_ms = max(1, view["attempts"]), view["submitted_ms"]
-        own = self._yard.log_key(view["id"], attempt, submitted_ms)
-        key = f"{label}@{submitted_ms}" if isinstance(engine, Observer) else own
         try:
-            lines = engine.daemon_lines(key, view["nodes"])
-        except EngineError:
-            # Slurm does not answer, which is told elsewhere: everything else about the job is shown.
+            engine, key = self._yard.attempts.at(view, max(1, view["attempts"]))
+            lines = engine.daemon_lines(key, view["nodes"]) if isinstance(engine, HasDaemonLogs) else ()
+        except (EngineError, Refusal):
+            # Slurm does not answer, which is told elsewhere, or its cluster is gone: everything else is shown.
             return {}
         return {"scheduler_log": list(lines)} if lines else {}
 

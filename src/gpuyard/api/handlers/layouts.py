@@ -31,7 +31,7 @@ class _Layouts:
 
     def __init__(self, yard: Yard) -> None:
         self._yard = yard
-        self._requests = LayoutRequests(yard.replica, yard.committer, yard.engine, yard.now_ms)
+        self._requests = LayoutRequests(yard.replica, yard.committer, yard.engines, yard.now_ms)
 
     async def view(self, request: Request) -> Response:
         """Every node whose GPUs can be cut, with its slices and the layouts that they are pinned to."""

@@ -69,6 +69,9 @@ class _Streams:
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
         view = await in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
         self._yard.views.check_kept(view, Leftover.LOGS.value)
+        if attempt:
+            # What is to be said of a cluster that is gone, before a stream begins.
+            await in_thread(self._yard.attempts.at, view, attempt)
         if _said_yes(query.get("follow", "")):
             pulse: AsyncNotifier = request.app.state.pulse
             streams: OpenStreams = request.app.state.streams
@@ -103,24 +106,22 @@ class _Streams:
         view = self._yard.views.job(label, brief=True)
         if attempt < 1:
             return view, b"", offset
-        engine = self._yard.engines.get(label.cluster, self._yard.engine)
+        engine, key = self._yard.attempts.at(view, attempt)
         if isinstance(engine, Observer):
-            piece = self._output(engine, view, label, stream, offset, limit)
+            piece = self._output(engine, key, view, stream, offset, limit)
             return view, piece, offset + len(piece)
-        key = self._yard.log_key(view["id"], attempt, view["submitted_ms"])
         if isinstance(engine, TruncatesLogs) and (after := engine.log_from(key, stream, offset)) > offset:
             return view, left_out(after - offset), after
         piece = engine.log(key, stream, offset, limit)
         return view, piece, offset + len(piece)
 
     def _output(
-        self, engine: Observer, view: dict[str, Any], label: Label, stream: str, offset: int, limit: int
+        self, engine: Observer, key: str, view: dict[str, Any], stream: str, offset: int, limit: int
     ) -> bytes:
         """Part of what a job writes that another scheduler runs, where its engine can read that."""
         if not isinstance(engine, ReadsOutputs):
-            cluster = label.cluster or next(iter(self._yard.engines))
+            cluster = view["label"].rpartition(":")[0] or next(iter(self._yard.engines))
             raise self._yard.opened.observed.refusal(cluster, "logs")
-        key = f"{view['label'].rpartition(':')[2]}@{view['submitted_ms']}"
         try:
             piece = engine.output(key, view["user"], stream, offset, limit)
         except Permanent as error:

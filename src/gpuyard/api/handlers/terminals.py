@@ -230,8 +230,7 @@ class _Visit:
         )
 
     def _reach(self, view: dict[str, Any]) -> socket.socket | None:
-        engine = self._yard.engine
-        key = self._yard.log_key(view["id"], view["attempts"], view["submitted_ms"])
+        engine, key = self._yard.attempts.at(view, view["attempts"])
         if not isinstance(engine, HasTerminals):
             raise _Refused(f"job {self._label} runs where there are no terminals")
         try:
@@ -251,9 +250,11 @@ class _Visit:
         """What the client has not seen yet, from the log, and how the job ended."""
         if not self._own:
             raise _Refused(f"job {self._label} has ended")
-        offset, key = self._seen or 0, self._yard.log_key(view["id"], self._attempt, view["submitted_ms"])
-        while self._seen is not None and self._attempt and not self._link.gone.is_set():
-            piece = await in_thread(self._yard.engine.log, key, "stdout", offset, PIECE_BYTES)
+        offset = self._seen or 0
+        unseen = self._seen is not None and self._attempt
+        at = await in_thread(self._yard.attempts.at, view, self._attempt) if unseen else None
+        while at is not None and not self._link.gone.is_set():
+            piece = await in_thread(at.engine.log, at.key, "stdout", offset, PIECE_BYTES)
             if not piece:
                 break
             offset += len(piece)

@@ -4,12 +4,13 @@ What is in use is known from the replica, what lies idle on a GPU from the engin
 to the log, and the loop sees to it (`LayoutKeeper`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.reading.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
@@ -22,13 +23,13 @@ from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, layout_text
 from gpuyard.core.fleet.mig_placing import whole_free
 from gpuyard.core.phrases import count_text
-from gpuyard.engines.contract import Engine, EngineError
-from gpuyard.model import LayoutPinned, LayoutReleased
+from gpuyard.engines.contract import EngineError
+from gpuyard.model import LayoutPinned, LayoutReleased, Node
 from gpuyard.model.mig import MIG_MODELS, Slice, read_layout
 from gpuyard.wire.endpoints import Action
 
-There = Mapping[str, tuple[Slice, ...]]
-"""Slices that the engine finds, by node."""
+There = Callable[[Node], tuple[Slice, ...]]
+"""Slices that the engine of a node finds there."""
 
 
 class WantedLayout(NamedTuple):
@@ -43,11 +44,11 @@ class LayoutRequests:
     """What people may know and want about slices."""
 
     def __init__(
-        self, replica: Replica, committer: Committer, engine: Engine, now_ms: Callable[[], int]
+        self, replica: Replica, committer: Committer, clusters: Clusters, now_ms: Callable[[], int]
     ) -> None:
         self._replica = replica
         self._committer = committer
-        self._engine = engine
+        self._clusters = clusters
         self._now_ms = now_ms
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -86,11 +87,16 @@ class LayoutRequests:
         }
 
     def _there(self) -> There:
-        try:
-            return self._engine.cuts()
-        except EngineError:
-            # What lies idle is not known for the moment; what is in use is in the replica.
-            return {}
+        found: dict[tuple[str, str], tuple[Slice, ...]] = {}
+        # A single engine has every node, whatever the cluster was called when the node was seen first.
+        alone = len(self._clusters) == 1
+        for cluster, engine in self._clusters.items():
+            try:
+                found |= {("" if alone else cluster, name): each for name, each in engine.cuts().items()}
+            except EngineError:
+                # What lies idle there is not known for the moment; what is in use is in the replica.
+                continue
+        return lambda node: found.get(("" if alone else node.cluster, node.name), ())
 
     # -- pinning -------------------------------------------------------------------------------------------------
 
@@ -215,7 +221,7 @@ def _reserve_note(state: State, number: int, plans: Sequence[LayoutPlan]) -> lis
 
 
 def _of(state: State, number: int, there: There) -> tuple[Slice, ...]:
-    return there.get(state.nodes.node[number].name, ())
+    return there(state.nodes.node[number])
 
 
 def _on(state: State, number: int, gpu: int, there: There) -> Held:

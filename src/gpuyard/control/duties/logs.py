@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.duties.duty import Duty, Turn
 from gpuyard.control.replica.replica import Replica
-from gpuyard.engines.contract import Engine
 from gpuyard.shipping.contract import Sends, SinkSpec
 
 IDLE_S = 0.5
@@ -14,14 +14,14 @@ CLOSE_S = 2.0
 
 
 def senders(
-    sinks: Sequence[SinkSpec], folder: Path, replica: Replica, engine: Engine, now_ms: Callable[[], int]
+    sinks: Sequence[SinkSpec], folder: Path, replica: Replica, clusters: Clusters, now_ms: Callable[[], int]
 ) -> tuple[Sends, ...]:
     """One for each receiver; without any, nothing of it is loaded."""
     if not sinks:
         return ()
     from gpuyard.control.upkeep.shipping import Shipper  # noqa: PLC0415 (only where there is a receiver)
 
-    return tuple([Shipper(spec, folder, replica, engine, now_ms) for spec in sinks])
+    return tuple([Shipper(spec, folder, replica, clusters, now_ms) for spec in sinks])
 
 
 def duty(sender: Sends) -> Duty:

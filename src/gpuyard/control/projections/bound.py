@@ -116,6 +116,7 @@ def try_row(state: State, record: JobRecord, event: AttemptEnded) -> TryRow:
         why=_why(state, record, event),
         nodes=tuple([nodes[grant.node].name for grant in record.grants]),
         gpu_indices=tuple([positions[grant.gpus] for grant in record.grants]),
+        numbers=tuple([grant.node for grant in record.grants]),
     )
 
 

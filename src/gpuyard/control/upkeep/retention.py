@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpuyard.control.clock import time_text
+from gpuyard.control.clusters import Clusters
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.engines.contract import Engine, KeepsImages, KeepsLeftovers, Leftover
+from gpuyard.engines.contract import KeepsImages, KeepsLeftovers, Leftover
 from gpuyard.model import Retention
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Ended, Mark, Removal
@@ -96,9 +97,12 @@ class Tally:
 class Pruner:
     """Removes what is no longer to be kept: by itself once in an hour while this process leads, or when asked to."""
 
-    def __init__(self, replica: Replica, engine: Engine, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, clusters: Clusters, now_ms: Callable[[], int]) -> None:
         self._replica = replica
-        self._engine = engine
+        self._folders = [each for each in clusters.values() if isinstance(each, KeepsLeftovers)]
+        """Engines with folders in which jobs leave something: each is asked what it has of those that ended, also of
+        attempts that it ran when its cluster had another name."""
+        self._images_kept = [each for each in clusters.values() if isinstance(each, KeepsImages)]
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._noted: Mark | None = None
@@ -165,7 +169,7 @@ class Pruner:
                     after = self._recipes(wish, place, before_ms, tally)
                 elif place.kind == IMAGES:
                     self._images(wish, before_ms, tally)
-                elif isinstance(self._engine, KeepsLeftovers):
+                elif self._folders:
                     after = self._leftovers(wish, place, before_ms, tally)
         if after is not None:
             return after
@@ -220,7 +224,6 @@ class Pruner:
     def _leftovers(
         self, wish: PruneWish, place: PruneCursor, before_ms: int, tally: Tally
     ) -> PruneCursor | None:
-        assert isinstance(self._engine, KeepsLeftovers), "the caller has checked"
         what, store = Leftover(place.kind), self._replica.store
         jobs = store.removals.ended_until(before_ms, (place.ended_ms, int(place.name or 0)), STEP_JOBS)
         if not jobs:
@@ -229,18 +232,22 @@ class Pruner:
             # A job of an older log that was restored may be in the history of a later one.
             live = {job.id for job in jobs if job.id in self._replica.state.jobs}
         names = {name: job for job in jobs if job.id not in live for name in self._names(what, job)}
-        sizes = self._engine.leftovers(what, list(names))
+        sizes: dict[str, int] = {}
+        for engine in self._folders:
+            for name, size in engine.leftovers(what, list(names)).items():
+                sizes[name] = sizes.get(name, 0) + size
         tally.add(place.kind, len(sizes), sum(sizes.values()))
         if sizes and not wish.dry_run:
             gone = {names[name].id: names[name] for name in sizes}
             store.removals.note_removed(list(gone.values()), place.kind, Removal(self._now_ms(), wish.by))
-            self._engine.remove(what, list(sizes))
+            for engine in self._folders:
+                engine.remove(what, list(sizes))
         return PruneCursor(place.kind, jobs[-1].ended_ms, str(jobs[-1].id))
 
     def _images(self, wish: PruneWish, before_ms: int, tally: Tally) -> None:
         """All of them in one step. They are no job's own: when one was last used is known where it lies."""
-        if isinstance(self._engine, KeepsImages):
-            sizes = self._engine.prune_images(before_ms, dry_run=wish.dry_run)
+        for engine in self._images_kept:
+            sizes = engine.prune_images(before_ms, dry_run=wish.dry_run)
             tally.add(IMAGES, len(sizes), sum(sizes.values()))
 
     def _names(self, what: Leftover, job: Ended) -> list[str]:

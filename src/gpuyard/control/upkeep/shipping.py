@@ -16,6 +16,8 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
+from gpuyard.control.clusters import Clusters
+from gpuyard.control.refusals import Refusal
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
@@ -53,7 +55,7 @@ class Shipper(Sends):
         spec: SinkSpec,
         folder: Path,
         replica: Replica,
-        engine: Engine,
+        clusters: Clusters,
         now_ms: Callable[[], int],
         sink: Sink | None = None,
     ) -> None:
@@ -62,9 +64,10 @@ class Shipper(Sends):
         self.sent = self.refused = self.left_out_bytes = self.lost = self.restarted = 0
         self._path = folder / f"{spec.name}.db"
         self._replica = replica
+        self._clusters = clusters
         self._now_ms = now_ms
         self._sink = sink_of(spec) if sink is None else sink
-        self._gatherer = Gatherer(_Logs(engine), spec.line_bytes, now_ms, (EngineError, OSError))
+        self._gatherer = Gatherer(self._logs_of, spec.line_bytes, now_ms, (EngineError, OSError, Refusal))
         self._cursors: Cursors | None = None
         self._seq, self._saved_seq = 0, -1
         self._streams: dict[tuple[str, str], Stream] = {}
@@ -172,6 +175,10 @@ class Shipper(Sends):
         if row is not None and "logs" in _mapping(row.detail.get("removed")):
             self.lost += 1
             _log.warning("a log of job %s was removed before %s took it", row.id, self.spec.name)
+
+    def _logs_of(self, stream: Stream) -> "_Logs":
+        """Of the cluster where its attempt ran. What lies in one that yard.yaml no longer has waits for it."""
+        return _Logs(self._clusters.engine_of(stream.labels.get("cluster", "")))
 
     # -- which logs there are ------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ class TryRow:
     nodes: tuple[str, ...] = ()
     gpu_indices: tuple[tuple[int, ...], ...] = ()
     """Of each of the nodes, the GPUs that it held there."""
+    numbers: tuple[int, ...] = ()
+    """The nodes by their numbers in the log: names are a cluster's own. Empty: an older release wrote the row."""
 
 
 class Tries:
@@ -74,7 +76,10 @@ def _values(row: TryRow) -> dict[str, Any]:
         "outcome": kept_text(row.outcome),
         "exit_code": kept_number(row.exit_code),
         "why": kept_text(row.why),
-        "detail": json.dumps({"nodes": row.nodes, "gpu_indices": row.gpu_indices}, separators=(",", ":")),
+        "detail": json.dumps(
+            {"nodes": row.nodes, "gpu_indices": row.gpu_indices, "numbers": row.numbers},
+            separators=(",", ":"),
+        ),
     }
 
 
@@ -85,4 +90,5 @@ TRY_ROWS = BoundTable(TRIES, _values, key=lambda row: (row.job_id, row.attempt))
 def _row(values: dict[str, Any]) -> TryRow:
     detail = json.loads(values.pop("detail"))
     gpus = tuple([tuple(each) for each in detail["gpu_indices"]])
-    return TryRow(**values, nodes=tuple(detail["nodes"]), gpu_indices=gpus)
+    numbers = tuple(detail.get("numbers", ()))
+    return TryRow(**values, nodes=tuple(detail["nodes"]), gpu_indices=gpus, numbers=numbers)
