@@ -1,9 +1,13 @@
 """What a reader meets first: no link that leads nowhere, every how-to reachable, and `yard` on the PATH."""
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
+
+from gpuyard.cli.top.app import Top
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -91,3 +95,15 @@ def test_readme_says_how_to_install_what_is_alpha_and_which_engine_only_simulate
 def test_setup_ends_with_the_line_that_puts_yard_on_the_path() -> None:
     """The demo says it by itself, before what to type next: `path_line`."""
     assert "export PATH=" in (ROOT / "scripts" / "setup").read_text(encoding="utf-8").splitlines()[-1]
+
+
+def test_the_picture_of_top_has_the_keys_of_today() -> None:
+    picture = (ROOT / "docs/pictures/top.svg").read_text(encoding="utf-8")
+    texts = [
+        (float(y), float(x), unescape(text).strip())
+        for x, y, text in re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<', picture)
+    ]
+    foot = max(y for y, _x, _text in texts)
+    seen = [text for y, _x, text in sorted(texts) if y == foot and text]
+    keys = [each for each in Top.BINDINGS if isinstance(each, Binding) and each.show]
+    assert {"open", *[each.description for each in keys]} == set(seen[1::2]), "scripts/picture-top draws it"
