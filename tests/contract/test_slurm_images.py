@@ -347,6 +347,14 @@ def test_a_container_that_slurm_runs_is_stopped_with_its_grace(bundled: Box) -> 
     report = ended(box.rig, key)
     assert (Outcome.CANCELLED, "up\nsaved\n") == (report.outcome, box.log(key)), report
 
+    # Its program has no environment, and so no mark of whose it is.
+    bare = f"exec busybox env -i busybox sh -c '{saves}'"
+    key = box.start(box.images.plain, "sh", "-c", bare)
+    box.until(lambda: "up" in box.log(key))
+    box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 20_000)])
+    report = ended(box.rig, key)
+    assert (Outcome.CANCELLED, "up\nsaved\n") == (report.outcome, box.log(key)), report
+
     key = box.start(
         box.images.plain, "sh", "-c", 'trap "" TERM; echo up; while :; do busybox sleep 0.1; done'
     )

@@ -74,8 +74,8 @@ def test_nobody_else_gets_the_signal(
 def test_a_container_that_slurm_runs_elsewhere_gets_its_signals_and_nobody_elses() -> None:
     """It is not below the task that asked for it: whose it is stands in its environment."""
     with subprocess.Popen(["sleep", "600"], env={**os.environ, runtimes.MARK: "y-1-1"}) as made:
-        runtimes.tell({"by": runtimes.OCI}, "y-2-1", made.pid, signal.SIGKILL)
-        runtimes.tell({"by": runtimes.OCI}, "y-1-1", made.pid, signal.SIGTERM)
+        runtimes.tell({"by": runtimes.OCI}, "y-2-1", "pid-0", made.pid, signal.SIGKILL)
+        runtimes.tell({"by": runtimes.OCI}, "y-1-1", "pid-0", made.pid, signal.SIGTERM)
         assert -signal.SIGTERM == made.wait(60)
 
 
@@ -87,5 +87,31 @@ def test_a_container_that_is_just_becoming_its_program_gets_its_signal(
         runtimes, "open", lambda *_: io.BytesIO(shown.pop(0) if len(shown) > 1 else shown[0]), False
     )
     with subprocess.Popen(["sleep", "600"]) as made:
-        runtimes.tell({"by": runtimes.OCI}, "y-1-1", made.pid, signal.SIGTERM)
+        runtimes.tell({"by": runtimes.OCI}, "y-1-1", "pid-0", made.pid, signal.SIGTERM)
         assert -signal.SIGTERM == made.wait(60)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_container_whose_program_has_no_environment_gets_its_signals(
+    tmp_path: Path, sent: signal.Signals
+) -> None:
+    """`env -i` takes the mark away: when the process began is noted as the runtime starts it."""
+    path = tmp_path / "pid-0"
+    with subprocess.Popen(["env", "-i", "sleep", "600"]) as made:
+        state = f'{{"ociVersion": "1.0", "id": "a", "pid": {made.pid}, "status": "running"}}'
+        hook = ["sh", "-c", runtimes.HOOK, str(path), runtimes.since_file(str(path))]
+        subprocess.run(hook, input=state.encode(), check=True)
+        assert made.pid == int(path.read_text())
+        runtimes.tell({"by": runtimes.OCI}, "y-1-1", str(path), made.pid, sent)
+        assert -sent == made.wait(60)
+
+
+def test_a_process_that_has_the_number_of_a_container_since_gets_no_signal_of_it(
+    tmp_path: Path, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    path = tmp_path / "pid-0"
+    path.write_text(str(stranger.pid))
+    (tmp_path / "since-0").write_text("7")
+    runtimes.tell({"by": runtimes.OCI}, "y-1-1", str(path), stranger.pid, signal.SIGKILL)
+    with pytest.raises(subprocess.TimeoutExpired):
+        stranger.wait(0.2)

@@ -321,8 +321,9 @@ class Containers:
 
         The kernel spares that process what it neither heeds nor ignores: then it ends as any other process would.
         """
+        path = "{}/pid-{}".format(self.folder, number)
         try:
-            with open("{}/pid-{}".format(self.folder, number)) as file:
+            with open(path) as file:
                 pid = int(file.read())
             with open("/proc/{}/status".format(pid)) as file:
                 fields = dict([line.split(":", 1) for line in file])
@@ -332,7 +333,7 @@ class Containers:
                 signal_all([podman_pid], signo)
             return
         number = signo if signo in _SPARING or heeded >> (signo - 1) & 1 else signal.SIGKILL
-        runtimes.tell(self.image, self.env.get(runtimes.MARK, ""), pid, number)
+        runtimes.tell(self.image, self.env.get(runtimes.MARK, ""), path, pid, number)
 
     def _say_why(self, code: int, container: Dict[str, Any], number: int) -> None:
         """What is known of a container that did not even start, or is not the job's own."""

@@ -16,7 +16,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from ..kernel.processes import runs, signal_below, signal_seen
+from ..kernel.processes import runs, signal_below, signal_seen, stat_of
 from . import devices, podman
 
 PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
@@ -24,8 +24,14 @@ _UNPACKED, _IMAGE = "unpacked", "image.json"
 _NOT_LAID_OVER = ("dev", "proc", "sys")
 """Folders of an image that the kernel's own take the place of."""
 _NEEDS = {OCI: ("podman", "srun", "tar"), PYXIS: ("srun",), APPTAINER: ("apptainer",)}
-_HOOK = 'sed -n \'s/.*"pid" *: *\\([0-9]*\\).*/\\1/p\' >"$0.new" && mv "$0.new" "$0"'
-"""Told by the runtime which container has started; the number of its first process goes into a file."""
+HOOK = (
+    "since=$1; pid=$(sed -n 's/.*\"pid\" *: *\\([0-9]*\\).*/\\1/p') || exit; "
+    'line=$(cat "/proc/$pid/stat") && set -f -- ${line##*) } && '
+    'echo "${20}" >"$since.new" && mv "$since.new" "$since"; '
+    'echo "$pid" >"$0.new" && mv "$0.new" "$0"'
+)
+"""Told by the runtime which container has started; the number of its first process goes into a file, and when that has
+begun into another one: it tells that process from a later one of the same number, whatever its environment is."""
 _END_S_MAX, _POLL_S = 10.0, 0.02
 _BECOMING_S_MAX = 1.0
 """The kernel shows no environment of a process for a moment after it has become another program."""
@@ -279,7 +285,11 @@ def config_of(
     for name in order.env.get("CUDA_VISIBLE_DEVICES", "").split(","):
         mounts += _of_gpu(name) if name else []
     pid_file = "{}/pid-{}".format(order.place.folder, order.number)
-    hook = {"path": "/bin/sh", "args": ["sh", "-c", _HOOK, pid_file], "env": ["PATH=" + podman.PATH]}
+    hook = {
+        "path": "/bin/sh",
+        "args": ["sh", "-c", HOOK, pid_file, since_file(pid_file)],
+        "env": ["PATH=" + podman.PATH],
+    }
     return {
         "ociVersion": "1.0.0",
         "root": {"path": bundle + "/rootfs"},
@@ -382,18 +392,33 @@ def remove(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def tell(image: Dict[str, Any], key: str, pid: int, number: int) -> None:
+def since_file(pid_file: str) -> str:
+    """The file beside one that names the first process of a container, with the time when that has begun."""
+    above, name = os.path.split(pid_file)
+    return os.path.join(above, name.replace("pid-", "since-"))
+
+
+def tell(image: Dict[str, Any], key: str, pid_file: str, pid: int, number: int) -> None:
     """Send a signal to the first process of a container of this task, and to none that has its number since."""
     if kind_of(image) == OCI:
         # Slurm runs it, and not below the task that asked for it.
-        signal_seen(lambda: [pid] if _is_of(pid, key) else [], number)
+        signal_seen(lambda: [pid] if _is_of(pid, key, pid_file) else [], number)
     else:
         # It may have ended since, or before: its monitor, not this process, has taken its end in.
         signal_below(os.getpid(), [pid], number)
 
 
-def _is_of(pid: int, key: str) -> bool:
-    """Whether a process has the mark of an attempt; one that just becomes its program shows none at first."""
+def _is_of(pid: int, key: str, pid_file: str) -> bool:
+    """Whether a process is the one that was noted at the start of a container.
+
+    Where that was not noted, it has the mark of the attempt; one that just becomes its program shows none at first.
+    """
+    stat = stat_of(pid)
+    try:
+        with open(since_file(pid_file)) as noted:
+            return stat is not None and stat.ticks == int(noted.read())
+    except (OSError, ValueError):
+        pass
     until = time.monotonic() + _BECOMING_S_MAX
     while True:
         try:
@@ -426,9 +451,10 @@ def _first_processes(folder: str, key: str) -> List[int]:
             if not name.startswith("pid-"):
                 continue
             try:
-                with open("{}/{}".format(above, name)) as file:
+                path = "{}/{}".format(above, name)
+                with open(path) as file:
                     pid = int(file.read())
-                if _is_of(pid, key):
+                if _is_of(pid, key, path):
                     found.append(pid)
             except (OSError, ValueError):
                 continue
