@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -435,6 +436,45 @@ def test_files_broken_by_the_crash_of_a_machine_break_nothing_else(local: LocalR
 
     assert [Outcome.NODE_FAIL, Outcome.COMPLETED] == [report.outcome for report in reports]
     wait_gone(supervisor)
+
+
+def test_a_checkpoint_does_not_grow_younger_when_the_clock_is_set_back_after_it(local: LocalRig) -> None:
+    file, ahead_ms = local.data / "jobs" / "1" / "checkpoint", HOUR_MS
+    engine = local.reopen(now_ms=lambda: now_ms() + ahead_ms)
+    engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until_alive(local, "y-1-1")
+    file.touch()
+    # As a clock that was set an hour ahead after the start gives it.
+    at_s = time.time() + ahead_ms / 1000
+    os.utime(file, (at_s, at_s))
+    patience.until(lambda: engine.status(["y-1-1"])[0].checkpoint_ms)
+    (first,) = engine.status(["y-1-1"])
+    ahead_ms = 0
+    time.sleep(1.0)
+    (later,) = engine.status(["y-1-1"])
+
+    engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 0)])
+
+    assert Outcome.CANCELLED == ended(local, "y-1-1").outcome
+    assert first.started_ms - 10 <= first.checkpoint_ms <= now_ms()
+    assert first.checkpoint_ms == later.checkpoint_ms
+
+
+@pytest.mark.parametrize("set_by_ms", [HOUR_MS, -HOUR_MS])
+def test_an_attempt_whose_supervisor_is_killed_ran_as_long_as_it_ran_wherever_the_clock_is(
+    local: LocalRig, set_by_ms: int
+) -> None:
+    local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
+    until_alive(local, "y-1-1")
+    began_ms = steady_ms()
+    time.sleep(1.0)
+    os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
+    wait_gone(claimed_pid(local, "y-1-1"))
+    (report,) = local.reopen(now_ms=lambda: now_ms() + set_by_ms).status(["y-1-1"])
+    least_ms = steady_ms() - began_ms
+
+    assert Outcome.NODE_FAIL is report.outcome
+    assert 900 <= report.ended_ms - report.started_ms <= least_ms + 60_000
 
 
 def test_a_process_that_got_the_number_of_a_dead_supervisor_is_left_alone(local: LocalRig) -> None:

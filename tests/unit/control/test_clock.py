@@ -281,3 +281,49 @@ def test_work_saved_by_the_clock_of_another_machine_is_moved_by_nothing() -> Non
     report = AttemptReport("y-1-1", Phase.RUNNING, checkpoint_ms=at_ms, saved_by_now=True)
     found = attempt_events(here.state.jobs[job_id], report, here.now_ms)
     assert [at_ms] == [each.saved_at_ms for each in found if isinstance(each, CheckpointSeen)]
+
+
+SETS = [0, HOUR_MS, -HOUR_MS, 2 * HOUR_MS]
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in SETS for b in SETS])
+@pytest.mark.parametrize("before", [0, HOUR_MS, -HOUR_MS])
+@pytest.mark.parametrize("followed", [True, False])
+def test_two_sets_of_the_clock_in_one_attempt_leave_its_length_as_it_was(
+    first: int, second: int, before: int, followed: bool
+) -> None:
+    """Its end is found two hours later. `before`: the clock was set and set back before; `followed`: not at once."""
+    clocks = Clocks()
+    clocks.wall_ms = 480_000 * HOUR_MS
+    clock = Steady(lambda: clocks.wall_ms, 0, lambda: clocks.elapsed_ms)
+    here = SchedulerYard("fifo", nodes(1))
+
+    def follow() -> None:
+        here.now_ms = clock()
+        if clock.ahead_ms:
+            at_ms = here.now_ms + clock.ahead_ms
+            here.apply(ClockSet(at_ms, clock.ahead_ms))
+            clock.go_on(at_ms)
+            here.now_ms = clock()
+
+    for by_ms in (before, -before):
+        clocks.wall_ms += by_ms
+        clocks.pass_ms(1000)
+        follow()
+    job_id = here.submit(1, limit_ms=10 * HOUR_MS)
+    here.step()
+    record = here.state.jobs[job_id]
+    started_ms = clocks.wall_ms
+    for by_ms in (first, second):
+        clocks.pass_ms(10 * MINUTE_MS)
+        clocks.wall_ms += by_ms
+        if followed:
+            follow()
+    clocks.pass_ms(10 * MINUTE_MS)
+    ended_ms = started_ms + 30 * MINUTE_MS
+    clocks.pass_ms(2 * HOUR_MS)
+    follow()
+    report = AttemptReport("y-1-1", Phase.ENDED, Outcome.COMPLETED, started_ms=started_ms, ended_ms=ended_ms)
+    ended = attempt_events(record, report, here.now_ms)[-1]
+    assert isinstance(ended, AttemptEnded)
+    assert 30 * MINUTE_MS == ended.ended_ms - record.started_ms

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from gpuyard.control.clock import PARTED_MS
 from gpuyard.control.replica.labels import attempt_of
 from gpuyard.core import State
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
@@ -63,8 +64,7 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
     ):
         events.append(CheckpointSeen(now_ms, job_id, attempt, checkpoint_ms))
     if report.phase is Phase.ENDED:
-        ended_ms = report.ended_ms + record.delayed_ms
-        ended_ms = ended_ms if record.started_ms <= ended_ms < now_ms else 0
+        ended_ms = _ended_ms(record, report, now_ms)
         saved_ms = _saved_ms(record, checkpoint_ms, ended_ms or now_ms)
         outcome = _outcome(record, report)
         asked = record.wanted is Verb.REQUEUE or record.cause is StopCause.REQUEUE
@@ -87,6 +87,19 @@ def attempt_events(record: JobRecord, report: AttemptReport, now_ms: int) -> lis
     elif report.phase is Phase.UNKNOWN and phase in (_RUNNING, _SUSPENDED):
         events.append(AttemptUnknown(now_ms, job_id, attempt))
     return events
+
+
+def _ended_ms(record: JobRecord, report: AttemptReport, now_ms: int) -> int:
+    """When an attempt ended, by the time of the log; 0: now.
+
+    An engine has both its times by the clock as that went at its start, and the log need not have followed that clock:
+    it does not go back. What the engine knows for certain is how long the attempt ran.
+    """
+    ended_ms = report.ended_ms + record.delayed_ms
+    if report.started_ms:
+        least_ms = record.started_ms + max(0, report.ended_ms - report.started_ms)
+        ended_ms = least_ms if ended_ms > now_ms + PARTED_MS else max(least_ms, ended_ms)
+    return ended_ms if record.started_ms <= ended_ms < now_ms else 0
 
 
 def lost(record: JobRecord, now_ms: int) -> Event:

@@ -63,6 +63,8 @@ class _Seen:
     """What the last look as a whole found; it holds until `report_s`, while the folder has this mark."""
     report_s: float = 0.0
     folder_mark: tuple[int, int] = (0, 0)
+    saved: tuple[int, int] = (0, 0)
+    """The time of the file of its checkpoint, and when that was by the clock of its start."""
 
 
 class AttemptMonitor:
@@ -256,9 +258,11 @@ class AttemptMonitor:
     def _settle(
         self, key: str, folder: str, news: dict[str, Any] | None, claimed_ms: int, why: str, *, by_ms: int = 0
     ) -> AttemptReport:
-        """Write the end of what is lost; it ended by then, or by now."""
-        now_ms = self._now_ms()
-        end = translate.lost_end(news, claimed_ms, min(now_ms, by_ms or now_ms), why)
+        """Write the end of what is lost; it ended by then, or by now.
+
+        That time may lie ahead of a clock that was set back meanwhile, and the attempt ran until then all the same.
+        """
+        end = translate.lost_end(news, claimed_ms, by_ms or self._now_ms(), why)
         if why == _LOST_SUPERVISOR:
             end = self._enough(key, end, why)
         with suppress(OSError):
@@ -301,8 +305,12 @@ class AttemptMonitor:
         checkpoint_ms = peeking.saved_ms(folder) if saved_ms is None else saved_ms
         started_ms, now_ms = news["started_ms"] if news else 0, self._now_ms()
         if news and "began_ms" in news:
-            start, before_ms = (started_ms, news["began_ms"]), news["before_ms"]
-            checkpoint_ms = peeking.by_start(checkpoint_ms, start, before_ms, (now_ms, steady_ms()))
+            if checkpoint_ms != seen.saved[0]:
+                # Once, when it is new: the clock may be set again while the file stays as it is.
+                start, before_ms = (started_ms, news["began_ms"]), news["before_ms"]
+                at_ms = peeking.by_start(checkpoint_ms, start, before_ms, (now_ms, steady_ms()))
+                seen.saved = (checkpoint_ms, at_ms)
+            checkpoint_ms = seen.saved[1]
         else:
             # It has not started, or began under an earlier release.
             checkpoint_ms = min(checkpoint_ms, now_ms)

@@ -111,6 +111,8 @@ class Supervisor(Runner):
         """Its groups of cgroup v1, by controller."""
         self.look_at = self.memory_at = NEVER
         self.before_ms = 0
+        self.saved = (0, 0)
+        """The last time of the file of its checkpoint that was seen, and when that was by the clock of its start."""
         """When an earlier attempt saved its work, if the file lies where this process may look."""
 
     def make_group(self) -> None:
@@ -223,8 +225,14 @@ class Supervisor(Runner):
         """When it last saved its work, at its end, by the clock of its start."""
         found = self._inside_ms()
         saved_ms = self._outside_ms() if found is None else found
-        start, now = (self.started_ms, self.began_ms), (now_ms(), steady_ms())
-        return peeking.by_start(saved_ms, start, self.before_ms, now) if self.started_ms else 0
+        return self._by_start(saved_ms)
+
+    def _by_start(self, saved_ms: int) -> int:
+        """A time of that file by the clock of its start, reckoned when it is first seen: that may be set again."""
+        if self.started_ms and saved_ms != self.saved[0]:
+            start, now = (self.started_ms, self.began_ms), (now_ms(), steady_ms())
+            self.saved = (saved_ms, peeking.by_start(saved_ms, start, self.before_ms, now))
+        return self.saved[1]
 
     def _outside_ms(self) -> int:
         """The same of a file that another process looks at."""
@@ -281,6 +289,8 @@ class Supervisor(Runner):
         """Look for a checkpoint, and for what the kernel has killed, when that is due."""
         now = time.monotonic()
         if self.frozen_at is None and now >= self.look_at:
+            found = self._inside_ms()
+            self._by_start(peeking.saved_ms() if found is None else found)
             self._look()
         if now >= self.memory_at:
             self.memory_at = now + _MEMORY_S
