@@ -28,7 +28,7 @@ def train(steps: int, *extra: str) -> Recipe:
 
 
 def output(rig: LocalRig, key: str) -> str:
-    return rig.engine.log(key, "stdout", 0, 10_000).decode()
+    return rig.engine.log(key, "stdout", "", 10_000).content.decode()
 
 
 def test_preempted_and_started_again_it_ends_as_if_never_interrupted(rig: LocalRig) -> None:

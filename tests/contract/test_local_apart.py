@@ -190,7 +190,7 @@ def test_what_is_over_is_forgotten_in_its_own_time(rig: ApartRig) -> None:
     assert [] == rig.engine.listing()
     assert [Phase.UNKNOWN] * 2 == [report.phase for report in rig.engine.status(keys[-2:])]
     until(lambda: [] == os.listdir(rig.data / "attempts"))
-    assert b"" == rig.engine.log(keys[0], "stdout", 0, 10)
+    assert b"" == rig.engine.log(keys[0], "stdout", "", 10).content
     rig.engine.start(EPOCH + 1, [])
     with pytest.raises(Stale):
         rig.engine.forget(EPOCH, keys)

@@ -57,7 +57,7 @@ class Yard:
         assert Answer.DONE is reply.answer, reply.why
 
     def output(self, key: str) -> str:
-        return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
+        return self.rig.engine.log(key, "stdout", "", 100_000).content.decode()
 
     def other(self) -> str:
         """What the other user's job calls its GPU or its slice."""

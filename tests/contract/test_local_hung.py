@@ -100,7 +100,7 @@ def test_a_job_works_in_a_file_system_of_its_user_alone() -> None:
             rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
             report = ended(rig, "y-1-1")
             assert (Outcome.COMPLETED, "") == (report.outcome, report.why)
-            assert f"{own}\n".encode() == rig.engine.log("y-1-1", "stdout", 0, 1000)
+            assert f"{own}\n".encode() == rig.engine.log("y-1-1", "stdout", "", 1000).content
         rig.close()
 
 

@@ -64,7 +64,7 @@ class Box:
         return self.run(Container(image or self.images.plain), argv=("sh", "-c", line), **more)
 
     def log(self, key: str) -> str:
-        return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
+        return self.rig.engine.log(key, "stdout", "", 100_000).content.decode()
 
     def until_written(self, key: str, text: str) -> None:
         patience.until(lambda: text in self.log(key), 20, lambda: (look(self.rig, key), self.log(key)))

@@ -53,7 +53,7 @@ def run(rig: LocalRig, recipe: Recipe, key: str = "y-1-1", **options: object) ->
 
 
 def output(rig: LocalRig, stream: str = "stdout") -> str:
-    return rig.engine.log("y-1-1", stream, 0, 1_000_000).decode("utf-8", "surrogateescape")
+    return rig.engine.log("y-1-1", stream, "", 1_000_000).content.decode("utf-8", "surrogateescape")
 
 
 def test_a_job_has_a_folder_of_its_own_that_goes_with_it(open_rig: LocalRig) -> None:
@@ -498,7 +498,11 @@ def test_nothing_of_a_jobs_environment_is_kept_with_its_log(rig: LocalRig) -> No
     kept = [path for path in (rig.data / "logs").rglob("*") if path.is_file()]
     assert {"y-1-1", "y-2-1"} == {path.parent.name for path in kept}
     assert [] == [path for path in kept if b"s3cret" in path.read_bytes()]
-    assert b"said\n" == rig.engine.log("y-1-1", "stdout", 0, 10) == rig.engine.log("y-2-1", "stdout", 0, 10)
+    assert (
+        b"said\n"
+        == rig.engine.log("y-1-1", "stdout", "", 10).content
+        == rig.engine.log("y-2-1", "stdout", "", 10).content
+    )
 
 
 def test_five_hundred_live_attempts_are_looked_at_quickly(rig: LocalRig) -> None:

@@ -73,7 +73,7 @@ def test_cores_are_limited(rig: LocalRig) -> None:
     rig.engine.start(EPOCH, [replace(made, parts=(replace(made.parts[0], cpu_milli=300),))])
     ended(rig, "y-1-1")
 
-    assert float(rig.engine.log("y-1-1", "stdout", 0, 100)) < 0.4
+    assert float(rig.engine.log("y-1-1", "stdout", "", 100).content) < 0.4
 
 
 def groups_of(rig: LocalRig, key: str) -> list[Path]:

@@ -40,7 +40,7 @@ def test_the_log_of_a_job_that_ended_is_the_servers_alone(rig: LocalRig) -> None
     for path in (kept, link):
         for flags in (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC):
             assert "PermissionError" == act(OTHER, lambda p=path, f=flags: refused(lambda: os.open(p, f)))  # type: ignore[misc]
-    assert b"secret\n" == rig.engine.log("y-1-1", "stdout", 0, 100)
+    assert b"secret\n" == rig.engine.log("y-1-1", "stdout", "", 100).content
 
 
 def test_a_checkpoint_path_tells_nothing_of_other_peoples_files(rig: LocalRig) -> None:

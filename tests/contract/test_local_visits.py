@@ -87,7 +87,7 @@ def start(rig: LocalRig, script: str, *, at_terminal: bool = False, says: str = 
 
 
 def output(rig: LocalRig) -> str:
-    return rig.engine.log(KEY, "stdout", 0, 100_000).decode()
+    return rig.engine.log(KEY, "stdout", "", 100_000).content.decode()
 
 
 def visit_all(rig: LocalRig) -> None:

@@ -10,6 +10,7 @@ from gpuyard.engines.contract import (
     Container,
     HasFence,
     HasTerminals,
+    NoSuchPlace,
     Permanent,
     Phase,
     Recipe,
@@ -212,11 +213,30 @@ def test_logs_are_readable_in_parts_after_the_end_and_after_forgetting(rig: Rig)
     ended(rig, "y-1-1")
     rig.engine.forget(EPOCH, ["y-1-1"])
 
-    assert b"the quick brown fox" == rig.engine.log("y-1-1", "stdout", 0, 1000).rstrip()
-    assert b"quick" == rig.engine.log("y-1-1", "stdout", 4, 5)
-    assert b"" == rig.engine.log("y-1-1", "stdout", 1000, 10)
-    assert b"" == rig.engine.log("y-1-1", "stderr", 0, 10)
-    assert b"" == rig.engine.log("y-9-1", "stdout", 0, 10)
+    assert b"the quick brown fox" == rig.engine.log("y-1-1", "stdout", "", 1000).content.rstrip()
+    assert b"quick" == rig.engine.log("y-1-1", "stdout", "4", 5).content
+    assert b"" == rig.engine.log("y-1-1", "stdout", "1000", 10).content
+    assert b"" == rig.engine.log("y-1-1", "stderr", "", 10).content
+    assert b"" == rig.engine.log("y-9-1", "stdout", "", 10).content
+
+
+def test_a_log_is_read_on_behind_a_cursor_by_whoever_has_it(rig: Rig) -> None:
+    start(rig, launch(rig, "y-1-1", Program(output="the quick brown fox")))
+    ended(rig, "y-1-1")
+    first = rig.engine.log("y-1-1", "stdout", "", 9)
+    again = rig.reopen()
+    cursors, read = [first.after], first.content
+    while (piece := again.log("y-1-1", "stdout", cursors[-1], 4)).content:
+        read += piece.content
+        cursors.append(piece.after)
+
+    assert b"the quick brown fox" == read.rstrip()
+    assert b"quick" == again.log("y-1-1", "stdout", again.log("y-1-1", "stdout", "", 4).after, 5).content
+    assert piece.after == again.log("y-1-1", "stdout", piece.after, 4).after, "the end is a place too"
+    assert all([len(each) <= 200 and each.isascii() and each.isprintable() for each in cursors])
+    assert not [each for each in cursors if " " in each]
+    with pytest.raises(NoSuchPlace):
+        again.log("y-1-1", "stdout", "nowhere", 4)
 
 
 def test_what_was_forgotten_is_unknown_and_never_runs_again(rig: Rig) -> None:

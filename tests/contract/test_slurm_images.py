@@ -73,7 +73,7 @@ class Box:
         return ended(self.rig, key), self.log(key)
 
     def log(self, key: str) -> str:
-        return self.rig.engine.log(key, "stdout", 0, 100_000).decode()
+        return self.rig.engine.log(key, "stdout", "", 100_000).content.decode()
 
     def until(self, holds: Any) -> None:
         patience.until(holds, 60, lambda: "it did not come true in time")

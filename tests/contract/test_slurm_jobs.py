@@ -299,7 +299,7 @@ def test_a_job_of_another_user_runs_as_that_user(
     recipe = replace(recipe, uid=nobody.pw_uid, gid=nobody.pw_gid, user="nobody")
     start(slurm, launch(slurm, "y-1-1", recipe=recipe))
     report = ended(slurm, "y-1-1")
-    said = slurm.engine.log("y-1-1", "stdout", 0, 1000).decode()
+    said = slurm.engine.log("y-1-1", "stdout", "", 1000).content.decode()
 
     assert (Outcome.COMPLETED, True) == (report.outcome, report.checkpoint_ms > 0), (said, report.why)
     assert str(nobody.pw_uid) == said.splitlines()[0]
@@ -412,9 +412,9 @@ def test_a_user_cannot_have_the_files_of_others_read(
     ended(slurm, "y-1-1")
     again = slurm.reopen()
 
-    assert [b"", b""] == [each.log("y-1-1", "stdout", 0, 100) for each in (slurm.engine, again)]
+    assert [b"", b""] == [each.log("y-1-1", "stdout", "", 100).content for each in (slurm.engine, again)]
     again.forget(EPOCH, ["y-1-1"])
-    assert b"" == again.log("y-1-1", "stdout", 0, 100)
+    assert b"" == again.log("y-1-1", "stdout", "", 100).content
 
 
 def open_up(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class Machine:
         assert Answer.DONE is reply.answer, reply.why
         while (report := self.engine.status([key])[0]).phase is not Phase.ENDED:
             self.engine.wait(1.0)
-        text = self.engine.log(key, "stdout", 0, 10_000).decode()
+        text = self.engine.log(key, "stdout", "", 10_000).content.decode()
         assert 0 == report.exit_code, (report, text)
         found: dict[str, Any] = json.loads(text.splitlines()[-1])
         return found

@@ -272,19 +272,20 @@ class Client(Caller):
         self, job_id: int | str, *, stream: str = "stdout", attempt: int | None = None
     ) -> Iterator[bytes]:
         """A job's output so far, piece by piece."""
-        offset, limit = 0, 1024 * 1024
+        place, read, limit = {"offset": "0"}, 0, 1024 * 1024
         while True:
             asked: dict[str, Any] = {
                 "stream": stream,
-                "offset": offset,
+                **place,
                 "limit": limit,
                 "attempt": attempt or None,
             }
-            piece, after = self._piece_of_log(endpoints.LOGS.address(id=job_id, **asked))
+            piece, place = self._piece_of_log(endpoints.LOGS.address(id=job_id, **asked))
             if not piece:
                 return
             yield piece
-            offset = after if after >= 0 else offset + len(piece)
+            read += len(piece)
+            place = place or {"offset": str(read)}
 
     def follow(
         self,
@@ -297,12 +298,13 @@ class Client(Caller):
 
         `standing` is called with the job's state, while it waits and when it runs.
         """
-        attempt, offset, failures, lost_s = 0, 0, 0, 0.0
+        attempt, failures, lost_s = 0, 0, 0.0
+        place: dict[str, Any] = {"offset": 0}
         while True:
             asked: dict[str, Any] = {
                 "stream": stream,
                 "follow": "true",
-                "offset": offset,
+                **place,
                 "attempt": attempt or None,
             }
             asked["standing"] = None if standing is None else "true"
@@ -311,10 +313,15 @@ class Client(Caller):
                     failures = 0
                     if name == "log":
                         piece = _piece(data)
-                        attempt, offset = data["attempt"], data["offset"] + len(piece)
+                        attempt, place = data["attempt"], {}
+                        if "offset" in data:
+                            place["offset"] = data["offset"] + len(piece)
+                        if "cursor" in data:
+                            # An older server knows none, and ignores it.
+                            place["cursor"] = data["cursor"]
                         yield piece
                     elif name == "attempt":
-                        attempt, offset = data["attempt"], 0
+                        attempt, place = data["attempt"], {"offset": 0}
                     elif name == "standing" and standing is not None:
                         standing(data)
                     elif name == "end":

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from gpuyard.model import Capability, Node, Outcome
 from gpuyard.model.mig import Slice
@@ -270,6 +270,33 @@ class Stale(EngineError):
     """The epoch is older than one seen before: another leader is in charge."""
 
 
+_DIGITS_MAX = 18
+
+
+class NoSuchPlace(Permanent):
+    """A cursor that this engine has not given, and that counts no bytes."""
+
+
+class LogPiece(NamedTuple):
+    """Part of what an attempt wrote."""
+
+    content: bytes
+    """Empty where nothing more is there now."""
+    after: str
+    """The cursor behind it."""
+    left_out: int = 0
+    """How many bytes the log no longer has in this place; the content is empty then, and the log goes on behind it."""
+
+
+def offset_of(cursor: str) -> int:
+    """The bytes in front of a place, for engines whose cursors count them."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= _DIGITS_MAX):
+        raise NoSuchPlace(f"{cursor[:40]!r} is no place in this log")
+    return int(cursor)
+
+
 class Engine(Protocol):
     """The contract."""
 
@@ -336,8 +363,15 @@ class Engine(Protocol):
         """Wait until some attempt may have ended; whether one has. May miss one, so look now and then anyway."""
         ...
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what an attempt wrote to `stdout` or `stderr`; empty at the end."""
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        """What an attempt wrote to `stdout` or `stderr` behind a cursor: so many bytes, fewer only where no more are
+        there now or a part is left out.
+
+        An empty cursor is the beginning. Others are the engine's own words: at most 200 printable characters of ASCII
+        without a space, that stand for the same place as long as the log is kept, also for another server and after a
+        restart of what runs the attempt. A number of bytes from the beginning is understood too: people and earlier
+        releases have these. `NoSuchPlace`: it is neither.
+        """
         ...
 
     def close(self) -> None:
@@ -358,8 +392,8 @@ class Adopts(Protocol):
 class ReadsOutputs(Protocol):
     """An observer that reads what jobs of its cluster write, where that can be seen from here."""
 
-    def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of what a job of this user writes, read as that user; empty at the end.
+    def output(self, key: str, user: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        """What a job of this user writes, read as that user; cursors are as in `Engine.log`.
 
         `Permanent`: it cannot be read from here; it says why.
         """
@@ -507,15 +541,6 @@ class HasUsage(Protocol):
 
     def usage(self, key: str) -> Usage:
         """The usage of an ended attempt, even after it is forgotten; of a running one, as far as it can be seen."""
-        ...
-
-
-@runtime_checkable
-class TruncatesLogs(Protocol):
-    """An engine that keeps only the beginning and the end of a log that is too long."""
-
-    def log_from(self, key: str, stream: str, offset: int) -> int:
-        """Where to read on from an offset: the offset itself, or behind what is left out."""
         ...
 
 

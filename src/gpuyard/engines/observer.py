@@ -16,6 +16,7 @@ from gpuyard.engines.contract import (
     Answer,
     AttemptReport,
     Launch,
+    LogPiece,
     NodeReport,
     NoMig,
     Permanent,
@@ -223,7 +224,7 @@ class LooksOn(NoMig):
         time.sleep(min(timeout_s, PAUSE_S))
         return False
 
-    def log(self, _key: str, _stream: str, _offset: int, _limit: int) -> bytes:
+    def log(self, _key: str, _stream: str, _cursor: str, _limit: int) -> LogPiece:
         """What its jobs write is asked of the observer, by their own keys (`ReadsOutputs`)."""
         raise Permanent(f"cluster {self.cluster} is observed: the yard has started nothing there")
 

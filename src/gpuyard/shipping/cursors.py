@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS place (only INTEGER PRIMARY KEY CHECK (only = 1), yar
 CREATE TABLE IF NOT EXISTS streams (
     key TEXT NOT NULL, stream TEXT NOT NULL, job_id INTEGER NOT NULL, attempt INTEGER NOT NULL,
     offset INTEGER NOT NULL, part INTEGER NOT NULL, head BLOB NOT NULL, ended_ms INTEGER NOT NULL,
-    labels TEXT NOT NULL, PRIMARY KEY (key, stream)
+    labels TEXT NOT NULL, cursor TEXT NOT NULL DEFAULT '', PRIMARY KEY (key, stream)
 ) WITHOUT ROWID;
 """
 
@@ -32,7 +32,9 @@ class Stream:
     attempt: int
     labels: dict[str, str]
     offset: int = 0
-    """Everything before this place was taken."""
+    """Everything before this place was taken, in bytes: lines are named by it."""
+    cursor: str = ""
+    """The same place in the words of the engine."""
     part: int = 0
     """How many parts of the line at this place were taken."""
     head: bytes = b""
@@ -72,6 +74,9 @@ class Cursors:
             # What a crash of the machine takes back is sent again.
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
+            if "cursor" not in [row[1] for row in self._db.execute("PRAGMA table_info(streams)")]:
+                # A file of a release that knew nothing but offsets.
+                self._db.execute("ALTER TABLE streams ADD COLUMN cursor TEXT NOT NULL DEFAULT ''")
         except BaseException:
             self._db.close()
             raise
@@ -82,12 +87,24 @@ class Cursors:
         if row is None:
             return None
         rows = self._db.execute(
-            "SELECT key, stream, job_id, attempt, labels, offset, part, head, ended_ms FROM streams "
+            "SELECT key, stream, job_id, attempt, labels, offset, cursor, part, head, ended_ms FROM streams "
             "ORDER BY job_id, attempt, stream"
         )
+        # A number of bytes is a cursor too: it is all that an earlier release wrote down.
         return row[0], [
-            Stream(key, stream, job_id, attempt, json.loads(labels), offset, part, head, ended_ms)
-            for key, stream, job_id, attempt, labels, offset, part, head, ended_ms in rows
+            Stream(
+                key=key,
+                stream=stream,
+                job_id=job_id,
+                attempt=attempt,
+                labels=json.loads(labels),
+                offset=offset,
+                cursor=cursor or str(offset or ""),
+                part=part,
+                head=head,
+                ended_ms=ended_ms,
+            )
+            for key, stream, job_id, attempt, labels, offset, cursor, part, head, ended_ms in rows
         ]
 
     def save(self, yard: str, seq: int, changed: Iterable[Stream], gone: Iterable[Stream]) -> None:
@@ -96,11 +113,12 @@ class Cursors:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("INSERT OR REPLACE INTO place VALUES (1, ?, ?)", (yard, seq))
             self._db.executemany(
-                "INSERT OR REPLACE INTO streams (key, stream, job_id, attempt, labels, offset, part, head, ended_ms) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO streams "
+                "(key, stream, job_id, attempt, labels, offset, cursor, part, head, ended_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (each.key, each.stream, each.job_id, each.attempt, json.dumps(each.labels), each.offset, each.part,
-                     each.head, each.ended_ms)
+                    (each.key, each.stream, each.job_id, each.attempt, json.dumps(each.labels), each.offset,
+                     each.cursor, each.part, each.head, each.ended_ms)
                     for each in changed
                 ],
             )  # fmt: skip

@@ -27,15 +27,30 @@ SLOW_TIMES = 30
 """A read that takes longer is followed by so many times as long without a look at that user's logs."""
 
 
+class PieceOfLog(Protocol):
+    """Part of a log, as engines give it (`LogPiece`)."""
+
+    @property
+    def content(self) -> bytes:
+        """Empty at the end of the log."""
+        ...
+
+    @property
+    def after(self) -> str:
+        """The cursor behind it."""
+        ...
+
+    @property
+    def left_out(self) -> int:
+        """How many bytes the log has lost in this place."""
+        ...
+
+
 class Logs(Protocol):
     """Where a log is read: the engine that has it."""
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of a log; empty at its end."""
-        ...
-
-    def log_from(self, key: str, stream: str, offset: int) -> int:
-        """Where to read on from an offset: behind what a log has lost."""
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> PieceOfLog:
+        """So many bytes behind a cursor, fewer only at the end and in front of a part that is left out."""
         ...
 
 
@@ -44,6 +59,7 @@ class Staged:
     """Where a log stands once a batch is taken."""
 
     offset: int
+    cursor: str
     part: int
     head: bytes
     finished: bool = False
@@ -115,30 +131,30 @@ class Gatherer:
 
     def _read(self, stream: Stream, batch: Batch) -> bool:
         """Put what is new of one log into a batch; whether there was anything."""
-        place = Staged(stream.offset, stream.part, stream.head)
+        place = Staged(stream.offset, stream.cursor, stream.part, stream.head)
         name, before = (stream.key, stream.stream), len(batch.lines)
         logs = self._logs_of(stream)
         self._check_same(logs, stream, place, batch)
-        after = logs.log_from(*name, place.offset)
-        if after > place.offset:
-            batch.left_out_bytes += after - place.offset
-            words = (
-                f"[yard: {(after - place.offset) / 2**20:,.1f} MiB are left out here: log_limit was reached]"
-            )
-            self._add(stream, batch, [Piece(place.offset, words, 0, last=True)])
-            place.offset, place.part = after, 0
         limit = self._line_bytes + READ_BYTES
-        content = logs.log(*name, place.offset, limit)
+        piece = logs.log(*name, place.cursor, limit)
+        if piece.left_out:
+            batch.left_out_bytes += piece.left_out
+            words = f"[yard: {piece.left_out / 2**20:,.1f} MiB are left out here: log_limit was reached]"
+            self._add(stream, batch, [Piece(place.offset, words, 0, last=True)])
+            place.offset, place.cursor, place.part = place.offset + piece.left_out, piece.after, 0
+            piece = logs.log(*name, place.cursor, limit)
+        content = piece.content
         if not place.head and content:
-            first = content if not place.offset else logs.log(*name, 0, HEAD_BYTES)
+            first = content if not place.offset else logs.log(*name, "", HEAD_BYTES).content
             place.head = first[:HEAD_BYTES]
         end = place.offset + len(content)
-        whole = self._is_whole(logs, stream, end, len(content) < limit)
+        whole = self._is_whole(logs, stream, piece.after, len(content) < limit)
         found = _within(
             cut(content, place.offset, place.part, self._line_bytes, ended=whole),
             max(1, BATCH_LINES - len(batch.lines)),
         )
         self._add(stream, batch, found.pieces)
+        place.cursor = _behind(logs, name, place, piece, found.after)
         place.offset, place.part = found.after, found.part
         place.finished = whole and found.after == end
         news = len(batch.lines) > before
@@ -146,12 +162,11 @@ class Gatherer:
             batch.staged[name] = place
         return news
 
-    def _is_whole(self, logs: Logs, stream: Stream, end: int, short: bool) -> bool:
-        """Whether nothing more will come behind a place."""
+    def _is_whole(self, logs: Logs, stream: Stream, end: str, short: bool) -> bool:
+        """Whether nothing more will come behind a cursor."""
         if not stream.ended_ms or not short or self._now_ms() < stream.ended_ms + SETTLE_MS:
             return False
-        name = (stream.key, stream.stream)
-        return logs.log_from(*name, end) == end and not logs.log(*name, end, 1)
+        return _is_end(logs.log(stream.key, stream.stream, end, 1))
 
     def _check_same(self, logs: Logs, stream: Stream, place: Staged, batch: Batch) -> None:
         """Begin again with a log that was truncated or replaced. One that cannot be read now may come back."""
@@ -160,12 +175,11 @@ class Gatherer:
             return
         stream.checked_s = now_s
         name = (stream.key, stream.stream)
-        head = logs.log(*name, 0, max(1, len(stream.head)))
-        shorter = bool(head) and not logs.log(*name, stream.offset - 1, 1)
-        # In the middle of a log that was cut there is nothing to read, and it is the same log.
-        shorter = shorter and logs.log_from(*name, stream.offset - 1) == stream.offset - 1
+        head = logs.log(*name, "", max(1, len(stream.head))).content
+        # In the middle of a log that was cut something is left out, and it is the same log.
+        shorter = bool(head) and _is_end(logs.log(*name, str(stream.offset - 1), 1))
         if head and (shorter or (stream.head and head != stream.head)):
-            place.offset, place.part, place.head = 0, 0, b""
+            place.offset, place.cursor, place.part, place.head = 0, "", 0, b""
             batch.restarted += 1
 
     def _add(self, stream: Stream, batch: Batch, pieces: Sequence[Piece]) -> None:
@@ -179,6 +193,20 @@ class Gatherer:
                 )
             )  # fmt: skip
             batch.size += len(each.text)
+
+
+def _is_end(piece: PieceOfLog) -> bool:
+    return not (piece.content or piece.left_out)
+
+
+def _behind(logs: Logs, name: tuple[str, str], place: Staged, piece: PieceOfLog, offset: int) -> str:
+    """The cursor behind what was taken of a piece: an unfinished line is read again."""
+    taken = offset - place.offset
+    if taken in (0, len(piece.content)):
+        return piece.after if taken else place.cursor
+    again = logs.log(*name, place.cursor, taken)
+    # Where the log has changed since, the number of bytes is the place.
+    return again.after if len(again.content) == taken else str(offset)
 
 
 def _within(found: CutLines, most: int) -> CutLines:

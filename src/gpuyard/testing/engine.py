@@ -14,6 +14,7 @@ from gpuyard.engines.contract import (
     Answer,
     AttemptReport,
     Launch,
+    LogPiece,
     NodeReport,
     NoMig,
     Phase,
@@ -21,6 +22,7 @@ from gpuyard.engines.contract import (
     Stale,
     StopRequest,
     Transient,
+    offset_of,
 )
 from gpuyard.model import Capability, Node, Outcome
 from gpuyard.testing.faults import Faults, Misfortune
@@ -423,10 +425,12 @@ class SimEngine(NoMig):
                 del self._books[key]
                 self._told.pop(key, None)
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Part of the output that a job's life defines."""
         self.advance()
-        return self._outputs.get(key, b"")[offset : offset + limit] if stream == "stdout" else b""
+        offset, output = offset_of(cursor), self._outputs.get(key, b"") if stream == "stdout" else b""
+        content = output[offset : offset + limit]
+        return LogPiece(content, str(offset + len(content)))
 
     def close(self) -> None:
         """Let go. Attempts go on."""

@@ -249,6 +249,7 @@ LOGS = Endpoint("GET", "/jobs/{id}/logs", Action.READ_JOB, "", "What a job wrote
         query("stream", "Which output to read.", enum=["stdout", "stderr"]),
         query("attempt", "Which attempt. Default: the last.", "integer", minimum=0),
         query("offset", "Start at this byte.", "integer", minimum=0),
+        query("cursor", "Start behind this place: `X-Next-Cursor` of a reply, or `cursor` of an event."),
         limit(READ_BYTES_MAX, "bytes"),
         query("follow", "Whether to send events until the job ends.", "boolean"),
         query("standing", "With follow: also send what the job waits for, and where it runs.", "boolean")))

@@ -1,5 +1,6 @@
 """The kind of engine for the world of `world.py`: its keys, its driver and its observer."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from gpuyard.engines.contract import (
     Answer,
     AttemptReport,
     Launch,
+    LogPiece,
     NodeReport,
     NoMig,
     Phase,
@@ -17,6 +19,7 @@ from gpuyard.engines.contract import (
     Stale,
     StopRequest,
     Transient,
+    offset_of,
 )
 from gpuyard.engines.observer import ForeignJob, ForeignJobs, ForeignState, OwnScheduler
 from gpuyard.engines.registry import Context, EngineKind
@@ -36,6 +39,7 @@ HARBOUR = OwnScheduler(
 )
 STATES = {"queued": ForeignState.WAITING, "loaded": ForeignState.RUNNING, "paused": ForeignState.SUSPENDED}
 OUTCOMES = {"delivered": Outcome.COMPLETED, "dropped": Outcome.FAILED, "unloaded": Outcome.CANCELLED}
+_CURSOR = re.compile(r"piece(\d{1,9})\+(\d{1,18})")
 ANSWERS = {"done": Answer.DONE, "refused": Answer.REFUSED, "barred": Answer.BARRED}
 
 
@@ -159,10 +163,19 @@ class Driver(_Spoken, NoMig):
         time.sleep(min(timeout_s, 0.2))
         return False
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """The stream comes whole: of its pieces the yard wants bytes from an offset on."""
-        said = "".join(self._ask("stream", key=key)) if stream == "stdout" else ""
-        return said.encode()[offset : offset + limit]
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        """Pieces behind a place in the stream. A cursor is the number of a piece and the bytes of it that were read."""
+        own = _CURSOR.fullmatch(cursor)
+        number, skip = (int(own[1]), int(own[2])) if own else (0, offset_of(cursor))
+        content = b""
+        for piece in self._ask("stream", key=key, number=number) if stream == "stdout" else ():
+            said = piece.encode()
+            some = said[skip : skip + limit - len(content)]
+            content += some
+            if skip + len(some) < len(said):
+                return LogPiece(content, f"piece{number}+{skip + len(some)}")
+            number, skip = number + 1, skip - min(skip, len(said))
+        return LogPiece(content, f"piece{number}+{skip}")
 
 
 def _report(it: dict[str, Any]) -> AttemptReport:

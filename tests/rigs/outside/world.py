@@ -163,8 +163,8 @@ class World:
                 self.orders[key].state = "forgotten"
         return "done"
 
-    def do_stream(self, key: str) -> Any:
-        return self.orders[key].pieces if key in self.orders else []
+    def do_stream(self, key: str, number: int = 0) -> Any:
+        return self.orders[key].pieces[number:] if key in self.orders else []
 
     def _newest(self, epoch: int) -> bool:
         self.epoch = max(self.epoch, epoch)

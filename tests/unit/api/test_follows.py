@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpuyard.api.edge.throttle import BURST_S, SHARE, Throttle
-from gpuyard.api.handlers.streams import PIECE_BYTES_MAX, _Streams
+from gpuyard.api.handlers.streams import PIECE_BYTES_MAX, _Place, _Streams
 from gpuyard.control.replica.labels import Label
+from gpuyard.engines.contract import LogPiece
 
 FOLLOWERS = 30
 LOOK_S = 0.002
@@ -37,10 +38,10 @@ class Log:
     def at(self, _view: object, _attempt: int) -> tuple[object, str]:
         return self, "y-1-1"
 
-    def log(self, _key: str, _stream: str, offset: int, limit: int) -> bytes:
+    def log(self, _key: str, _stream: str, cursor: str, limit: int) -> LogPiece:
         text = b"line\n" if self.look_s else self.pieces.pop(0) if self.pieces else b""
         assert len(text) <= limit
-        return text
+        return LogPiece(text, str(int(cursor) + len(text)))
 
 
 class AsyncNotifier:
@@ -56,7 +57,35 @@ class AsyncNotifier:
 
 def follow(log: Log, pulse: AsyncNotifier) -> Any:
     yard: Any = log
-    return _Streams(yard)._follow(pulse, Label(1), "eve", ("stdout", 1, 0))  # type: ignore[arg-type]
+    return _Streams(yard)._follow(pulse, Label(1), "eve", ("stdout", 1, _Place("0", 0)))  # type: ignore[arg-type]
+
+
+class Words(Log):
+    """One whose engine names places by words."""
+
+    def log(self, _key: str, _stream: str, cursor: str, limit: int) -> LogPiece:
+        at = ["", "w:one", "w:two"].index("" if cursor == "0" else cursor)
+        return LogPiece([b"one\n", b"two\n", b""][at], ["w:one", "w:two", "w:two"][at])
+
+
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [
+        (_Place("0", 0), [(0, "w:one", "one\n"), (4, "w:two", "two\n")]),
+        (_Place("w:one", None), [(None, "w:two", "two\n")]),
+    ],
+)
+def test_events_name_the_engines_cursor_and_the_offset_as_long_as_it_is_counted(
+    begin: _Place, told: list[tuple[int | None, str, str]]
+) -> None:
+    async def main() -> list[str]:
+        yard: Any = Words()
+        pieces = _Streams(yard)._follow(AsyncNotifier(), Label(1), "eve", ("stdout", 1, begin))  # type: ignore[arg-type]
+        return [event.decode() async for event in pieces]
+
+    events = asyncio.run(main())
+    found = [json.loads(each.split("data: ")[1]) for each in events if each.startswith("event: log")]
+    assert told == [(each.get("offset"), each["cursor"], each["text"]) for each in found]
 
 
 def test_all_followers_of_a_user_take_one_users_share_while_another_asks() -> None:

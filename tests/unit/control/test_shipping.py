@@ -10,6 +10,7 @@ from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.upkeep import shipping
 from gpuyard.control.upkeep.shipping import Shipper, back_off_s
+from gpuyard.engines.contract import LogPiece, offset_of
 from gpuyard.shipping import reading
 from gpuyard.shipping.contract import Away, Refused, SinkSpec
 from gpuyard.shipping.lines import Line
@@ -45,8 +46,10 @@ class Engine:
     def __init__(self) -> None:
         self.content: dict[tuple[str, str], bytes] = {}
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        return self.content.get((key, stream), b"")[offset : offset + limit]
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        offset = offset_of(cursor)
+        content = self.content.get((key, stream), b"")[offset : offset + limit]
+        return LogPiece(content, str(offset + len(content)))
 
 
 class World:

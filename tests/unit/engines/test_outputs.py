@@ -51,8 +51,7 @@ def test_a_short_log_is_read_whole_whenever_its_folder_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     data = moving(tmp_path, files.STDOUT, b"x\n", monkeypatch, after)
-    offset = outputs.read_from(data, KEY, "stdout", 0)
-    assert (0, b"x\n") == (offset, outputs.read(data, Readers(), KEY, "stdout", offset, 100))
+    assert (b"x\n", "2", 0) == outputs.read(data, Readers(), KEY, "stdout", 0, 100)
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -61,8 +60,8 @@ def test_the_end_of_a_log_that_was_cut_is_read_whenever_its_folder_moves(
 ) -> None:
     data = moving(tmp_path, files.STDOUT, b"a\n\0\0\0\0z\n", monkeypatch, after)
     noted(data, NOTE, {"head": 2, "tail": 6})
-    offset = outputs.read_from(data, KEY, "stdout", 2)
-    assert (6, b"z\n") == (offset, outputs.read(data, Readers(), KEY, "stdout", offset, 100))
+    assert (b"", "6", 4) == outputs.read(data, Readers(), KEY, "stdout", 2, 100)
+    assert (b"z\n", "8", 0) == outputs.read(data, Readers(), KEY, "stdout", 6, 100)
 
 
 @pytest.mark.parametrize("after", range(3))
@@ -71,4 +70,4 @@ def test_a_log_of_slurms_is_read_whole_whenever_its_folder_moves(
 ) -> None:
     data = moving(tmp_path, "run/stdout", b"x\n", monkeypatch, after)
     engine: Any = SimpleNamespace(_folder=data)
-    assert b"x\n" == SlurmEngine.log(engine, KEY, "stdout", 0, 100)
+    assert b"x\n" == SlurmEngine._read(engine, KEY, "stdout", 0, 100)

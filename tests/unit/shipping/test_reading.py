@@ -1,7 +1,9 @@
 """Batches of lines from many logs."""
 
+import sqlite3
 from collections.abc import Callable
 
+from gpuyard.engines.contract import LogPiece, offset_of
 from gpuyard.shipping.cursors import Cursors, Stream
 from gpuyard.shipping.reading import BATCH_LINES, SETTLE_MS, Batch, Gatherer
 
@@ -15,14 +17,16 @@ class Logs:
         self.hangs: Callable[[], None] | None = None
         self.reads = 0
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        """Cursors are words of its own; the beginning and numbers of bytes are what everybody may say."""
         self.reads += 1
         if key == "hung" and self.hangs is not None:
             self.hangs()
-        return self.content.get(key, b"")[offset : offset + limit] if stream == "stdout" else b""
-
-    def log_from(self, key: str, _stream: str, offset: int) -> int:
-        return max(offset, self.tail.get(key, 0))
+        offset = offset_of(cursor.removeprefix("behind:"))
+        if (tail := self.tail.get(key, 0)) > offset:
+            return LogPiece(b"", f"behind:{tail}", tail - offset)
+        content = self.content.get(key, b"")[offset : offset + limit] if stream == "stdout" else b""
+        return LogPiece(content, f"behind:{offset + len(content)}")
 
 
 class World:
@@ -46,7 +50,8 @@ class World:
         batch = self.gatherer.gather(streams)
         for stream in streams:
             if place := batch.staged.get((stream.key, stream.stream)):
-                stream.offset, stream.part, stream.head = place.offset, place.part, place.head
+                stream.offset, stream.cursor = place.offset, place.cursor
+                stream.part, stream.head = place.part, place.head
         return batch
 
 
@@ -147,7 +152,8 @@ def test_cursors_outlive_the_server_and_a_damaged_file_is_set_aside(tmp_path):
     assert cursors.load("y") is None
     streams = [_stream("a"), _stream("b")]
     cursors.save("y", 17, streams, [])
-    streams[0].offset, streams[0].part, streams[0].head = 40, 2, b"begin"
+    streams[0].offset, streams[0].cursor = 40, "behind:40"
+    streams[0].part, streams[0].head = 2, b"begin"
     cursors.save("y", 18, streams[:1], streams[1:])
     again = Cursors(str(path))
     assert (18, streams[:1]) == again.load("y")
@@ -160,3 +166,55 @@ def test_cursors_outlive_the_server_and_a_damaged_file_is_set_aside(tmp_path):
     assert mended.load("y") is None
     mended.close()
     assert path.with_name("loki.db.damaged").exists()
+
+
+_BEFORE_CURSORS = """
+CREATE TABLE place (only INTEGER PRIMARY KEY CHECK (only = 1), yard TEXT NOT NULL, seq INTEGER NOT NULL);
+CREATE TABLE streams (
+    key TEXT NOT NULL, stream TEXT NOT NULL, job_id INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    offset INTEGER NOT NULL, part INTEGER NOT NULL, head BLOB NOT NULL, ended_ms INTEGER NOT NULL,
+    labels TEXT NOT NULL, PRIMARY KEY (key, stream)
+) WITHOUT ROWID;
+INSERT INTO place VALUES (1, 'y', 17);
+INSERT INTO streams VALUES ('a', 'stdout', 1, 1, 4, 0, X'6f6e650a74776f', 0, '{"user": "ana", "job": "1"}');
+INSERT INTO streams VALUES ('b', 'stdout', 2, 1, 0, 0, X'', 0, '{"user": "ana", "job": "2"}');
+"""
+
+
+def test_a_file_that_has_offsets_alone_goes_on_and_an_earlier_release_reads_it_again(tmp_path):
+    path = str(tmp_path / "loki.db")
+    before = sqlite3.connect(path)
+    before.executescript(_BEFORE_CURSORS)
+    before.close()
+    cursors = Cursors(path)
+    found = cursors.load("y")
+    assert found is not None
+    seq, streams = found
+    assert (17, ["4", ""]) == (seq, [each.cursor for each in streams])
+    world = World()
+    world.logs.content |= {"a": b"one\ntwo\n", "b": b"three\n"}
+    assert ["two", "three"] == [line.text for line in world.take(*streams).lines]
+    assert "behind:8" == streams[0].cursor
+    cursors.save("y", 18, streams, [])
+    cursors.close()
+    after = sqlite3.connect(path)
+    assert [(8,), (6,)] == after.execute("SELECT offset FROM streams ORDER BY key").fetchall()
+    # What the earlier release writes has no cursor, and its offset counts.
+    after.execute(
+        "INSERT OR REPLACE INTO streams (key, stream, job_id, attempt, labels, offset, part, head, ended_ms) "
+        "VALUES ('a', 'stdout', 1, 1, '{}', 4, 0, X'', 0)"
+    )
+    after.commit()
+    after.close()
+    cursors = Cursors(path)
+    again = cursors.load("y")
+    assert again is not None
+    assert ["4", "behind:6"] == [each.cursor for each in again[1]]
+    cursors.close()
+
+
+def test_a_line_that_is_not_whole_is_read_again_from_a_cursor_of_the_engine():
+    world, stream = World(), _stream("a")
+    world.logs.content["a"] = b"one\ntw"
+    world.take(stream)
+    assert ("behind:4", 4) == (stream.cursor, stream.offset)

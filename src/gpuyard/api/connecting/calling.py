@@ -335,10 +335,11 @@ class Caller:
             raise _refused(path, head, content)
         return head, content
 
-    def _piece_of_log(self, path: str) -> tuple[bytes, int]:
-        """A piece of a log, and the offset at which to read on; -1: the server does not say."""
+    def _piece_of_log(self, path: str) -> tuple[bytes, dict[str, str]]:
+        """A piece of a log, and where to read on: an older server knows no cursor, and ignores one."""
         head, content = self._content(path)
-        return content, int(head.headers.get("x-next-offset", "-1"))
+        told = {name: head.headers.get(f"x-next-{name}", "") for name in ("cursor", "offset")}
+        return content, {name: value for name, value in told.items() if value}
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]

@@ -1,12 +1,13 @@
 """What goes on over time: logs as they are written, events as they are logged, both as server-sent events.
 
+A place in a log is a cursor of the engine that has it, or a number of bytes, which every engine understands.
 Bytes of a log need not be text: a piece that is UTF-8 goes as `text`, any other as `base64`.
 """
 
 import base64
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyio import CapacityLimiter
 from fastapi import Request, Response
@@ -18,10 +19,10 @@ from gpuyard.api.edge.routes import Handlers, encoded, number_of
 from gpuyard.api.edge.throttle import charge, in_thread, rest
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
-from gpuyard.control.refusals import Forbidden, Impossible
+from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.labels import Label, label_of
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import Leftover, Permanent, ReadsOutputs, TruncatesLogs
+from gpuyard.engines.contract import Leftover, LogPiece, NoSuchPlace, Permanent, ReadsOutputs, offset_of
 from gpuyard.engines.observer import Observer
 from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
@@ -41,6 +42,7 @@ QUIET_S = 15.0
 STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
 """How often a job that waits is told how it stands: less and less often."""
 EVENTS_MAX = 500
+CURSOR_MAX = 200
 
 
 def handlers(yard: Yard) -> Handlers:
@@ -67,22 +69,29 @@ class _Streams:
         job_id, attempt, owner = await in_thread(self._readable, label, person)
         attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        place = _place(query["cursor"]) if "cursor" in query else _Place(str(offset), offset)
         view = await in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
         self._yard.views.check_kept(view, Leftover.LOGS.value)
         if attempt:
             # What is to be said of a cluster that is gone, before a stream begins.
             await in_thread(self._yard.attempts.at, view, attempt)
+            if place.offset is None:
+                await in_thread(self._look, label, attempt, stream, place, 1, among=self._gate(owner))
         if _said_yes(query.get("follow", "")):
             pulse: AsyncNotifier = request.app.state.pulse
             streams: OpenStreams = request.app.state.streams
             stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
-            place = (stream, max(attempt, 1), offset)
             open_ = await streams.open(request, Action.READ_JOB, lambda person: self._readable(label, person))
-            return open_.events(self._follow(pulse, label, owner, place, stands))
+            return open_.events(self._follow(pulse, label, owner, (stream, max(attempt, 1), place), stands))
         limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         gate = self._gate(owner)
-        _view, piece, after = await in_thread(self._look, label, attempt, stream, offset, limit, among=gate)
-        return Response(piece, media_type="application/octet-stream", headers={"X-Next-Offset": str(after)})
+        _view, piece, after, _more = await in_thread(
+            self._look, label, attempt, stream, place, limit, among=gate
+        )
+        headers = {"X-Next-Cursor": after.cursor}
+        if after.offset is not None:
+            headers["X-Next-Offset"] = str(after.offset)
+        return Response(piece, media_type="application/octet-stream", headers=headers)
 
     def _readable(self, label: Label, person: Person) -> tuple[int, int, str]:
         """Job, attempt and owner, if this person may read what the job wrote."""
@@ -99,34 +108,41 @@ class _Streams:
         return self._gates.setdefault(owner, CapacityLimiter(READS_PER_OWNER_MAX))
 
     def _look(
-        self, label: Label, attempt: int, stream: str, offset: int, limit: int
-    ) -> tuple[dict[str, Any], bytes, int]:
-        """How a job stands; what it wrote from an offset on, or that this is left out; and where to read on."""
+        self, label: Label, attempt: int, stream: str, place: "_Place", limit: int
+    ) -> tuple[dict[str, Any], bytes, "_Place", bool]:
+        """How a job stands; what it wrote behind a place, or that this is left out; where to read on; and whether more
+        may be there already."""
         # Asked before reading: what was written before the end is then read before the end is told.
         view = self._yard.views.job(label, brief=True)
         if attempt < 1:
-            return view, b"", offset
+            return view, b"", place, False
         engine, key = self._yard.attempts.at(view, attempt)
-        if isinstance(engine, Observer):
-            piece = self._output(engine, key, view, stream, offset, limit)
-            return view, piece, offset + len(piece)
-        if isinstance(engine, TruncatesLogs) and (after := engine.log_from(key, stream, offset)) > offset:
-            return view, left_out(after - offset), after
-        piece = engine.log(key, stream, offset, limit)
-        return view, piece, offset + len(piece)
+        try:
+            if isinstance(engine, Observer):
+                piece = self._output(engine, key, view, stream, place, limit)
+            else:
+                piece = engine.log(key, stream, place.cursor, limit)
+        except NoSuchPlace as error:
+            raise Unacceptable(f"`cursor` is not what an earlier reply said: {error}") from error
+        passed = len(piece.content) + piece.left_out
+        offset = place.offset + passed if place.offset is not None else _place(piece.after).offset
+        content = piece.content or left_out(piece.left_out)
+        return view, content, _Place(piece.after, offset), passed >= limit
 
     def _output(
-        self, engine: Observer, key: str, view: dict[str, Any], stream: str, offset: int, limit: int
-    ) -> bytes:
+        self, engine: Observer, key: str, view: dict[str, Any], stream: str, place: "_Place", limit: int
+    ) -> LogPiece:
         """Part of what a job writes that another scheduler runs, where its engine can read that."""
         if not isinstance(engine, ReadsOutputs):
             cluster = view["label"].rpartition(":")[0] or next(iter(self._yard.engines))
             raise self._yard.opened.observed.refusal(cluster, "logs")
         try:
-            piece = engine.output(key, view["user"], stream, offset, limit)
+            piece = engine.output(key, view["user"], stream, place.cursor, limit)
+        except NoSuchPlace:
+            raise
         except Permanent as error:
             raise Impossible(f"the output of job {view['label']} cannot be read: {error}") from error
-        if not piece and not offset and view["ended_ms"] is not None and stream == "stdout":
+        if not piece.content and not place.offset and view["ended_ms"] is not None and stream == "stdout":
             raise Impossible(
                 f"the output of job {view['label']} is empty, or {view['user']} cannot read it on this machine",
                 "A file on the disk of its node is not seen from here.",
@@ -138,29 +154,30 @@ class _Streams:
         pulse: AsyncNotifier,
         label: Label,
         owner: str,
-        place: tuple[str, int, int],
+        begin: "tuple[str, int, _Place]",
         stands: "FollowedJob | None" = None,
     ) -> AsyncIterator[bytes]:
         """Pieces as they come, attempt after attempt, and at last how the job ended."""
-        stream, attempt, offset = place
+        stream, attempt, place = begin
         look_s, quiet_s = LOOK_S_MIN, 0.0
         while not pulse.closed:
             charge(TURN_S)
             await rest()
-            view, piece, after = await in_thread(
-                self._look, label, attempt, stream, offset, PIECE_BYTES_MAX, among=self._gate(owner)
+            view, piece, after, more = await in_thread(
+                self._look, label, attempt, stream, place, PIECE_BYTES_MAX, among=self._gate(owner)
             )
             told = await stands.news(view) if stands is not None else None
             if told:
                 yield event("standing", told)
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
-                yield event("log", {"attempt": attempt, "offset": after - len(piece), **_piece(piece)})
-                full, offset, look_s = after - offset >= PIECE_BYTES_MAX, after, LOOK_S_MIN
-                if full or view["attempts"] > attempt or view["ended_ms"] is not None:
+                counted = {} if after.offset is None else {"offset": after.offset - len(piece)}
+                yield event("log", {"attempt": attempt, **counted, "cursor": after.cursor, **_piece(piece)})
+                place, look_s = after, LOOK_S_MIN
+                if more or view["attempts"] > attempt or view["ended_ms"] is not None:
                     continue
             elif view["attempts"] > attempt:
-                attempt, offset = attempt + 1, 0
+                attempt, place = attempt + 1, _Place("", 0)
                 yield event("attempt", {"attempt": attempt})
                 continue
             elif view["ended_ms"] is not None:
@@ -234,8 +251,28 @@ def _said_yes(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
 
 
+class _Place(NamedTuple):
+    """A place in a log."""
+
+    cursor: str
+    offset: int | None
+    """The bytes in front of it; None: they were not counted."""
+
+
+def _place(cursor: str) -> _Place:
+    """The place that a client names by a cursor: a number is one of bytes."""
+    if len(cursor) > CURSOR_MAX or not (cursor.isascii() and cursor.isprintable()):
+        raise Unacceptable("`cursor` is not what an earlier reply said", "Leave it out to begin anew.")
+    try:
+        return _Place(cursor, offset_of(cursor))
+    except NoSuchPlace:
+        return _Place(cursor, None)
+
+
 def left_out(size: int) -> bytes:
     """A line in place of what a log no longer has."""
+    if not size:
+        return b""
     return f"[yard: {size / 2**20:,.1f} MiB are left out here: the log is longer than log_limit]\n".encode()
 
 

@@ -23,7 +23,7 @@ from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import Pace, charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, let_go, protocol_of
-from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob
+from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, left_out
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
@@ -250,15 +250,14 @@ class _Visit:
         """What the client has not seen yet, from the log, and how the job ended."""
         if not self._own:
             raise _Refused(f"job {self._label} has ended")
-        offset = self._seen or 0
+        cursor, ended = str(self._seen or 0), False
         unseen = self._seen is not None and self._attempt
         at = await in_thread(self._yard.attempts.at, view, self._attempt) if unseen else None
-        while at is not None and not self._link.gone.is_set():
-            piece = await in_thread(at.engine.log, at.key, "stdout", offset, PIECE_BYTES)
-            if not piece:
-                break
-            offset += len(piece)
-            await self._link.send(frames.DATA + piece)
+        while at is not None and not ended and not self._link.gone.is_set():
+            piece = await in_thread(at.engine.log, at.key, "stdout", cursor, PIECE_BYTES)
+            if content := piece.content or left_out(piece.left_out):
+                await self._link.send(frames.DATA + content)
+            cursor, ended = piece.after, not content
         keys = ("id", "label", "state", "exit_code", "reason", "attempts")
         await self._link.send(_news("end", {key: view[key] for key in keys}))
 

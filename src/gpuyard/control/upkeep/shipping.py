@@ -21,7 +21,7 @@ from gpuyard.control.refusals import Refusal
 from gpuyard.control.replica.labels import attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines.contract import Engine, EngineError, TruncatesLogs
+from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.errors import YardError
 from gpuyard.model import AttemptEnded, AttemptStarted
 from gpuyard.shipping.contract import Away, Refused, Sends, Sink, SinkSpec, said
@@ -160,7 +160,8 @@ class Shipper(Sends):
         self.restarted += batch.restarted
         for name, place in batch.staged.items():
             stream = self._streams[name]
-            stream.offset, stream.part, stream.head = place.offset, place.part, place.head
+            stream.offset, stream.cursor = place.offset, place.cursor
+            stream.part, stream.head = place.part, place.head
             if place.finished:
                 self._drop(stream)
                 self._count_lost(stream)
@@ -176,9 +177,9 @@ class Shipper(Sends):
             self.lost += 1
             _log.warning("a log of job %s was removed before %s took it", row.id, self.spec.name)
 
-    def _logs_of(self, stream: Stream) -> "_Logs":
+    def _logs_of(self, stream: Stream) -> Engine:
         """Of the cluster where its attempt ran. What lies in one that yard.yaml no longer has waits for it."""
-        return _Logs(self._clusters.engine_of(stream.labels.get("cluster", "")))
+        return self._clusters.engine_of(stream.labels.get("cluster", ""))
 
     # -- which logs there are ------------------------------------------------------------------------------------
 
@@ -336,20 +337,6 @@ class Shipper(Sends):
             self._cursors = None
             self._unsaved, self._gone = {}, {}
         self.trouble, self._behind_s = "", 0.0
-
-
-class _Logs:
-    """The logs of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._cuts = engine if isinstance(engine, TruncatesLogs) else None
-
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        return self._engine.log(key, stream, offset, limit)
-
-    def log_from(self, key: str, stream: str, offset: int) -> int:
-        return offset if self._cuts is None else self._cuts.log_from(key, stream, offset)
 
 
 def back_off_s(failures: int, chance: float) -> float:

@@ -20,6 +20,7 @@ from gpuyard.engines.contract import (
     GpuSignals,
     Launch,
     Leftover,
+    LogPiece,
     NodeReport,
     Permanent,
     Phase,
@@ -29,6 +30,7 @@ from gpuyard.engines.contract import (
     Transient,
     Usage,
     Whereabouts,
+    offset_of,
 )
 from gpuyard.engines.local import cores, forgetting, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, v1
@@ -591,13 +593,9 @@ class LocalEngine:
         facts = image.facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
         return translate.usage_of(counted | v1.usage(plan.get("v1") or {}), facts, news.get("started_ms", 0))
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
-        return outputs.read(self._data, self._readers, key, stream, offset, limit)
-
-    def log_from(self, key: str, stream: str, offset: int) -> int:
-        """Where to read on from an offset: behind what is left out of a log that was too long."""
-        return outputs.read_from(self._data, key, stream, offset)
+        return outputs.read(self._data, self._readers, key, stream, offset_of(cursor), limit)
 
     def terminal(self, key: str, *, own: bool) -> socket.socket | None:
         """A connection to the keeper of an attempt's terminals; an attempt without one gets one now."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from gpuyard.engines.contract import LogPiece
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.files import read_own
@@ -117,28 +118,22 @@ def _line_after(fd: int, offset: int) -> int:
     return offset + found + 1 if (found := os.pread(fd, _LINE_BYTES_MAX, offset).find(b"\n")) >= 0 else offset
 
 
-def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> bytes:
-    """Part of a stream; empty at the end, and for an attempt that is not known."""
-    if flaw_of_key(key) or stream not in files.STREAMS or offset < 0 or limit <= 0:
-        return b""
+def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> LogPiece:
+    """Part of a stream; empty at the end, and for an attempt that is not known. Its cursors are offsets."""
+    if flaw_of_key(key) or stream not in files.STREAMS or limit <= 0:
+        return LogPiece(b"", str(offset))
     for folder, plan in _places(data, key):
         if named := plan[stream]:
-            return readers.read(plan["uid"], plan["gid"], os.path.join(plan["cwd"], named), offset, limit)
+            path = os.path.join(plan["cwd"], named)
+            content = readers.read(plan["uid"], plan["gid"], path, offset, limit)
+            return LogPiece(content, str(offset + len(content)))
         cut = cut_of(folder)
-        most = limit if cut is None or offset >= cut.tail else max(0, min(limit, cut.head - offset))
-        if (piece := read_own(os.path.join(folder, stream), offset, most)) or os.path.isdir(folder):
-            return piece
-    return b""
-
-
-def read_from(data: Data, key: str, stream: str, offset: int) -> int:
-    """Where to read on from an offset: behind what is left out of a log that was too long."""
-    for folder, plan in _places(data, key) if not flaw_of_key(key) else ():
-        if (cut := cut_of(folder) if not plan[stream] else None) is not None:
-            return cut.tail if cut.head <= offset < cut.tail else offset
-        if plan[stream] or os.path.isdir(folder):
-            break
-    return offset
+        if cut is not None and cut.head <= offset < cut.tail:
+            return LogPiece(b"", str(cut.tail), cut.tail - offset)
+        most = limit if cut is None or offset >= cut.tail else min(limit, cut.head - offset)
+        if (content := read_own(os.path.join(folder, stream), offset, most)) or os.path.isdir(folder):
+            return LogPiece(content, str(offset + len(content)))
+    return LogPiece(b"", str(offset))
 
 
 def _places(data: Data, key: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,6 +13,7 @@ from gpuyard.engines.contract import (
     AttemptReport,
     Launch,
     Leftover,
+    LogPiece,
     NodeReport,
     NoMig,
     Permanent,
@@ -20,6 +21,7 @@ from gpuyard.engines.contract import (
     Reply,
     StopRequest,
     Usage,
+    offset_of,
 )
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.backoff import NodeBackoff
@@ -341,9 +343,14 @@ class SlurmEngine(NoMig):
                     return Usage(image=image_use(facts, end["started_ms"]))
         return Usage()
 
-    def log(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        """Part of an attempt's output; empty at the end, and for an unknown attempt."""
-        if flaw_of_key(key) or stream not in STREAMS or offset < 0 or limit <= 0:
+    def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
+        """Part of an attempt's output; empty at the end, and for an unknown attempt. Cursors are offsets."""
+        offset = offset_of(cursor)
+        content = self._read(key, stream, offset, limit)
+        return LogPiece(content, str(offset + len(content)))
+
+    def _read(self, key: str, stream: str, offset: int, limit: int) -> bytes:
+        if flaw_of_key(key) or stream not in STREAMS or limit <= 0:
             return b""
         for folder in (self._folder.attempt(key), self._folder.kept(key)):
             plan = whole.read(os.path.join(folder, files.LAUNCH))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.engines.contract import NodeReport, Permanent
+from gpuyard.engines.contract import LogPiece, NodeReport, Permanent, offset_of
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.observer import ForeignJobs, OwnScheduler
 from gpuyard.engines.slurm.calls.commands import Commands, Refusal
@@ -126,8 +126,9 @@ class ObservedSlurm:
         """What `sacct` tells."""
         return foreign_jobs(self.history(from_ms), self.names)
 
-    def output(self, key: str, user: str, stream: str, offset: int, limit: int) -> bytes:
+    def output(self, key: str, user: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Part of what a job writes, read as its user: Slurm names the file, and the user's rights decide."""
+        offset = offset_of(cursor)
         try:
             account = pwd.getpwnam(user)
         except KeyError:
@@ -138,7 +139,8 @@ class ObservedSlurm:
             # A user could name a file that only the owner of this yard may read.
             raise Permanent(f"only a yard of root, or of {user}, may read what {user}'s jobs write")
         path = self._path(key, stream)
-        return self._readers.read(account.pw_uid, account.pw_gid, path, offset, limit) if path else b""
+        content = self._readers.read(account.pw_uid, account.pw_gid, path, offset, limit) if path else b""
+        return LogPiece(content, str(offset + len(content)))
 
     def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """What slurmctld and the slurmds of a job's nodes wrote about it."""

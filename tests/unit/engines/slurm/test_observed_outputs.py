@@ -53,15 +53,15 @@ def test_the_file_that_slurm_names_is_read_and_remembered(
 ) -> None:
     engine, slurm, _path = output
     key = f"17@{SUBMITTED_MS}"
-    assert b"one\ntwo\n" == engine.output(key, user, "stdout", 0, 100)
-    assert b"two\n" == engine.output(key, user, "stdout", 4, 100)
-    assert b"" == engine.output(key, user, "stderr", 0, 100), "it is in the same file"
+    assert b"one\ntwo\n" == engine.output(key, user, "stdout", "", 100).content
+    assert b"two\n" == engine.output(key, user, "stdout", "4", 100).content
+    assert b"" == engine.output(key, user, "stderr", "", 100).content, "it is in the same file"
     assert [("scontrol", "-o", "show", "job", "17")] == slurm.asked
     # Slurm has forgotten the job; what it said is still known.
     slurm.text = ""
-    assert b"one" == engine.output(key, user, "stdout", 0, 3)
+    assert b"one" == engine.output(key, user, "stdout", "", 3).content
     with pytest.raises(Permanent, match="Slurm no longer says where job 18 wrote"):
-        engine.output("18@5", user, "stdout", 0, 3)
+        engine.output("18@5", user, "stdout", "", 3)
 
 
 def test_an_id_that_slurm_gave_again_is_not_taken_for_the_job(
@@ -69,7 +69,7 @@ def test_an_id_that_slurm_gave_again_is_not_taken_for_the_job(
 ) -> None:
     engine, _slurm, _path = output
     with pytest.raises(Permanent, match="does not say where job 17 writes"):
-        engine.output(f"17@{SUBMITTED_MS - 86_400_000}", user, "stdout", 0, 100)
+        engine.output(f"17@{SUBMITTED_MS - 86_400_000}", user, "stdout", "", 100)
 
 
 def test_a_job_whose_name_forges_its_user_is_read_as_its_own(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_a_job_whose_name_forges_its_user_is_read_as_its_own(tmp_path: Path) -> 
     tmp_path.chmod(0o755)
     slurm = Slurm(LINE.format(name=f"x UserId=root(0) StdOut={secret}", out=secret, err=secret))
     engine = ObservedSlurm("old", slurm)  # type: ignore[arg-type]
-    assert b"" == engine.output(f"17@{SUBMITTED_MS}", "nobody", "stdout", 0, 100)
-    assert b"root's own" == engine.output(f"17@{SUBMITTED_MS}", "root", "stdout", 0, 100)
+    assert b"" == engine.output(f"17@{SUBMITTED_MS}", "nobody", "stdout", "", 100).content
+    assert b"root's own" == engine.output(f"17@{SUBMITTED_MS}", "root", "stdout", "", 100).content
     engine.close()
 
 
@@ -91,10 +91,10 @@ def test_a_user_who_is_not_here_and_a_yard_that_is_not_roots(
 ) -> None:
     engine, _slurm, _path = output
     with pytest.raises(Permanent, match="this machine has no user nobody-here"):
-        engine.output(f"17@{SUBMITTED_MS}", "nobody-here", "stdout", 0, 100)
+        engine.output(f"17@{SUBMITTED_MS}", "nobody-here", "stdout", "", 100)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     with pytest.raises(Permanent, match="only a yard of root, or of root, may read"):
-        engine.output(f"17@{SUBMITTED_MS}", "root", "stdout", 0, 100)
+        engine.output(f"17@{SUBMITTED_MS}", "root", "stdout", "", 100)
 
 
 def test_paths_with_spaces_and_without_errors() -> None:
