@@ -45,7 +45,6 @@ EXCEPTIONS = {
     "cli/line/commands.py": 1,
     "cli/slurm/admin/doctor.py": 5,
     "cli/slurm/admin/site_options.py": 3,
-    "intake/sbatch/hostlists.py": 1,
     # `srun` within a job of this machine.
     "cli/slurm/commands/stepping.py": 4,
     "cli/slurm/language/step_asks.py": 1,

@@ -2,7 +2,7 @@
 
 import re
 
-from gpuyard.engines.slurm.words import hosts
+from gpuyard.engines import name_lists
 from gpuyard.errors import quoted
 
 HOSTS_MAX = 10_000
@@ -11,7 +11,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def expand(text: str) -> list[str]:
     """Every name once, in the written order; else `ValueError` with the rest of a sentence."""
-    names = hosts.expand(text, HOSTS_MAX)
+    names = name_lists.expand(text, HOSTS_MAX)
     if not names:
         raise ValueError("names no node")
     for name in names:

@@ -3,7 +3,6 @@
 import pytest
 
 from gpuyard.engines.slurm.fleet import node_of
-from gpuyard.engines.slurm.words.hosts import expand
 from gpuyard.engines.slurm.words.queue import SlurmJob, queue_format, read_queue
 from gpuyard.engines.slurm.words.rows import read_nodes, read_partitions, read_reservations
 from gpuyard.engines.slurm.words.states import LIVES, WAITS, outcome_of
@@ -63,26 +62,6 @@ def test_a_comment_cannot_pass_for_a_line_of_its_own() -> None:
 
     assert [] == read_queue(f"{forged}\n", "secret")
     assert "\x1fsecret\x1f" in queue_format("secret")
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", ()),
-        ("(null)", ()),
-        ("n1", ("n1",)),
-        ("n[1-3,5],m", ("n1", "n2", "n3", "n5", "m")),
-        ("gpu[08-10]-ib", ("gpu08-ib", "gpu09-ib", "gpu10-ib")),
-        ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
-    ],
-)
-def test_lists_of_nodes(text: str, names: tuple[str, ...]) -> None:
-    assert names == expand(text)
-
-
-def test_a_list_of_far_too_many_nodes_is_refused() -> None:
-    with pytest.raises(ValueError, match="too far"):
-        expand("n[1-9999999]")
 
 
 def test_a_node() -> None:

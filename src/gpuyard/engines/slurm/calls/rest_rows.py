@@ -7,8 +7,8 @@ states, and numbers as `{"set": true, "infinite": false, "number": 5}`.
 from collections.abc import Mapping
 from typing import Any
 
+from gpuyard.engines.name_lists import expand
 from gpuyard.engines.slurm.words.forms import gres, tres_map
-from gpuyard.engines.slurm.words.hosts import expand
 from gpuyard.engines.slurm.words.queue import SlurmJob, main_state, read_held
 from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
 from gpuyard.model.units import MINUTE_MS

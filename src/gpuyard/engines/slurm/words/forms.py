@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from gpuyard.engines.slurm.words.hosts import expand
+from gpuyard.engines.name_lists import expand
 from gpuyard.model.gpu_names import mig_profile, models_called
 from gpuyard.model.units import MILLI
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from gpuyard.engines.name_lists import expand
 from gpuyard.engines.slurm.words.forms import CPU_MAX, Unreadable, memory_mib, moment_ms, tres_map, whole
-from gpuyard.engines.slurm.words.hosts import expand
 from gpuyard.engines.slurm.words.states import LIVES, WAITS
 
 SEPARATOR = "\x1f"
