@@ -2,12 +2,15 @@
 
 import gc
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from harness.answering import AnsweringYard, Answers, answering
 from rigs.accounts import hide_people
 
 pytest_plugins = ("rigs.postgres", "rigs.slurm.cluster", "rigs.oidc.provider", "rigs.images.rig")
@@ -69,6 +72,19 @@ def pytest_collection_finish() -> None:
     """What was imported and collected by now stays: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def answering_yard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answers], AnsweringYard]]:
+    """Makes a yard that gives these answers, and lets commands find it as people do: by `YARD_URL`."""
+    with ExitStack() as open_yards:
+
+        def made(answers: Answers) -> AnsweringYard:
+            yard = open_yards.enter_context(answering(answers))
+            monkeypatch.setenv("YARD_URL", yard.url)
+            return yard
+
+        yield made
 
 
 def _folder(item: pytest.Item) -> str:

@@ -3,12 +3,12 @@
 import io
 import sys
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from gpuyard.cli.commands.yard import upkeep
 from gpuyard.cli.terminal.streams import confirmed
+from gpuyard.wire.endpoints import CLOSE_MONTH
 
 from .conftest import Yard
 
@@ -18,18 +18,13 @@ MONTHS = ["2026-08", "2026-09", "2026-10"]
 class Server:
     """A yard with three open months."""
 
-    def __init__(self) -> None:
+    def __init__(self, answering_yard: Any) -> None:
         self.asked: list[bool] = []
+        answering_yard({CLOSE_MONTH: self._close_month})
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def close_month(self, month: str, *, dry_run: bool = False) -> dict[str, Any]:
-        assert "2026-10" == month
-        self.asked.append(dry_run)
+    def _close_month(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        assert "2026-10" == wanted["month"]
+        self.asked.append("dry_run" in wanted)
         return {"months": MONTHS}
 
 
@@ -41,11 +36,9 @@ class Typed(io.StringIO):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    server = Server()
-    monkeypatch.setattr(upkeep, "client", lambda: server)
+def server(answering_yard: Any, monkeypatch: pytest.MonkeyPatch) -> Server:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    return server
+    return Server(answering_yard)
 
 
 @pytest.mark.parametrize("answer", ["y", "n", ""])

@@ -1,10 +1,8 @@
 """`yard eta` without a job: those of the asker that wait."""
 
-from typing import Any, Self
+from typing import Any
 
-import pytest
-
-from gpuyard.cli.commands.jobs import eta
+from gpuyard.wire.endpoints import ETA, ME, QUEUE
 
 from .conftest import Yard as Command
 
@@ -19,48 +17,31 @@ FOUND = {
 }
 
 
-class Yard:
-    """A yard in which jobs of `ana` wait."""
-
-    def __init__(self, *labels: str) -> None:
-        self._labels = labels
-        self.asked: dict[str, Any] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def me(self) -> dict[str, Any]:
-        return {"user": "ana"}
-
-    def queue(self, **asked: Any) -> dict[str, Any]:
-        self.asked = asked
-        return {"columns": ["id", "label"], "rows": [[n, label] for n, label in enumerate(self._labels)]}
-
-    def eta(self, job: str) -> dict[str, Any]:
-        return FOUND | {"job": job}
-
-
-def told(command: Command, monkeypatch: pytest.MonkeyPatch, *labels: str) -> tuple[list[str], str]:
-    yard = Yard(*labels)
-    monkeypatch.setattr(eta, "client", lambda: yard)
+def told(command: Command, answering_yard: Any, *labels: str) -> tuple[list[str], str]:
+    """What the command says of a yard in which these jobs of `ana` wait."""
+    rows = [[number, label] for number, label in enumerate(labels)]
+    yard = answering_yard(
+        {
+            ME: {"user": "ana"},
+            QUEUE: {"columns": ["id", "label"], "rows": rows},
+            ETA: lambda wanted: FOUND | {"job": wanted["id"]},
+        }
+    )
     done = command("eta")
-    assert (0, {"states": ["PENDING"], "user": "ana"}) == (done.code, yard.asked)
+    assert (0, [{"state": "PENDING", "user": "ana"}]) == (done.code, yard.asked_of(QUEUE))
     return done.out.splitlines(), done.err
 
 
-def test_own_jobs_that_wait_are_told_an_array_once(yard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, err = told(yard, monkeypatch, "17", "12_0", "12_1", "20")
+def test_own_jobs_that_wait_are_told_an_array_once(yard: Command, answering_yard: Any) -> None:
+    out, err = told(yard, answering_yard, "17", "12_0", "12_1", "20")
     assert (["job 17: on hold", "job 12: on hold", "job 20: on hold"], "") == (out, err)
 
 
-def test_where_no_job_waits_it_says_what_to_type(yard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ([], "no job of ana waits; for another one: yard eta JOB\n") == told(yard, monkeypatch)
+def test_where_no_job_waits_it_says_what_to_type(yard: Command, answering_yard: Any) -> None:
+    assert ([], "no job of ana waits; for another one: yard eta JOB\n") == told(yard, answering_yard)
 
 
-def test_of_many_the_first_are_told(yard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, err = told(yard, monkeypatch, *[str(n) for n in range(1, 15)])
+def test_of_many_the_first_are_told(yard: Command, answering_yard: Any) -> None:
+    out, err = told(yard, answering_yard, *[str(n) for n in range(1, 15)])
     assert (10, "job 10: on hold") == (len(out), out[-1])
     assert "the first 10 of 14 jobs of ana that wait" in err

@@ -4,28 +4,15 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.client import Page
 from gpuyard.cli.commands.jobs import history
 from gpuyard.cli.line.options import Output
+from gpuyard.wire.endpoints import HISTORY
 
 
-class Yard:
-    """Has so many ended jobs."""
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-
-    def __enter__(self) -> "Yard":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def history(self, *, limit: int, **_: Any) -> Page:
-        shown = [
-            dict.fromkeys(history.fields(), 1) | {"id": n, "labels": {}} for n in range(min(limit, self.jobs))
-        ]
-        return Page(shown, "more" if self.jobs > limit else None)
+def ended(jobs: int, limit: int) -> dict[str, Any]:
+    """A page of so many ended jobs."""
+    shown = [dict.fromkeys(history.fields(), 1) | {"id": n, "labels": {}} for n in range(min(limit, jobs))]
+    return {"jobs": shown, "next_cursor": "more" if jobs > limit else None}
 
 
 @pytest.mark.parametrize(
@@ -37,10 +24,10 @@ def test_a_list_that_is_cut_unasked_says_so(
     limit: int | None,
     rows: int,
     told: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    answering_yard: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(history, "client", lambda: Yard(jobs))
+    answering_yard({HISTORY: lambda wanted: ended(jobs, int(wanted["limit"]))})
 
     history.history(limit=limit, output=Output.CSV, columns="id,gpus")
 

@@ -22,6 +22,7 @@ from gpuyard.cli.line.options import Parameter, parameters, read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 from gpuyard.intake.native_fields import FIELDS
+from gpuyard.wire.endpoints import NODES
 from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS
 
 FROM_SBATCH_ALONE = {"batch", "ranks", "slurm_commands"}
@@ -218,12 +219,9 @@ def test_a_time_limit_is_read_without_the_configuration() -> None:
 
 
 def test_a_cluster_of_a_script_that_is_not_here_is_left_out_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
+    answering_yard: Any,
 ) -> None:
-    here = [{"name": "n1", "cluster": "new"}]
-    monkeypatch.setattr("gpuyard.api.client.Client.nodes", lambda _self: here)
-    monkeypatch.setattr("gpuyard.api.client.Client.__init__", lambda _self: None)
-    monkeypatch.setattr("gpuyard.api.client.Client.close", lambda _self: None)
+    answering_yard({NODES: {"nodes": [{"name": "n1", "cluster": "new"}]}})
     both = {"slurm_commands": True, "clusters": ["new", "old"]}
     typed = {"clusters": ["old"]}
     warned: list[str] = []

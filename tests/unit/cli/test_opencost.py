@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from gpuyard.cli import run as run_yard
-from gpuyard.cli.commands.yard import opencost
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
@@ -89,23 +88,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def ask(
-    store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    store: Any, answering_yard: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Any]:
     """Run the command over these books and an answer; its exit code, what it prints and says beside that."""
 
     def run(answer: object, *words: object, sight: Sight = ALL, export: bool = False) -> tuple[int, str, str]:
-        class Yard:
-            def __enter__(self) -> "Yard":
-                return self
+        def report(wanted: dict[str, str]) -> dict[str, Any]:
+            table = cost.build(SimpleNamespace(store=store, now_ms=(DAY + 2) * DAY_MS), asked | wanted, sight)
+            return {"lines": table.rows, **table.head}
 
-            def __exit__(self, *_: object) -> None:
-                pass
-
-            def report(self, _report: object, **values: str) -> dict[str, Any]:
-                table = cost.build(SimpleNamespace(store=store, now_ms=(DAY + 2) * DAY_MS), values, sight)
-                return {"lines": table.rows, **table.head}
-
-        monkeypatch.setattr(opencost, "client", Yard)
+        asked = {each["name"]: "" for each in cost.REPORT.endpoint.parameters}
+        answering_yard({cost.REPORT.endpoint: report})
         path = tmp_path / "answer.json"
         text = answer if isinstance(answer, str) else json.dumps(answer)
         path.write_text(text, encoding="utf-8")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gpuyard.cli import run as run_yard
-from gpuyard.cli.commands.yard import reconcile
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.filling import Filler
@@ -53,24 +52,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def ask(
-    store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Any]:
+def ask(store: Any, answering_yard: Any, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Run the command over these books; its exit code, what it prints and what it says beside that."""
 
     def run(*words: object, sight: Sight = ALL) -> tuple[int, str, str]:
-        class Yard:
-            def __enter__(self) -> "Yard":
-                return self
+        def report(wanted: dict[str, str]) -> dict[str, Any]:
+            table = cost.build(SimpleNamespace(store=store, now_ms=(DAY + 2) * DAY_MS), asked | wanted, sight)
+            return {"lines": table.rows, **table.head}
 
-            def __exit__(self, *_: object) -> None:
-                pass
-
-            def report(self, _report: object, **values: str) -> dict[str, Any]:
-                table = cost.build(SimpleNamespace(store=store, now_ms=(DAY + 2) * DAY_MS), values, sight)
-                return {"lines": table.rows, **table.head}
-
-        monkeypatch.setattr(reconcile, "client", Yard)
+        asked = {each["name"]: "" for each in cost.REPORT.endpoint.parameters}
+        answering_yard({cost.REPORT.endpoint: report})
         code = run_yard(["cost", "reconcile", *map(str, words)])
         return code, *capsys.readouterr()
 

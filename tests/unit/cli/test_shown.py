@@ -18,6 +18,7 @@ from gpuyard.cli.terminal.shown import shown, shown_lines
 from gpuyard.cli.terminal.streams import notice
 from gpuyard.quantities import bytes_text
 from gpuyard.reports.table import Column
+from gpuyard.wire.endpoints import RECIPE
 
 STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"
 
@@ -100,24 +101,15 @@ def test_there_is_one_such_function() -> None:
     assert [] == [name for name in own if name != "shown.py"]
 
 
-class _Yard:
-    """A yard whose job was sent with text that steers terminals."""
-
-    def __enter__(self) -> "_Yard":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def recipe(self, _job: str) -> dict[str, Any]:
-        return {"env": {"A\x1b[2J": "\u202ex\r"}, "script": "#!/bin/sh\n\tx \x1b]0;title\x07\n"}
+STEERING = {"env": {"A\x1b[2J": "\u202ex\r"}, "script": "#!/bin/sh\n\tx \x1b]0;title\x07\n"}
+"""How a job is run that was sent with text that steers terminals."""
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_environment_and_script_steer_no_terminal_and_are_exact_elsewhere(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    terminal: bool, answering_yard: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(show, "client", _Yard)
+    answering_yard({RECIPE: STEERING})
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     show.show("1", env=True)
     show.show("1", script=True)

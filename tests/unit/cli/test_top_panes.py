@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Static
 from textual.widgets._footer import FooterKey
 
-from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.cli import top
-from gpuyard.cli.connection.followed import Followed
 from gpuyard.cli.top.app import Top
 from gpuyard.cli.top.colours import TenantColours
 from gpuyard.cli.top.feed import Feed, Picture
@@ -21,7 +20,9 @@ from gpuyard.cli.top.side_panes import GpusPane, TenantsPane, _shown
 from gpuyard.cli.top.use_pane import UsePane, mean_use
 from gpuyard.errors import BadInput
 from gpuyard.extras import installing
+from gpuyard.wire.endpoints import CHANGES, GPUS, OVERVIEW, QUEUE
 from gpuyard.wire.replies.fleet import GpuReply
+from harness.answering import CUT, Problem, Stream
 
 
 def row(job_id: int, name: str = "train", state: str = "PENDING") -> list[Any]:
@@ -162,69 +163,73 @@ def test_tenants_with_what_they_are_promised() -> None:
     assert max(len(head), len(first), len(second)) <= 60
 
 
-def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+NO_JOBS = {
+    **dict.fromkeys(("seq", "at_ms", "running", "waiting", "set_aside"), 0), "columns": [], "rows": [],
+}  # fmt: skip
+
+
+def test_the_queue_of_a_server_without_changes_is_read_every_few_seconds(answering_yard: Any) -> None:
     pictures: list[Picture] = []
     away: list[str] = []
     second = threading.Event()
 
-    def overview(_self: Client) -> Any:
-        if len(pictures) == 1 and not away:
-            raise NoServer("gone")
-        return {"nodes": []}
-
-    def refused(_self: Client, _after: str) -> Any:
-        raise Refused(404, {"detail": "there is nothing here"})
+    def overview(_wanted: Any) -> Any:
+        return CUT if len(pictures) == 1 and not away else {"nodes": []}
 
     def show(picture: Picture) -> None:
         pictures.append(picture)
         if len(pictures) == 3:
             second.set()
 
-    monkeypatch.setattr(Client, "overview", overview)
-    counts = dict.fromkeys(("seq", "at_ms", "running", "waiting", "set_aside"), 0)
-    monkeypatch.setattr(Client, "queue", lambda _self, **_: {**counts, "columns": [], "rows": []})
-    monkeypatch.setattr(Client, "changes", refused)
-    monkeypatch.setattr(Client, "gpus", lambda _self: {"gpus": []})
+    answering_yard({OVERVIEW: overview, QUEUE: NO_JOBS, CHANGES: Problem(404, "no"), GPUS: {"gpus": []}})
     feed = Feed(show, away.append, every_s=0.4)
     feed.start()
     try:
         assert second.wait(120)
     finally:
         feed.close()
-    assert ["gone"] == away
+    assert 1 == len(away)
     assert [False, False] == [picture.live for picture in pictures[1:3]]
 
 
-def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_one_cluster_its_nodes_and_its_jobs_are_fetched(answering_yard: Any) -> None:
     nodes = [{"name": "n1", "cluster": name, "gpus": [[0, "", ""]]} for name in ("east", "west", "west")]
     seen: list[Picture] = []
-    asked: list[dict[str, Any]] = []
     done = threading.Event()
 
-    def queue(_self: Client, **wanted: Any) -> Any:
-        asked.append(wanted)
-        return {"rows": [[1]]}
+    def queue(wanted: dict[str, Any]) -> Any:
+        return NO_JOBS | {"rows": [row(1)] if wanted.get("cluster") == "west" else [row(1), row(2)]}
+
+    def changes(_wanted: Any) -> Stream:
+        def told() -> Iterator[tuple[str, Any]]:
+            yield "start", {"seq": 0, "run": "a"}
+            yard.ended.wait(120)
+
+        return Stream(told())
 
     def show(picture: Picture) -> None:
-        seen.append(picture)
-        done.set()
+        if picture.live:
+            seen.append(picture)
+            done.set()
 
-    monkeypatch.setattr(Client, "overview", lambda _self: {"nodes_in_all": 13, "nodes": list(nodes)})
-    monkeypatch.setattr(Client, "queue", queue)
-    monkeypatch.setattr(Client, "gpus", lambda _self: {"gpus": list(nodes)})
-    monkeypatch.setattr(Followed, "queue", lambda *_: {"rows": [[1], [2]]})
+    yard = answering_yard(
+        {
+            OVERVIEW: {"nodes_in_all": 13, "nodes": nodes},
+            QUEUE: queue,
+            CHANGES: changes,
+            GPUS: {"gpus": nodes},
+        }
+    )
     feed = Feed(show, lambda _why: None, cluster="west", every_s=60)
-    feed._thread.start()
+    feed.start()
     try:
         assert done.wait(120)
     finally:
+        yard.ended.set()
         feed.close()
-    assert (12, nodes[1:], [[1]]) == (
+    assert (12, nodes[1:], [row(1)]) == (
         seen[0].overview["nodes_in_all"], seen[0].overview["nodes"], seen[0].rows,
     )  # fmt: skip
-    assert "west" == asked[0]["cluster"]
     assert nodes[1:] == seen[0].gpus
 
 
@@ -238,10 +243,16 @@ def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     assert 2 == error.value.exit_code
 
 
-def test_one_pane_is_left_as_soon_as_the_window_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def silent_yard(answering_yard: Any) -> None:
+    """A yard that tells nothing."""
+    answering_yard({OVERVIEW: Problem(503, "not now"), CHANGES: Problem(404, "no")})
+
+
+@pytest.mark.usefixtures("silent_yard")
+def test_one_pane_is_left_as_soon_as_the_window_is_narrow() -> None:
     async def run() -> list[tuple[bool, bool]]:
         app = Top()
-        monkeypatch.setattr(app.feed, "start", lambda: None)
         shown = []
         async with app.run_test(size=(120, 30)) as pilot:
             for width in (40, 120):
@@ -289,10 +300,10 @@ def test_a_line_says_what_a_gpu_does_and_what_is_unknown_is_no_zero(width: int) 
     assert "" == mean_use(told[1:3])
 
 
-def test_at_80_columns_the_footer_has_the_way_out_and_no_key_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("silent_yard")
+def test_at_80_columns_the_footer_has_the_way_out_and_no_key_is_cut() -> None:
     async def run() -> None:
         app = Top()
-        monkeypatch.setattr(app.feed, "start", lambda: None)
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause()
             ends = {str(key.description): key.region.right for key in app.query(FooterKey)}

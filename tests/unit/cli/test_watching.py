@@ -1,15 +1,14 @@
 """`--watch`: a list is read again when something has happened, and as before where nobody tells."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gpuyard.api.client import NoServer, Refused
 from gpuyard.cli.connection import followed, watching
-from gpuyard.cli.connection.followed import Stream
+from gpuyard.wire.endpoints import CHANGES
 from harness import patience
+from harness.answering import CUT, Problem, Stream
 
 SOON_S = 300.0
 
@@ -80,42 +79,25 @@ def test_a_list_that_nobody_tells_of_changes_is_read_as_often_as_was_asked_for()
     assert [4.0] * 4 == news.told.waits
 
 
-class Server:
-    """What each connection gives, one after the other."""
-
-    def __init__(self, *streams: Any) -> None:
-        self.streams = list(streams)
-        self.ended = threading.Event()
-
-    def __call__(self, **_options: Any) -> "Server":
-        return self
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        pass
-
-    def hang_up(self) -> None:
-        self.ended.set()
-
-    def wakes(self) -> Iterator[tuple[str, Any]]:
-        found = self.streams.pop(0) if self.streams else ()
-        if isinstance(found, Exception):
-            raise found
-        yield from found
-        if not self.streams:
-            self.ended.wait(SOON_S)
-
-
 START = ("start", {"seq": 7, "wakes": True})
 
 
-def streamed(monkeypatch: pytest.MonkeyPatch, *streams: Any) -> tuple[Stream, list[bool]]:
+def streamed(answering_yard: Any, *streams: Any) -> tuple[followed.Stream, list[bool]]:
+    """A stream of a yard that gives each connection the next of these; the last one stays."""
+    left = list(streams)
+
+    def connected(_wanted: dict[str, Any]) -> Any:
+        found = left.pop(0)
+        return Stream(told(found)) if isinstance(found, list) else found
+
+    def told(events: list[Any]) -> Iterator[Any]:
+        yield from events
+        if not left:
+            yard.ended.wait(SOON_S)
+
+    yard = answering_yard({CHANGES: connected})
     news: list[bool] = []
-    monkeypatch.setattr(followed, "Client", Server(*streams))
-    monkeypatch.setattr(followed, "AGAIN_S", 0.01)
-    stream = Stream(lambda: news.append(stream.live))
+    stream = followed.Stream(lambda: news.append(stream.live), again_s=0.01)
     stream.start()
     return stream, news
 
@@ -124,9 +106,8 @@ def until(news: list[bool], count: int) -> None:
     patience.until(lambda: len(news) >= count)
 
 
-def test_a_stream_that_is_lost_is_found_again_and_tells_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    away = NoServer("no yard answers", "")
-    stream, news = streamed(monkeypatch, [START, ("seq", {"seq": 8})], away, [START])
+def test_a_stream_that_is_lost_is_found_again_and_tells_so(answering_yard: Any) -> None:
+    stream, news = streamed(answering_yard, [START, ("seq", {"seq": 8})], CUT, [START])
     until(news, 5)
     stream.close()
 
@@ -135,9 +116,9 @@ def test_a_stream_that_is_lost_is_found_again_and_tells_so(monkeypatch: pytest.M
     assert not stream._thread.is_alive()
 
 
-@pytest.mark.parametrize("answer", [[("start", {"seq": 7, "run": "ab"})], Refused(403, {}), Refused(404, {})])
-def test_a_server_without_such_a_stream_is_asked_once(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    stream, news = streamed(monkeypatch, answer, [START])
+@pytest.mark.parametrize("answer", [[("start", {"seq": 7, "run": "ab"})], Problem(403, ""), Problem(404, "")])
+def test_a_server_without_such_a_stream_is_asked_once(answering_yard: Any, answer: Any) -> None:
+    stream, news = streamed(answering_yard, answer, [START])
     stream._thread.join(SOON_S)
 
     assert not stream._thread.is_alive()

@@ -5,57 +5,37 @@ from typing import Any
 import pytest
 
 from gpuyard.cli.commands.jobs import why
-from gpuyard.errors import YardError
+from gpuyard.wire.endpoints import ETA, WHY
+from harness.answering import Problem
 
 FOUND = {
     "job": 2, "label": "2", "tenant": "ana", "state": "PENDING", "at_ms": 5, "ahead": 0, "waiting": 1, "position": "",
     "blockers": [{"code": "ROOM", "by": "placement", "text": "no room", "lifted_by": "job 1 ending", "lift": None}],
     "also": [], "judged": True, "start": {"at_ms": None, "how": "job 1 has no time limit"}, "helps": [],
 }  # fmt: skip
-ETA = {
+ESTIMATE = {
     "job": "2", "task": None, "state": "PENDING", "now_ms": 0, "starts_by_ms": {"p50": 60_000, "p90": 120_000},
     "runs": 50, "how": "by runs forward", "basis": {"history_jobs": 1},
 }  # fmt: skip
 
 
-class Yard:
-    """A client that answers as it is told."""
-
-    def __init__(self, eta: dict[str, Any] | YardError) -> None:
-        self._eta = eta
-
-    def __enter__(self) -> "Yard":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def why(self, _job: str, at_ms: int | None) -> dict[str, Any]:
-        return dict(FOUND)
-
-    def eta(self, _job: str) -> dict[str, Any]:
-        if isinstance(self._eta, YardError):
-            raise self._eta
-        return self._eta
-
-
 @pytest.mark.parametrize(
     ("eta", "likely"),
     [
-        (ETA, "(in 2 min) (run times of 1 ended job)"),
-        (ETA | {"basis": {"history_jobs": 0}}, "(in 2 min) (a guess: no job has ended yet)"),
-        (YardError("too many estimates"), "no estimate: too many estimates"),
-        (ETA | {"starts_by_ms": None, "how": "x; no more can be told: too long"}, "no estimate: too long"),
-        (ETA | {"starts_by_ms": None, "not_before_ms": 60_000, "left_out_ahead": 4000},
+        (ESTIMATE, "(in 2 min) (run times of 1 ended job)"),
+        (ESTIMATE | {"basis": {"history_jobs": 0}}, "(in 2 min) (a guess: no job has ended yet)"),
+        (Problem(503, "too many estimates"), "no estimate: too many estimates"),
+        (ESTIMATE | {"starts_by_ms": None, "how": "x; no more can be told: too long"}, "no estimate: too long"),
+        (ESTIMATE | {"starts_by_ms": None, "not_before_ms": 60_000, "left_out_ahead": 4000},
          "not before 1970-01-01 00:01 (in 1 min): 4,000 of the jobs ahead of it were not counted"),
-        (ETA | {"starts_by_ms": None, "not_before_ms": None, "left_out_ahead": 4000},
+        (ESTIMATE | {"starts_by_ms": None, "not_before_ms": None, "left_out_ahead": 4000},
          "not within 14 days: 4,000 of the jobs ahead of it were not counted"),
     ],
 )  # fmt: skip
 def test_the_estimate_is_told_and_never_in_the_way(
-    eta: Any, likely: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    eta: Any, likely: str, answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(why, "client", lambda: Yard(eta))
+    answering_yard({WHY: FOUND, ETA: eta})
 
     why.why("2")
 
@@ -64,9 +44,9 @@ def test_the_estimate_is_told_and_never_in_the_way(
 
 
 def test_nothing_is_said_where_nothing_more_is_known(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(why, "client", lambda: Yard(ETA | {"starts_by_ms": None}))
+    answering_yard({WHY: FOUND, ETA: ESTIMATE | {"starts_by_ms": None}})
 
     why.why("2")
 
@@ -74,12 +54,10 @@ def test_nothing_is_said_where_nothing_more_is_known(
 
 
 def test_a_job_that_waits_for_another_has_no_place_in_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     also = [{"code": "DEPENDENCY", "text": "it waits for job 1 to complete"}]
-    yard = Yard(ETA)
-    monkeypatch.setattr(yard, "why", lambda *_, **__: FOUND | {"also": also, "waiting": 0})
-    monkeypatch.setattr(why, "client", lambda: yard)
+    answering_yard({WHY: FOUND | {"also": also, "waiting": 0}, ETA: ESTIMATE})
 
     why.why("2")
 
@@ -87,10 +65,9 @@ def test_a_job_that_waits_for_another_has_no_place_in_line(
 
 
 def test_a_judgement_of_a_part_of_the_line_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(why, "client", lambda: Yard(ETA))
-    monkeypatch.setitem(FOUND, "left_out", 198_000)
+    answering_yard({WHY: FOUND | {"left_out": 198_000}, ETA: ESTIMATE})
 
     why.why("2")
 

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -271,44 +270,44 @@ def test_the_page_of_costs_draws_days_and_months(readings: Any) -> None:
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-def run(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], **options: Any) -> None:
+def run(answering_yard: Any, found: dict[str, Any], **options: Any) -> None:
     """The command `yard cost statement`, with a yard that answers this."""
-    monkeypatch.setattr(
-        commands, "client", lambda: nullcontext(SimpleNamespace(report=lambda _report, **_values: found))
-    )
+    answering_yard({statement.REPORT.endpoint: found})
     values = {"tenant": "org/research", "month": "", "output": PageOutput.TABLE, **options}
     commands.command(statement.REPORT)(**values)
 
 
 def test_a_page_is_printed_once_and_whole(
-    readings: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    readings: Any, answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = reply(readings)
-    run(monkeypatch, found, output=PageOutput.HTML)
+    run(answering_yard, found, output=PageOutput.HTML)
     assert statement_page(found) == capsys.readouterr().out
     for option in ({"columns": "name"}, {"watch": 2}):
         with pytest.raises(BadInput, match="a page shows all of a report, once"):
-            run(monkeypatch, found, output=PageOutput.HTML, **option)
+            run(answering_yard, found, output=PageOutput.HTML, **option)
 
 
 def test_a_document_is_the_whole_reply_and_csv_its_lines(
-    readings: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    readings: Any, answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = reply(readings)
-    run(monkeypatch, found, output=PageOutput.JSON)
+    run(answering_yard, found, output=PageOutput.JSON)
     assert found == json.loads(capsys.readouterr().out)
-    run(monkeypatch, found, output=PageOutput.CSV, columns="part,name,charged_micro_usd")
+    run(answering_yard, found, output=PageOutput.CSV, columns="part,name,charged_micro_usd")
     assert ["part,name,charged_micro_usd", "total,,92000000"] == capsys.readouterr().out.splitlines()[:2]
 
 
-def test_parquet_says_what_it_needs(readings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_says_what_it_needs(
+    readings: Any, answering_yard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadInput, match="needs pyarrow") as refused:
-        run(monkeypatch, reply(readings), output=PageOutput.PARQUET)
+        run(answering_yard, reply(readings), output=PageOutput.PARQUET)
     assert installing("parquet") in refused.value.hint
 
 
-def test_parquet_has_the_lines(readings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_has_the_lines(readings: Any, answering_yard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
@@ -316,5 +315,5 @@ def test_parquet_has_the_lines(readings: Any, monkeypatch: pytest.MonkeyPatch) -
         raise
     found, out = reply(readings), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
-    run(monkeypatch, found, output=PageOutput.PARQUET)
+    run(answering_yard, found, output=PageOutput.PARQUET)
     assert found["lines"] == parquet.read_table(io.BytesIO(out.getvalue())).to_pylist()

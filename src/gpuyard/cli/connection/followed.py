@@ -26,11 +26,13 @@ class Stream:
 
     apart_s, ages_s = 1.0, 10.0
 
-    def __init__(self, news: Callable[[], None] | None = None) -> None:
-        """`news` is called in the thread, whenever something has changed and when the stream is lost."""
+    def __init__(self, news: Callable[[], None] | None = None, again_s: float = AGAIN_S) -> None:
+        """`news` is called in the thread, whenever something has changed and when the stream is lost; `again_s` is
+        between two tries to reach a server that is away."""
         self.told = threading.Event()
         """Set where there is something new to show."""
         self._news = news or self.told.set
+        self._again_s = again_s
         self._closing = threading.Event()
         self._stream: Client | None = None
         self.live = False
@@ -65,7 +67,7 @@ class Stream:
             finally:
                 self.live = False
             self._news()
-            self._closing.wait(AGAIN_S)
+            self._closing.wait(self._again_s)
 
     def _follow(self, stream: Client) -> bool:
         """Whether it is worth another try after the stream has ended."""

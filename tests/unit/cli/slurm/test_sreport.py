@@ -1,12 +1,15 @@
 """`sreport` on planted figures: columns, roundings, conditions and messages. Beside Slurm's own: tests/slurm."""
 
+import pwd
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuyard.cli.slurm.commands import sreport
 from gpuyard.cli.slurm.language.stopping import Stop
+from gpuyard.reports.usage import REPORT
 
 HOUR_MS = 3_600_000
 
@@ -36,24 +39,17 @@ REPLY = {
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def asked(answering_yard: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """What the yard was asked for; it answers with the planted figures."""
     found: dict[str, int] = {}
 
-    class Yard:
-        def __enter__(self) -> "Yard":
-            return self
+    def report(wanted: dict[str, str]) -> dict[str, Any]:
+        found.update({name: int(value) for name, value in wanted.items()})
+        return {**REPLY, **found}
 
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def report(self, _report: object, **values: int) -> dict[str, Any]:
-            found.update(values)
-            return {**REPLY, **values}
-
-    monkeypatch.setattr(sreport, "Client", Yard)
+    answering_yard({REPORT.endpoint: report})
     monkeypatch.delenv("SREPORT_TRES", raising=False)
-    monkeypatch.setattr(sreport, "_proper", lambda user: user.title())
+    monkeypatch.setattr(pwd, "getpwnam", lambda user: SimpleNamespace(pw_gecos=user.title()))
     return found
 
 
