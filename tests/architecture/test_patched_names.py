@@ -155,4 +155,5 @@ def test_what_is_ours_is_told_from_what_is_not(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
 
-    assert list(range(9, 17)) == [int(each.split(":")[1].split()[0]) for each in patched_names(tmp_path)]
+    lines = [int(each.split(":")[1].split()[0]) for each in patched_names(tmp_path)]
+    assert list(range(9, 17)) == sorted(lines)

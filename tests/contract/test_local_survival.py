@@ -447,7 +447,12 @@ def test_a_checkpoint_does_not_grow_younger_when_the_clock_is_set_back_after_it(
     # As a clock that was set an hour ahead after the start gives it.
     at_s = time.time() + ahead_ms / 1000
     os.utime(file, (at_s, at_s))
-    patience.until(lambda: engine.status(["y-1-1"])[0].checkpoint_ms)
+
+    def seen() -> bool:
+        (report,) = engine.status(["y-1-1"])
+        return bool(report.started_ms and report.checkpoint_ms)
+
+    patience.until(seen)
     (first,) = engine.status(["y-1-1"])
     ahead_ms = 0
     time.sleep(1.0)

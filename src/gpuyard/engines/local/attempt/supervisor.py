@@ -111,9 +111,9 @@ class Supervisor(Runner):
         """Its groups of cgroup v1, by controller."""
         self.look_at = self.memory_at = NEVER
         self.before_ms = 0
+        """When an earlier attempt saved its work, if the file lies where this process may look."""
         self.saved = (0, 0)
         """The last time of the file of its checkpoint that was seen, and when that was by the clock of its start."""
-        """When an earlier attempt saved its work, if the file lies where this process may look."""
 
     def make_group(self) -> None:
         """Set the limits; without them the job does not run."""

@@ -251,6 +251,34 @@ def config_of(
         kind + "Mappings": [{"containerID": number, "hostID": number, "size": 1}]
         for kind, number in (("uid", uid), ("gid", gid))
     }
+    pid_file = "{}/pid-{}".format(order.place.folder, order.number)
+    hook = {
+        "path": "/bin/sh",
+        "args": ["sh", "-c", HOOK, pid_file, since_file(pid_file)],
+        "env": ["PATH=" + podman.PATH],
+    }
+    return {
+        "ociVersion": "1.0.0",
+        "root": {"path": bundle + "/rootfs"},
+        "hostname": os.uname().nodename,
+        "process": {
+            "user": {"uid": uid, "gid": gid, "umask": order.place.umask},
+            "args": args,
+            "env": ["{}={}".format(name, env[name]) for name in sorted(env)],
+            "cwd": cwd,
+            "noNewPrivileges": True,
+        },
+        "mounts": _mounts(image, order, bundle, files),
+        "hooks": {"poststart": [hook]},
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "user", "ipc", "uts")],
+            **ids,
+        },
+    }
+
+
+def _mounts(image: Dict[str, Any], order: Order, bundle: str, files: str) -> List[Dict[str, Any]]:
+    """What a container sees where: its image below a layer of its own, the job's volumes, and its GPUs."""
     mounts = [
         {
             "destination": "/" + name,
@@ -284,30 +312,7 @@ def config_of(
         mounts.append(_bind(source, target or source, options))
     for name in order.env.get("CUDA_VISIBLE_DEVICES", "").split(","):
         mounts += _of_gpu(name) if name else []
-    pid_file = "{}/pid-{}".format(order.place.folder, order.number)
-    hook = {
-        "path": "/bin/sh",
-        "args": ["sh", "-c", HOOK, pid_file, since_file(pid_file)],
-        "env": ["PATH=" + podman.PATH],
-    }
-    return {
-        "ociVersion": "1.0.0",
-        "root": {"path": bundle + "/rootfs"},
-        "hostname": os.uname().nodename,
-        "process": {
-            "user": {"uid": uid, "gid": gid, "umask": order.place.umask},
-            "args": args,
-            "env": ["{}={}".format(name, env[name]) for name in sorted(env)],
-            "cwd": cwd,
-            "noNewPrivileges": True,
-        },
-        "mounts": mounts,
-        "hooks": {"poststart": [hook]},
-        "linux": {
-            "namespaces": [{"type": kind} for kind in ("pid", "mount", "user", "ipc", "uts")],
-            **ids,
-        },
-    }
+    return mounts
 
 
 def _laid_over(files: str) -> List[str]:
