@@ -70,6 +70,10 @@ def test_a_yard_looks_on_at_one_and_drives_the_other(
             "far:7,RUNNING,freight/ann,4,wool,",
             "far:8,PENDING,freight/ann,8,crate,Harbour: no berth is free",
         ] == rows
+        assert "Harbour says: no berth is free" in box("why", "far:8").out
+        with box.client() as client:
+            why = client.why("far:8")
+        assert ("no berth is free", "Harbour") == (why["said"], why["said_by"])
         assert {"far-1": 3, "far-2": 1} == on_nodes(box, "far:7")
         nodes = box("nodes", "-o", "csv", "--columns", "name,cluster,pool,gpus,state").out.splitlines()
         assert ["far-1,far,quay,4,UP", "far-2,far,quay,4,DRAINED", "near-1,near,quay,4,UP"] == sorted(

@@ -90,7 +90,11 @@ class OpenEngines:
     def named_reason(self, record: JobRecord) -> str:
         """The same, with the name of that scheduler."""
         reason = self.reason(record)
-        return f"{self.observed.name_of(record.job.spec.origin)}: {reason}" if reason else ""
+        return f"{self.scheduler_name(record)}: {reason}" if reason else ""
+
+    def scheduler_name(self, record: JobRecord) -> str:
+        """What the scheduler is called that decides about a job; empty: the yard does."""
+        return self.observed.name_of(record.job.spec.origin)
 
     def cause(self, record: JobRecord) -> WaitCause:
         """What a job waits for, as that scheduler says."""

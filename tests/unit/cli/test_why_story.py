@@ -76,3 +76,23 @@ def test_a_judgement_of_a_part_of_the_line_says_so(
         "with that lifted it would start at once "
         "(tried out without 198,000 of the jobs that wait: all of them would take too long)"
     )
+
+
+@pytest.mark.parametrize(
+    ("says", "line"),
+    [
+        ({"said": "no berth", "said_by": "Harbour"}, "job 2 of ana is PENDING: Harbour says: no berth"),
+        ({"said": "Resources"}, "job 2 of ana is PENDING: Slurm says: Resources"),
+    ],
+)
+def test_the_scheduler_that_decides_is_named(
+    says: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server of an earlier release does not name it: there it is Slurm."""
+    monkeypatch.setattr(why, "client", lambda: Yard(ETA))
+    for blockers in (FOUND["blockers"], []):
+        monkeypatch.setitem(FOUND, "blockers", blockers)
+        monkeypatch.setitem(FOUND, "said", says["said"])
+        monkeypatch.setitem(FOUND, "said_by", says.get("said_by", ""))
+        why.why("2")
+        assert line == capsys.readouterr().out.splitlines()[0]

@@ -339,9 +339,11 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
         told = watched.watcher.waiting.get(record.job.spec.origin)
         return told.reason if told is not None else ""
 
-    found = Explained(watched.replica, lambda: world.now_ms, said).why(label_of("9"))
+    found = Explained(watched.replica, lambda: world.now_ms, said, said_by=lambda _: "Slurm").why(
+        label_of("9")
+    )
 
-    assert ("9", "QOSMaxGRESPerUser") == (found["label"], found["said"])
+    assert ("9", "QOSMaxGRESPerUser", "Slurm") == (found["label"], found["said"], found["said_by"])
     assert ["ROOM"] == [each["code"] for each in found["blockers"]]
     views = Views(watched.replica, lambda: world.now_ms, said)
     assert "QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]

@@ -25,7 +25,9 @@ from gpuyard.wire.job_fields import TIME_MS_MAX
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
     """`/jobs/{id}/why`, `/jobs/{id}/eta`, `/jobs/dry-run`, `/jobs/read` and `/share`."""
-    explained = Explained(yard.replica, yard.now_ms, yard.opened.reason, yard.think)
+    explained = Explained(
+        yard.replica, yard.now_ms, yard.opened.reason, yard.think, yard.opened.scheduler_name
+    )
     reading = Turns("texts to be read", at_once=1)
     ahead = Foresights(yard.replica, yard.requests, yard.views, yard.think, yard.now_ms)
 

@@ -38,12 +38,19 @@ class Explained:
     """Answers that take thought."""
 
     def __init__(
-        self, replica: Replica, now_ms: Callable[[], int], said: Said = unsaid, think: Think | None = None
+        self,
+        replica: Replica,
+        now_ms: Callable[[], int],
+        said: Said = unsaid,
+        think: Think | None = None,
+        said_by: Said = unsaid,
     ) -> None:
+        """`said`: why a job waits, in the words of the scheduler that decides; `said_by`: what that is called."""
         self._replica = replica
         self._think = think or QuestionRunner(replica)
         self._now_ms = now_ms
         self._said = said
+        self._said_by = said_by
 
     # -- why -----------------------------------------------------------------------------------------------------
 
@@ -59,16 +66,20 @@ class Explained:
             if record is not None and record.phase is not None:
                 return why_view(replica.state, replica.policy, record, now_ms, sight=sight)
             if record is not None and record.job.spec.elsewhere:
-                return {**_elsewhere(record, now_ms), "said": self._said(record)}
+                return {**_elsewhere(record, now_ms), **self._own_words(record)}
         if record is not None:
             found = self._think(_why, record.id, now_ms, sight)
             if found is not None:
-                return {**self._told(found), "said": self._said(record)}
+                return {**self._told(found), **self._own_words(record)}
             # It has ended between the two looks.
         row = self._ended(label, sight)
         if row is None:
             raise no_job(label)
         return _ended_view(row, now_ms)
+
+    def _own_words(self, record: JobRecord) -> View:
+        said = self._said(record)
+        return {"said": said, "said_by": self._said_by(record) if said else ""}
 
     def _told(self, found: View) -> View:
         """The same, with why the try before ended."""
@@ -298,6 +309,7 @@ def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
         "state": state,
         "at_ms": at_ms,
         "said": "",
+        "said_by": "",
         "last_try": None,
     }
 

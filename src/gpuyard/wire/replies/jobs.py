@@ -349,7 +349,9 @@ class ExplainedReply(TypedDict):
     state: str
     at_ms: int
     said: str
-    """Why it waits in the words of Slurm, where Slurm decides; empty: the yard does."""
+    """Why it waits in the words of the scheduler that decides there; empty: the yard decides."""
+    said_by: str
+    """The name of that scheduler, such as Slurm; empty: the yard decides."""
     last_try: TryReply | None
     """For a job that has run and waits again: how that ended."""
     ahead: int

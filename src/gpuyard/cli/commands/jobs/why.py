@@ -68,13 +68,16 @@ def _told(found: Mapping[str, Any], *, past: bool) -> None:
     if past:
         head = f"job {found['label']} of {found['tenant']} was {found['state']}{when}"
     said = found.get("said", "")
+    if said:
+        # A server of an earlier release does not say by whom.
+        said = f"{found.get('said_by') or 'Slurm'} says: {said}"
     if not waits or not found["blockers"]:
-        _headline(f"{head}: Slurm says: {said}" if said else f"{head}: {found['start']['how']}")
+        _headline(f"{head}: {said}" if said else f"{head}: {found['start']['how']}")
         for name, text in _before(found):
             _line(f"{name}  {text}", " " * (len(name) + 2))
         return
     if said:
-        _headline(f"{head}: Slurm says: {said}")
+        _headline(f"{head}: {said}")
         print()
         head = "from the same state, by the yard's own rules"
     count = len(found["blockers"])

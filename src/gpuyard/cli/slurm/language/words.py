@@ -17,6 +17,7 @@ YARDS = frozenset({*LIVE, "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_F
 
 REASONS = {
     "about to start": "None",
+    "Slurm: it waits there": "None",
     "not looked at yet": "None",
     "no room": "Resources",
     "room is promised to a job ahead": "Priority",
@@ -44,8 +45,14 @@ REASONS = {
 """Why a job waits, in the words of `yard queue` and in Slurm's."""
 
 
+_OWN = "Slurm: "
+"""How the reason of a job begins that an observed Slurm decides about."""
+
+
 def reason(text: str) -> str:
-    """Slurm's word for the yard's reason. A reason without one becomes Priority."""
+    """Slurm's word for the yard's reason, or its own for a job that it decides about. Without one it is Priority."""
+    if text.startswith(_OWN) and text not in REASONS:
+        return text.removeprefix(_OWN)
     if not text or text.startswith("in line"):
         return "Priority" if text else "None"
     # The rest of the text names nodes that are out of use, or full.
