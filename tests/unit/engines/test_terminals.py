@@ -339,6 +339,24 @@ def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> N
         patience.until(lambda: not {*sockets_of(visitor)} - before)
 
 
+def test_a_shell_in_a_container_keeps_nothing_of_another_client_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process beside it held every connection and terminal of the keeper for as long as the shell ran."""
+    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
+    before = {*sockets_of(os.getpid())}
+    with kept(tmp_path, "sleep", "60", container="here") as keeper:
+        Looker(tmp_path, seen=0).next()
+        known = {*below(keeper.pid)}
+        shell = Looker(tmp_path, do="shell", argv=["sh", "-c", "echo up; read line; exit 4"])
+        shell.until(b"up\r\n")
+        (beside,) = {*below(keeper.pid)} - known
+        assert set() == {*sockets_of(beside)} - before
+        assert [] == [path for path in opened_by(beside) if "ptmx" in path or "pts" in path]
+        shell.send(frames.DATA, b"\n")
+        assert {"code": 4} == json.loads(shell.end())
+
+
 def opened_by(pid: int) -> list[str]:
     """What a process has open, by name."""
     found = []

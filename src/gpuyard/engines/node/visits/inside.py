@@ -12,7 +12,7 @@ import signal
 import socket
 import struct
 import warnings  # noqa: F401 (Python loads it to run a program, and inside a container there may be another one)
-from typing import Dict, List, NoReturn, Optional, Tuple
+from typing import Callable, Dict, List, NoReturn, Optional, Tuple
 
 from ..kernel.processes import Fork
 from ..kernel.terminals import open_pty, say, set_size, take
@@ -70,12 +70,17 @@ def enter(pidfile: str) -> Dict[str, str]:
 
 
 def start(
-    fork: Fork, pidfile: str, words: List[str], told: Dict[str, str], size: Optional[Tuple[int, int]]
+    fork: Fork,
+    pidfile: str,
+    words: List[str],
+    told: Dict[str, str],
+    size: Optional[Tuple[int, int]],
+    let_go: Callable[[socket.socket], None],
 ) -> Tuple[socket.socket, int]:
     """Start a program in a container, a shell where there are no words; gives its pid, and where its terminal comes.
 
     The terminal is one of the container itself: programs there look for it by its name. `told`: variables besides those
-    of the container.
+    of the container. `let_go` closes in the new process what the clients of the caller have there.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -83,6 +88,9 @@ def start(
         theirs.send(text.encode("utf-8", "replace"))
 
     def work() -> None:
+        # It stays beside the program for as long as that runs.
+        ours.close()
+        let_go(theirs)
         try:
             env = enter(pidfile)
         except NotThere as why:
@@ -93,6 +101,7 @@ def start(
             set_size(pty[0], *size)
         theirs.sendmsg([_OPENED], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("2i", *pty))])
         os.close(pty[0])
+        theirs.close()
         _run(words or [_shell(env)], dict(env, **told), pty[1])
 
     with theirs:

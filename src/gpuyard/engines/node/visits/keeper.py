@@ -539,7 +539,11 @@ class TerminalKeeper:
         words = [str(word) for word in asked.get("argv") or ()]
         told = {str(name): str(value) for name, value in dict(asked.get("env") or {}).items()}
         if self.container:
-            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked))
+
+            def let_go(link: socket.socket) -> None:
+                visitors.let_go(self, link)
+
+            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked), let_go)
             self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
             return
         argv = words or [self.env.get("SHELL") or "/bin/sh"]
