@@ -107,3 +107,26 @@ def test_the_picture_of_top_has_the_keys_of_today() -> None:
     seen = [text for y, _x, text in sorted(texts) if y == foot and text]
     keys = [each for each in Top.BINDINGS if isinstance(each, Binding) and each.show]
     assert {"open", *[each.description for each in keys]} == set(seen[1::2]), "scripts/picture-top draws it"
+
+
+def test_the_environments_of_the_readme_lie_outside_the_checkout() -> None:
+    """A reader who cloned into their home has the checkout in ~/gpuyard: an environment there is a part of it."""
+    places = re.findall(r"-m venv (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert places
+    assert [] == [place for place in places if not re.match(r"~/\.|/", place)]
+
+
+def test_no_script_that_is_shown_saves_by_emptying_what_was_saved() -> None:
+    """`echo > file` empties it first: a job that is killed then has nothing to go on from."""
+    texts = [
+        *PAGES,
+        *(ROOT / "src").rglob("*.py"),
+        *[path for path in (ROOT / "examples").iterdir() if path.is_file()],
+    ]
+    straight = re.compile(
+        r"(?<!>)>\|?\s*[\"']?\$\{?YARD_CHECKPOINT_FILE\}?[\"']?(?=[\s;&|)]|$)", re.MULTILINE
+    )
+    assert straight.search('echo "$step" > "$YARD_CHECKPOINT_FILE"\n')
+    assert not straight.search('echo "$step" >"$YARD_CHECKPOINT_FILE".new\n')
+    shown = [text for text in texts if straight.search(text.read_text(encoding="utf-8"))]
+    assert [] == [str(text.relative_to(ROOT)) for text in shown]

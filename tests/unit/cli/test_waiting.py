@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.commands.jobs.waiting import Waiting, span, words
+from gpuyard.cli.commands.jobs.waiting import Waiting, words
+from gpuyard.quantities import span_up
 
 
 class Screen(io.StringIO):
@@ -88,4 +89,4 @@ def test_nothing_is_said_of_a_job_that_did_not_wait_or_to_who_wants_quiet() -> N
     [(0, "1 s"), (59, "59 s"), (60, "1 min"), (61, "2 min"), (7_200, "2 h"), (3_600 * 60, "3 days")],
 )
 def test_spans(seconds: int, text: str) -> None:
-    assert text == span(seconds * 1000)
+    assert text == span_up(seconds * 1000)

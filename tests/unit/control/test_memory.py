@@ -74,7 +74,7 @@ def test_a_log_that_is_behind_is_refused_and_then_skips_what_was_given_out(
                 return
             time.sleep(0.3)
             assert both in here.replica.state.jobs
-            assert here.engine.listing()
+            assert here.engines["local"].listing()
             stop.touch()
             until(lambda: here.store.history.find(both) is not None)
         # Once it was told, it starts by itself.

@@ -3,9 +3,10 @@
 import time
 from fractions import Fraction
 
-from gpuyard.core.explain.share import PPM, Row, percent, position, share
+from gpuyard.core.explain.share import PPM, Row, position, share
 from gpuyard.model import Budget, JobClass, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
+from gpuyard.quantities import percent_words
 from gpuyard.testing import nodes, tenant
 from harness.yard import Yard
 
@@ -132,7 +133,7 @@ def test_a_position_names_the_level_that_holds_a_job_back() -> None:
 
 
 def test_percentages_are_rounded_for_the_eye() -> None:
-    assert ["41 %", "66.7 %", "0 %", "0.1 %"] == [percent(ppm) for ppm in (410_000, 666_666, 499, 500)]
+    assert ["41 %", "66.7 %", "0 %", "0.1 %"] == [percent_words(ppm) for ppm in (410_000, 666_666, 499, 500)]
 
 
 def test_budgets_and_caps_with_what_is_used_of_them() -> None:
