@@ -470,7 +470,7 @@ def test_an_attempt_whose_supervisor_is_killed_ran_as_long_as_it_ran_wherever_th
     local: LocalRig, set_by_ms: int
 ) -> None:
     local.engine.start(EPOCH, [launch(local, "y-1-1", LONG)])
-    until_alive(local, "y-1-1")
+    patience.until(lambda: local.engine.status(["y-1-1"])[0].started_ms)
     began_ms = steady_ms()
     time.sleep(1.0)
     os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)

@@ -86,13 +86,10 @@ def test_a_judgement_of_a_part_of_the_line_says_so(
     ],
 )
 def test_the_scheduler_that_decides_is_named(
-    says: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    says: dict[str, str], line: str, answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server of an earlier release does not name it: there it is Slurm."""
-    monkeypatch.setattr(why, "client", lambda: Yard(ETA))
     for blockers in (FOUND["blockers"], []):
-        monkeypatch.setitem(FOUND, "blockers", blockers)
-        monkeypatch.setitem(FOUND, "said", says["said"])
-        monkeypatch.setitem(FOUND, "said_by", says.get("said_by", ""))
+        answering_yard({WHY: FOUND | {"said_by": ""} | says | {"blockers": blockers}, ETA: ESTIMATE})
         why.why("2")
         assert line == capsys.readouterr().out.splitlines()[0]
