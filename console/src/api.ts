@@ -66,7 +66,7 @@ async function send(path: string, init: RequestInit = {}, token = ""): Promise<R
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     heard.yard(false);
-    throw new Refused(0, "the yard does not answer", "It is asked again by itself; jobs go on without it.");
+    throw new Refused(0, "the yard does not answer", "The page asks again by itself; jobs go on without the yard.");
   }
   heard.yard(!UNANSWERED.includes(answer.status));
   if (answer.ok) return answer;

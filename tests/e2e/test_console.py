@@ -234,7 +234,7 @@ def test_a_script_that_is_pasted_is_shown_before_it_is_submitted(page: Any, tmp_
     assert page.get_by_role("button", name="Submit").is_disabled()
 
     text.fill("#!/bin/sh\n#SBATCH --job-name=pasted-job --gpus=1 --time=10 --mail-user=me\nsleep 600\n")
-    page.get_by_label("Tenant, if it names none").select_option("research")
+    page.get_by_label("Tenant, if the file names none").select_option("research")
     page.get_by_label("Folder").fill(str(tmp_path))
     page.get_by_text("It starts at once").wait_for()
     said = page.locator("pre").inner_text()

@@ -57,7 +57,7 @@ JOBS = (
 )
 """Name, tenant, GPUs of a task, tasks, how many, and what the GPUs of each do."""
 PAGES = {
-    "queue": "Queue", "job/1": "", "yard": "Yard", "submit": "Submit", "submit/paste": "As the yard understands it",
+    "queue": "Queue", "job/1": "", "yard": "Yard", "submit": "Submit", "submit/paste": "How the yard reads it",
     "nodes": "Nodes", "gpus": "GPUs", "topology": "Links", "mig": "Slices", "doctor": "Fences", "tenants": "Tenants",
     "share": "Shares", "budgets": "Budgets", "waits": "Waits", "cost": "Money", "cost/savings": "Savings",
     "cost/statement": "Statement", "efficiency": "Efficiency", "whatif": "yard.yaml", "audit": "Audit",

@@ -28,7 +28,7 @@ export class Visit {
     this.#socket.onopen = () =>
       this.#socket.send(JSON.stringify({ do: "shell", argv: [], env: { TERM: "xterm-256color" }, rows, columns }));
     this.#socket.onclose = () =>
-      end(this.#open ? "The connection is gone; the shell ends by itself after five minutes." : "The yard did not let this page in.");
+      end(this.#open ? "The connection is lost; the shell ends by itself after five minutes." : "The yard did not let this page in.");
     this.#socket.onmessage = ({ data }) => {
       if (typeof data === "string") {
         const news = JSON.parse(data);

@@ -123,7 +123,7 @@ export function isWasted(cell: Cell, use: Use | undefined): boolean {
 
 export const LEGEND: Record<Exclude<By, "tenant">, [colour: string, text: string][]> = {
   use: [["#4fa3e0", "whole in use"], ["#9cc9ec", "part in use"], ["#6cc070", "idle"]],
-  waste: [["#e05a5a", "held, and does nothing"], ["#6cc070", "idle"], ["#4fa3e0", "works"], ["#a0a8b4", "nobody tells"]],
+  waste: [["#e05a5a", "held and does nothing"], ["#6cc070", "idle"], ["#4fa3e0", "works"], ["#a0a8b4", "not measured"]],
   temperature: [["#4fa3e0", "below 50 °C"], ["#e8a33d", "50 to 80 °C"], ["#e05a5a", "above 80 °C"]],
   health: [["#6cc070", "up"], ["#e8a33d", "drained"], ["#e05a5a", "down"]],
 };

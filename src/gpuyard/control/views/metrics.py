@@ -71,14 +71,14 @@ class Metrics:
             ]
         release = [(labels(version=__version__, yard=yard), 1)]
         return [
-            *gauge("info", "Which release this is, and which yard.", release),
+            *gauge("info", "The release and the yard, as labels.", release),
             *scheduler.server(ready, standing),
             *scheduler.engines(standing, self._now_ms()),
             *scheduler.projections(self._projections.status()),
             *scheduler.duties(self._duties),
             *own,
             *scheduler.queue(waiting, sight),
-            *gauge("job_info", "A job that runs, to be joined by its id.", info),
+            *gauge("job_info", "A running job, as labels; join it by its id.", info),
             *_watch(watch, names),
             *_sinks(self._shippers),
             *self._signals.of(
@@ -118,10 +118,14 @@ def _watch(watch: Watch, names: NodeNames) -> list[str]:
     ]
     asking: list[Row] = [("", int(not watch.asking.trouble))] if watch.asking is not None else []
     return [
-        *gauge("prometheus_source_up", "Whether the Prometheus that is read answers.", asking),
-        *gauge("node_clock_off_seconds", "By how much the clock of a node is behind the yard's.", clocks),
+        *gauge("prometheus_source_up", "Whether the Prometheus that the yard reads answers.", asking),
+        *gauge(
+            "node_clock_off_seconds", "Seconds by which the clock of a node is behind the yard's.", clocks
+        ),
         *counter("watch_cpu_seconds", "CPU time of the collector.", [("", watch.spent_s)]),
-        *counter("values_refused", "Values of signals that could not be.", refused),
+        *counter(
+            "values_refused", "Values of signals that the yard refused because they are impossible.", refused
+        ),
     ]
 
 
@@ -139,25 +143,25 @@ def _sinks(shippers: Sequence[Sends]) -> list[str]:
             "Whether a receiver of logs takes lines.",
             [(at, int(not one.trouble)) for at, one in each],
         ),
-        *counter("log_sink_lines", "Lines that a receiver took, or did not want.", lines),
+        *counter("log_sink_lines", "Lines that a receiver took or refused.", lines),
         *gauge(
             "log_sink_lag_seconds",
-            "For how long there has been a line that a receiver has not taken.",
+            "Age of the oldest line that a receiver has not taken.",
             [(at, one.lag_s) for at, one in each],
         ),
         *gauge(
             "log_sink_streams",
-            "Logs that are not sent to their end.",
+            "Logs that are not completely sent.",
             [(at, one.streams) for at, one in each],
         ),
         *counter(
             "log_sink_left_out_bytes",
-            "What long logs had lost (log_limit) before a receiver could take it.",
+            "Bytes that log_limit cut from long logs before a receiver took them.",
             [(at, one.left_out_bytes) for at, one in each],
         ),
         *counter(
             "log_sink_logs_lost",
-            "Logs that were removed, or given up, before a receiver took them to their end.",
+            "Logs that were removed or given up before a receiver took all of them.",
             [(at, one.lost) for at, one in each],
         ),
     ]

@@ -119,29 +119,29 @@ def fleet(state: State, names: NodeNames) -> list[str]:
     }
     submitted = state.last_job_id + max(0, state.last_external_id - FIRST_EXTERNAL_ID + 1)
     return [
-        *gauge("jobs", "Jobs by how they stand.", _by("state", jobs)),
-        *counter("jobs_submitted", "Numbers that were ever given to jobs and arrays.", [("", submitted)]),
+        *gauge("jobs", "Jobs by state.", _by("state", jobs)),
+        *counter("jobs_submitted", "Ids that were given to jobs and arrays.", [("", submitted)]),
         *gauge(
             "nodes",
-            "Nodes by how they stand.",
+            "Nodes by state.",
             [(labels(cluster=at, state=word), count) for (at, word), count in sorted(by_state.items())],
         ),
-        *gauge("gpus", "GPUs that there are.", rows(0, 1)),
-        *gauge("gpus_free", "GPUs that a job could have now, parts of GPUs included.", rows(1, MILLI)),
+        *gauge("gpus", "GPUs of the yard.", rows(0, 1)),
+        *gauge("gpus_free", "GPUs that a job could get now, including parts of GPUs.", rows(1, MILLI)),
         *gauge(
             "gpus_stranded",
-            "GPUs that are free on nodes where none of the waiting jobs has room.",
+            "Free GPUs on nodes where no waiting job has room.",
             rows(2, MILLI),
         ),
         *gauge(
             "nodes_open",
-            "Nodes that take jobs, by how many of their GPUs are wholly free.",
+            "Nodes that take jobs, by the number of their wholly free GPUs.",
             [
                 (labels(**of_kind(kind[:3]), gpus_free=str(kind[3])), count)
                 for kind, count in sorted(by_free.items())
             ],
         ),
-        *gauge("node_info", "A node, to be joined by its name.", sorted(info)),
+        *gauge("node_info", "A node, as labels; join it by its name.", sorted(info)),
     ]
 
 
@@ -170,7 +170,7 @@ def tenants(state: State, sight: Sight, ended: Mapping[tuple[str, str], int]) ->
         *each("tenant_gpus_wanted", "GPUs that a tenant's waiting jobs ask for.", wanted, MILLI),
         *each("tenant_jobs_running", "A tenant's jobs that run.", tree.running),
         *each("tenant_jobs_waiting", "A tenant's jobs that wait.", waiting),
-        *counter("jobs_ended", "Jobs whose end this server wrote, by how they ended.", ends),
+        *counter("jobs_ended", "Jobs whose end this server wrote, by outcome.", ends),
     ]
 
 
@@ -188,7 +188,7 @@ def queue(counts: Mapping[Key, int], sight: Sight) -> list[str]:
         (labels(tenant=tenant, **{"class": klass}, reason=reason), told[tenant, klass, reason])
         for tenant, klass, reason in sorted(told)
     ]
-    return gauge("queue_jobs", "Jobs that wait, and why.", rows)
+    return gauge("queue_jobs", "Waiting jobs by reason.", rows)
 
 
 def written(tally: Tally) -> list[str]:
@@ -198,7 +198,11 @@ def written(tally: Tally) -> list[str]:
             "attempts_started", "Attempts that this server decided to start.", _by("class", tally.started)
         ),
         *counter("attempts_ended", "Attempts whose end this server wrote.", _by("outcome", tally.attempts)),
-        *counter("preemptions", "Attempts that had to make room for others.", _by("cause", tally.preempted)),
+        *counter(
+            "preemptions",
+            "Attempts that were stopped to make room for others.",
+            _by("cause", tally.preempted),
+        ),
         *histogram(
             f"{PREFIX}wait_seconds",
             "From the submission of a job, or its begin time, to its first start.",
@@ -216,7 +220,7 @@ def server(ready: Mapping[str, Any], standing: Standing) -> list[str]:
     return [
         *gauge("ready", "Whether the server can do its work.", [("", int(ready["ready"]))]),
         *gauge("leader", "Whether this server leads.", [("", int(ready["role"] == "leader"))]),
-        *gauge("troubles", "Things that the last step could not do.", [("", len(ready["troubles"]))]),
+        *gauge("troubles", "Troubles that the last step of the loop met.", [("", len(ready["troubles"]))]),
         *counter("events", "Events in the log.", [("", ready["events"])]),
         *times("step", "How long steps of the control loop took.", standing.all_steps_s),
         *times("decision", "How long decisions took.", standing.decisions_s),
@@ -229,12 +233,12 @@ def engines(standing: Standing, now_ms: int) -> list[str]:
     return [
         *gauge(
             "engine_up",
-            "Whether the engine of a cluster answered when it was last asked.",
+            "Whether the engine of a cluster answered the last time.",
             [(labels(cluster=cluster), int(each.answers)) for cluster, each in heard],
         ),
         *gauge(
             "engine_report_age_seconds",
-            "How long ago the engine of a cluster last answered.",
+            "Age of the last answer of a cluster's engine.",
             [
                 (labels(cluster=cluster), max(0, now_ms - each.at_ms) / SECOND_MS)
                 for cluster, each in heard
@@ -258,7 +262,7 @@ def duties(running: Iterable[RunningDuty]) -> list[str]:
         ),
         *gauge(
             "duty_good_round_age_seconds",
-            "Since the last good round of a duty, or since it became this server's.",
+            "Age of the last good round of a duty, or the time since this server took the duty over.",
             [(at, round(one.good_age_s, 3)) for at, one in each if one.here],
         ),
     ]
@@ -270,12 +274,12 @@ def projections(status: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         *gauge(
             "projection_behind_events",
-            "Events of the log that a projection has not taken in yet.",
+            "Events of the log that a projection has not folded yet.",
             [(at, max(0, one["head"] - one["seq"])) for at, one in each],
         ),
         *gauge(
             "projection_stuck",
-            "Whether a projection stands still at an event that it cannot take in.",
+            "Whether a projection is stuck at an event that it cannot fold.",
             [(at, int(bool(one["error"]))) for at, one in each],
         ),
     ]

@@ -37,7 +37,7 @@ def history(
     ] = "",
     limit: Annotated[
         int | None,
-        Option("--limit", metavar="N", min=1, help=f"How many to show, the newest. Default: {SHOWN}."),
+        Option("--limit", metavar="N", min=1, help=f"Show at most N jobs, newest first. Default: {SHOWN}."),
     ] = None,
     output: OutputOption = Output.TABLE,
     columns: ColumnsOption = "",

@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 def share(
     tenant: Annotated[
-        str, Argument(metavar="TENANT", help="Only this one, with all above and below it.")
+        str, Argument(metavar="TENANT", help="Show only this tenant, with all tenants above and below it.")
     ] = "",
     explain: Annotated[bool, Option("--explain", help="Print the arithmetic, line by line.")] = False,
     output: OutputOption = Output.TABLE,

@@ -33,7 +33,7 @@ def opencost(
         Option(
             "--name",
             metavar="WHAT",
-            help="What OpenCost's names are: namespace or label:KEY. " + _NAME_DEFAULT,
+            help="The dimension that OpenCost's names stand for: namespace or label:KEY. " + _NAME_DEFAULT,
         ),
     ] = "",
     mapped: Annotated[

@@ -31,7 +31,13 @@ def reconcile(
     ] = "",
     tolerance: Annotated[
         float,
-        Option("--tolerance", metavar="PERCENT", help="How much sums may differ.", min=0.0, max=100.0),
+        Option(
+            "--tolerance",
+            metavar="PERCENT",
+            help="Accept sums that differ by at most PERCENT.",
+            min=0.0,
+            max=100.0,
+        ),
     ] = 0.1,
     instance: Annotated[
         list[str] | None,

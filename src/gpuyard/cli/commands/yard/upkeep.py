@@ -26,8 +26,8 @@ def prune(
         Option(
             "--older-than",
             metavar="TIME",
-            help="Only of jobs that ended at least this long ago: 30d, 12h. Default: as `retention` in "
-            "yard.yaml says.",
+            help="Remove only what is left of jobs that ended at least this long ago: 30d, 12h. "
+            "Default: as `retention` in yard.yaml says.",
         ),
     ] = "",
     dry_run: Annotated[

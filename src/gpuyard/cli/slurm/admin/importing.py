@@ -156,10 +156,13 @@ def _history(site: "SlurmSite", types: "GpuTypes", notes: "Notes", cpu_jobs: boo
         return None
     said: list[tuple[int, str]] = [
         (past.never_ran, "not in the trace: jobs that never ran"),
-        (past.without_gpus, "not in the trace: jobs without GPUs, which --keep-cpu-jobs keeps"),
-        (past.later, "jobs that could not start when they were submitted count from when they could"),
-        (past.again, "tries of jobs that were tried before are jobs of their own in the trace"),
-        (past.running, "jobs that have not ended count with the time they have run"),
+        (past.without_gpus, "not in the trace: jobs without GPUs; --keep-cpu-jobs keeps them"),
+        (
+            past.later,
+            "jobs that could not start when they were submitted; their wait begins later in the trace",
+        ),
+        (past.again, "further tries of jobs; each is a job of its own in the trace"),
+        (past.running, "jobs that have not ended; the trace has the time that they have run"),
         (len(past.broken) + site.jobs.broken, "rows of sacct that could not be used"),
     ]
     for count, text in said:
@@ -200,7 +203,7 @@ def _tell(folder: Path, site: "SlurmSite", past: "History | None", notes: "Notes
     print(f"wrote {folder}/yard.yaml{jobs}, notes.txt{', sacct.txt' if site.jobs_text else ''}")
     shown = [*notes.guessed, *notes.unsaid]
     if shown:
-        print(f"\n{len(shown)} things were guessed or cannot be said:")
+        print(f"\n{len(shown)} values were guessed or have no place in yard.yaml:")
         for text in shown[:NOTES_SHOWN_MAX]:
             print(f"  - {text}")
         if len(shown) > NOTES_SHOWN_MAX:

@@ -46,7 +46,7 @@ def has_terminal() -> bool:
 def need_terminal(program: str) -> None:
     """Refuse a command that has none."""
     if not has_terminal():
-        raise error(program, "--pty wants a terminal, and this is none: input or output is a file or a pipe")
+        raise error(program, "--pty needs a terminal, but input or output is a file or a pipe")
 
 
 def at_terminal(fields: dict[str, Any]) -> dict[str, Any]:

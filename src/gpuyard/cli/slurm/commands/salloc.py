@@ -34,9 +34,9 @@ _OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-node
 GRAMMAR = Grammar("salloc", SBATCH.besides(_OWN, _NOT_SALLOCS), anywhere=False)
 HELP = """\
 Usage: salloc [OPTIONS(0)...] [command(0) [args(0)...]]
-Waits for what the options ask for, runs the command once with it, shows what the command writes, and ends with its exit
-code; without a command it is a shell. It runs on the first node of the allocation, on a terminal if this is one; srun
-in it reaches all nodes. Enter ~ . detaches from it."""
+Waits for the resources that the options ask for, runs the command once on them, shows its output, and ends with its
+exit code; the default command is a shell. The command runs on the first node of the allocation, with a terminal if
+salloc has one; srun in it reaches all nodes. Enter ~ . detaches from the command."""
 _NOT_SERVED = 2
 
 
@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
     if not given.rest and not pty:
         raise error(
             "salloc",
-            "a shell needs a terminal, and this is none: name the command that is to run, as in\n"
+            "a shell needs a terminal, but input or output is a file or a pipe: name the command to run, as in\n"
             "salloc -N1 --gpus=1 COMMAND",
             _NOT_SERVED,
         )

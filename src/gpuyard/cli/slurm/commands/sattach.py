@@ -21,8 +21,8 @@ GRAMMAR = Grammar(
 )
 HELP = """\
 Usage: sattach [-Q] [--pty] jobid[.stepid]
-Shows what a job writes, from the beginning on and as it comes, and ends with its exit code. A job with a terminal is
-attached to, where this is one: Enter ~ . detaches. Ctrl-C leaves a job without one; the job goes on."""
+Shows the output of a job from its beginning, follows it, and ends with the exit code of the job. On a terminal it
+attaches to a job that has a terminal: Enter ~ . detaches. Ctrl-C leaves a job without a terminal; the job goes on."""
 _NOT_SERVED = ("input-filter", "output-filter", "error-filter", "layout")
 
 
@@ -52,5 +52,5 @@ def run(words: Sequence[str]) -> int:
                 if given.has("pty"):
                     raise error("sattach", why.message) from None
         elif given.has("pty"):
-            raise error("sattach", "--pty wants a terminal, and this is none")
+            raise error("sattach", "--pty needs a terminal, but input or output is a file or a pipe")
         return code_of_end("sattach", copied(yard, wanted.label, before="sattach: ", quiet=quiet))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 GRAMMAR = Grammar("sbatch", OPTIONS, anywhere=False, code=255)
 HELP = """\
 Usage: sbatch [OPTIONS(0)...] script [args(0)...]
-Submits a batch script to the yard: a file, standard input, or --wrap=command. All options of sbatch 22.05 are read;
-what a yard does not serve is named in a warning, what it cannot do without is refused.
+Submits a batch script to the yard: a file, standard input, or --wrap=command. sbatch reads all options of
+release 22.05: it warns of an option that a yard does not serve, and refuses one that the job cannot do without.
 Partitions are pools, accounts are tenants, a QOS is a class. Output goes to slurm-%j.out unless --output says so."""
 _UNREADABLE = 255
 _COULD_NEVER = "could never start"

@@ -105,7 +105,10 @@ def _signal(given: Read) -> int:
     text = given.last("signal").upper().removeprefix("SIG")
     if not given.has("signal"):
         if given.has("batch") or given.has("full"):
-            raise error("scancel", "--batch and --full say whom a signal is for: name it with --signal")
+            raise error(
+                "scancel",
+                "--batch and --full say which processes get a signal: name the signal with --signal",
+            )
         return 0
     known = {each.name.removeprefix("SIG"): int(each) for each in signal.Signals}
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 3 else known.get(text, 0)

@@ -43,7 +43,8 @@ def run(words: Sequence[str]) -> int:
         return 0
     if not given.rest:
         raise error(
-            "scontrol", "say what to do; `scontrol --help` lists what there is (it asks no questions here)"
+            "scontrol",
+            "name a command; `scontrol --help` lists the commands (there is no interactive mode here)",
         )
     first, *rest = given.rest
     name = _whole(first)
@@ -147,9 +148,9 @@ def _update_priority(fields: dict[str, str]) -> int:
         raise Stop("No changes specified")
     raise error(
         "scontrol",
-        "a yard has no priorities by number: class and share say whose turn it is, and `yard why` how\n"
-        f"an administrator lets it come first with: scontrol top {job}\n"
-        f"and its owner keeps it back with: scontrol hold {job}",
+        "a yard has no numeric priorities: class and share decide the turn of a job, and `yard why` explains it\n"
+        f"an administrator moves the job to the top with: scontrol top {job}\n"
+        f"its owner keeps the job back with: scontrol hold {job}",
     )
 
 

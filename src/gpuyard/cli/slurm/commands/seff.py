@@ -18,8 +18,8 @@ from gpuyard.cli.terminal.shown import shown
 GRAMMAR = Grammar("seff", options("debug,d force,f help,h version,V"))
 HELP = """\
 Usage: seff JOB
-Shows how a job ended, how long it ran, what it held and what it used of that; what the yard does not know is called
-unknown."""
+Shows how a job ended, how long it ran, and which resources it held and used. A figure that the yard does not know is
+shown as unknown."""
 
 
 def run(words: Sequence[str]) -> int:

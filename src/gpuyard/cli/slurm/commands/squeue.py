@@ -32,7 +32,7 @@ GRAMMAR = Grammar(
 HELP = """\
 Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-n names] [-o format | -O format] [-p partitions] [-q qos]
               [-S fields] [-t states] [-u users | --me] [-w nodes] [--start] [--json] [-hlr]
-Shows what runs and what waits on the yard. Partitions are pools, accounts are tenants, a QOS is a class."""
+Shows the running and the waiting jobs of the yard. Partitions are pools, accounts are tenants, a QOS is a class."""
 _NOT_SERVED = {
     "clusters": "there is one yard",
     "licenses": "there are no licenses",

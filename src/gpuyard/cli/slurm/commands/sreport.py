@@ -333,7 +333,7 @@ def _table(asked: Asked, reply: Mapping[str, Any]) -> list[str]:
         if field is None:
             raise Stop(f"sreport: error: Unknown field '{word}'")
         if field.shows == "energy" and "format" in asked.values:
-            print("sreport: a yard counts no energy here: it is 0; `yard cost` tells it", file=sys.stderr)
+            print("sreport: a yard counts no energy here, so it is 0; `yard cost` has it", file=sys.stderr)
         cells.append(_cell(asked, field, rows, width))
     head = [_RULE, title, asked.usage_said, _RULE] if asked.header else []
     return head + cell_lines(cells, rows, asked.parsable, header=asked.header)

@@ -31,7 +31,7 @@ _OWN = options(
 GRAMMAR = Grammar("srun", SBATCH.besides(_OWN, _NOT_SRUNS), anywhere=False, code=255)
 HELP = """\
 Usage: srun [OPTIONS(0)...] executable(0) [args(0)...]
-Runs a command on the yard, shows what it writes as it comes, and ends with its exit code. With -n N it runs N times at
+Runs a command on the yard, follows its output, and ends with its exit code. With -n N it runs N times at
 once, as a gang. Inside a job it starts the processes there, on what the job has; --label marks their lines. With --pty
 the command has a terminal: srun --gpus=1 --pty bash. Enter ~ . detaches from it. With --jobid the command runs inside a
 job that runs already, on what that job has: srun --jobid=12 --overlap nvidia-smi."""
@@ -112,7 +112,7 @@ def _warn(given: Read) -> None:
     own = {option.name for option in _OWN}
     if given.has("label"):
         print(
-            "srun: warning: --label is served inside a job only: lines of a gang come as they are",
+            "srun: warning: --label is served inside a job only: the lines of a gang have no labels",
             file=sys.stderr,
         )
     for name, _ in given.given:

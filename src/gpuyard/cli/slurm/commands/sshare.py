@@ -22,8 +22,8 @@ GRAMMAR = Grammar(
 )
 HELP = """\
 Usage: sshare [-A accounts] [-o format] [-u users] [-alnpPU]
-Shows the shares of tenants and what they have used of them. RawUsage is what they were charged, decayed, in thousandths
-of a dollar of share weight."""
+Shows the shares of tenants and their use. RawUsage is the decayed charge of a tenant, in thousandths of a dollar of
+share weight."""
 DEFAULT = "account,user,rawshares,normshares,rawusage,effectvusage,fairshare"
 LONG = "account,user,rawshares,normshares,rawusage,normusage,effectvusage,fairshare,levelfs"
 _PPM = 1_000_000

@@ -22,8 +22,8 @@ GRAMMAR = Grammar(
 )
 HELP = """\
 Usage: sstat [-e] [-n] [-o format] [-p | -P] -j jobs
-Shows what running jobs use now, read from the processes on this machine: AveCPU and AveRSS of all processes of the job,
-MaxRSS the peak of the largest one. For jobs of one's own; root sees everybody's."""
+Shows the present use of running jobs, read from the processes on this machine: AveCPU and AveRSS of all processes of
+the job, and MaxRSS, the peak of the largest one. You see your own jobs; root sees all jobs."""
 DEFAULT = "jobid,ntasks,avecpu,averss,maxrss,avevmsize"
 
 
@@ -75,7 +75,9 @@ def _cells(given: Read) -> list[Cell]:
         name, _, width = part.strip().lower().partition("%")
         cell = CELLS.get(name)
         if cell is None or (width and not width.isdecimal()):
-            raise error("sstat", f'Invalid field requested: "{name}"; `sstat -e` lists what a yard can tell')
+            raise error(
+                "sstat", f'Invalid field requested: "{name}"; `sstat -e` lists the fields that a yard has'
+            )
         found.append(cell._replace(width=int(width)) if width else cell)
     return found
 
