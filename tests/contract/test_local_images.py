@@ -23,6 +23,7 @@ from gpuyard.model import Capability, Outcome
 from harness import patience
 from rigs.images.rig import BUSYBOX, Images, Registry
 from rigs.others import OTHER, THIRD, act, refused
+from rigs.visits.client import Visit
 
 
 class Box:
@@ -407,35 +408,6 @@ def test_a_user_without_further_ids_runs_images_too(box: Box) -> None:
     assert nobody.pw_uid == (box.work / "theirs").stat().st_uid
 
 
-class Visit:
-    """A client of the keeper of a job's terminals, as the server passes it on."""
-
-    def __init__(self, box: Box, key: str, **asked: Any) -> None:
-        self.link = link = patience.until(
-            lambda: box.rig.engine.terminal(key, own=False), say=lambda: look(box.rig, key)
-        )
-        link.settimeout(patience.patient(20))
-        self.send(frames.HELLO, json.dumps(asked).encode())
-
-    def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(frames.frame(kind, content))
-
-    def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        with self.link, self.link.makefile("rb") as file:
-            while head := file.read(frames.HEAD.size):
-                kind, size = frames.HEAD.unpack(head)
-                yield kind, file.read(size)
-
-    def end(self) -> tuple[str, Any]:
-        """What it showed, and how it ended."""
-        shown, how = b"", None
-        for kind, content in self.frames():
-            shown += content if kind == frames.DATA else b""
-            if kind in (frames.EXIT, frames.ERROR):
-                how = json.loads(content) if kind == frames.EXIT else content.decode()
-        return shown.decode().replace("\r", ""), how
-
-
 INSIDE = """id -u; pwd; tty; ls /bin; ls /dev | grep nvidia; echo "$WORD $TERM"; ps -o comm | grep -c sleep
 stty size; : >beside; : >/dev/shm/own; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status; exit 7"""
 
@@ -457,7 +429,7 @@ def assert_a_shell_is_inside(box: Box, owner: int, inside: int, **who: Any) -> N
         "rows": 30,
         "columns": 90,
     }
-    shown, how = Visit(box, key, **asked).end()
+    shown, how = Visit(box.rig, key, **asked).end()
     lines = shown.splitlines()
     assert {"code": 7} == how, shown
     assert [str(inside), str(box.work)] == lines[:2]
@@ -467,32 +439,32 @@ def assert_a_shell_is_inside(box: Box, owner: int, inside: int, **who: Any) -> N
     assert owner == (box.work / "beside").stat().st_uid
     assert not Path("/dev/shm/own").exists()
 
-    shown, how = Visit(box, key, do="read", path="/dev/shm/mine").end()
+    shown, how = Visit(box.rig, key, do="read", path="/dev/shm/mine").end()
     assert ("there\n", 0) == (shown, how["code"])
-    write = Visit(box, key, do="write", path="/dev/shm/taken")
-    told = write.frames()
+    write = Visit(box.rig, key, do="write", path="/dev/shm/taken")
+    told = write.frames
     assert frames.HELLO == next(told)[0]
     write.send(frames.FILE, json.dumps({"path": "x", "mode": 0o644, "folder": False, "size": 4}).encode())
     write.send(frames.DATA, b"put\n")
     write.send(frames.END)
     assert 1 == json.loads(next(told)[1])["files"]
-    write.link.close()
+    write.line.close()
     assert ("put\n", {"code": 0}) == Visit(
-        box, key, do="shell", argv=["busybox", "cat", "/dev/shm/taken"]
+        box.rig, key, do="shell", argv=["busybox", "cat", "/dev/shm/taken"]
     ).end()
-    shown, how = Visit(box, key, do="shell", argv=["nothing-there"]).end()
+    shown, how = Visit(box.rig, key, do="shell", argv=["nothing-there"]).end()
     assert ("yard: cannot run nothing-there: No such file or directory\n", {"code": 127}) == (shown, how)
 
-    stays = Visit(box, key, do="shell", argv=["busybox", "sh"])
+    stays = Visit(box.rig, key, do="shell", argv=["busybox", "sh"])
     stays.send(frames.DATA, b"echo $((40 + 2)); sleep 900\n")
     shown = ""
-    told = stays.frames()
+    told = stays.frames
     while "42\r\n" not in shown:
         kind, content = next(told)
         shown += content.decode() if kind == frames.DATA else ""
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 500)])
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
-    stays.link.close()
+    stays.line.close()
 
 
 def test_a_shell_and_copies_of_a_job_in_an_image_are_inside_its_container(box: Box) -> None:

@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, LocalRig, Program, ended, launch, look, moments, until, until_alive
-from gpuyard.engines.contract import Answer, AttemptReport, Phase, Recipe, Reply, StopRequest, Transient
+from gpuyard.engines.contract import (
+    Answer,
+    AttemptReport,
+    LinkEnd,
+    Phase,
+    Recipe,
+    Reply,
+    StopRequest,
+    Transient,
+)
 from gpuyard.engines.local.attempt.supervisor import NO_ROOM, UNLIMITED
 from gpuyard.engines.local.client import Spawner
 from gpuyard.engines.machine import files
@@ -25,6 +34,7 @@ from gpuyard.engines.node.visits import frames
 from gpuyard.model import Outcome
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from harness import patience
+from rigs.visits.line import Line
 
 LONG = Program(run_ms=60_000)
 
@@ -228,25 +238,23 @@ def test_a_terminal_outlives_no_attempt_and_keeps_its_true_code(local: LocalRig,
             break
         local.let_pass(10)
     assert link is not None
-    with link:
-        link.settimeout(120)
-        link.sendall(frames.said(frames.HELLO, {"do": "attach", "seen": 0}))
+    with Line(link) as line:
+        line.send(frames.HELLO, json.dumps({"do": "attach", "seen": 0}).encode())
         seen = b""
         while b"ready> " not in seen:
-            seen += link.recv(65536)
+            seen += line.receive().content
         keepers = [
             int(pid)
             for pid in os.listdir("/proc")
             if pid.isdecimal() and _parent(int(pid)) == claimed_pid(local, "y-1-1")
         ]
         if how == "exit":
-            link.sendall(frames.frame(frames.DATA, b"exit 5\r"))
+            line.send(frames.DATA, b"exit 5\r")
         elif how == "stop":
             local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 10_000)])
         else:
             os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
-        while piece := link.recv(65536):
-            seen += piece
+        *_more, last = line.frames()
     report = ended(local, "y-1-1")
 
     expected = {
@@ -255,7 +263,8 @@ def test_a_terminal_outlives_no_attempt_and_keeps_its_true_code(local: LocalRig,
         "killed": (Outcome.NODE_FAIL, 0),
     }
     assert expected[how] == (report.outcome, report.exit_code)
-    assert (how == "exit") == (b'{"code": 5}' in seen)
+    assert (how == "exit") == ((b'{"code": 5}', LinkEnd.DONE) == (last.content, last.end)), last
+    assert last.end is not None
     # The shell and the keeper.
     assert 2 == len(keepers)
     for pid in keepers:

@@ -1,5 +1,6 @@
 """What every engine promises, whatever runs below it. Effects are seen outside the engine's own books."""
 
+import json
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ from gpuyard.engines.contract import (
     Container,
     HasFence,
     HasTerminals,
+    LinkEnd,
     NoSuchPlace,
     Permanent,
     Phase,
@@ -20,6 +22,7 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.node.visits import frames
 from gpuyard.model import Capability, Outcome
 from harness.patience import patient
+from rigs.visits.line import Line
 
 DONE = [Answer.DONE]
 LONG = Program(run_ms=60_000)
@@ -444,21 +447,20 @@ def test_the_keeper_of_terminals_and_a_shell_beside_a_job_end_with_its_attempt(r
     assert link is not None
     with pytest.raises(Permanent):
         engine.terminal("y-1-1", own=True)
-    link.settimeout(patient(rig.settle_s))
-    link.sendall(frames.said(frames.HELLO, {"do": "shell", "argv": ["sh", "-c", "echo up; exec sleep 900"]}))
-    with link, link.makefile("rb") as file:
+    with Line(link) as line:
+        asked = {"do": "shell", "argv": ["sh", "-c", "echo up; exec sleep 900"]}
+        line.send(frames.HELLO, json.dumps(asked).encode())
         shown = b""
         while b"up" not in shown:
-            kind, size = frames.HEAD.unpack(file.read(frames.HEAD.size))
-            content = file.read(size)
-            assert frames.ERROR != kind, content
+            kind, content, end = line.receive()
+            assert end is None, content
             shown += content if kind == frames.DATA else b""
         assert 2 <= rig.alive("y-1-1")
         stop(rig, "y-1-1")
         ended(rig, "y-1-1")
         assert 0 == rig.alive("y-1-1"), "the shell has gone with it"
-        while file.read(4096):
-            pass
+        *_more, last = line.frames()
+        assert last.end in LinkEnd, "it ends with a word and never by silence"
     assert engine.terminal("y-1-1", own=False) is None
 
 

@@ -21,12 +21,12 @@ from contract.rigs import EPOCH, ended, launch, look
 from contract.slurm_rig import SlurmRig
 from gpuyard.engines.contract import Answer, AttemptReport, Container, Part, Recipe, StopRequest
 from gpuyard.engines.node.slurm.images import FOLDER
-from gpuyard.engines.node.visits import frames
 from gpuyard.engines.slurm.cluster import ContainerRuntime
 from gpuyard.model import Outcome
 from harness import patience
 from rigs.images.rig import BUSYBOX, Images
 from rigs.slurm.cluster import SlurmCluster
+from rigs.visits.client import Visit
 
 pytestmark = pytest.mark.slurm
 
@@ -205,21 +205,10 @@ def test_slurm_itself_may_cancel_a_job_during_the_pull_and_credentials_open_a_re
 def test_a_shell_beside_a_job_of_slurm_is_inside_its_container(box: Box) -> None:
     key = box.start(box.images.plain, "sh", "-c", "echo up; exec sleep 1000")
     box.until(lambda: "up" in box.log(key))
-    found: list[Any] = []
-    box.until(lambda: found.append(box.rig.engine.terminal(key, own=False)) or found[-1])
-    link = found[-1]
     asked = {"do": "shell", "argv": ["busybox", "sh", "-c", "id -u; ls /bin; tty; exit 5"]}
-    link.sendall(frames.said(frames.HELLO, asked))
-    link.settimeout(120)
-    shown, how = b"", b""
-    with link, link.makefile("rb") as file:
-        while head := file.read(frames.HEAD.size):
-            kind, size = frames.HEAD.unpack(head)
-            content = file.read(size)
-            shown += content if kind == frames.DATA else b""
-            how = content if kind in (frames.EXIT, frames.ERROR) else how
-    assert {"code": 5} == json.loads(how), look(box.rig, key)
-    assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.decode().split()
+    shown, how = Visit(box.rig, key, **asked).end()
+    assert {"code": 5} == how, look(box.rig, key)
+    assert [str(box.images.account.pw_uid), "busybox", "/dev/pts/0"] == shown.split()
     box.rig.engine.stop(EPOCH, [StopRequest(key, Outcome.CANCELLED, 1_000)])
     assert Outcome.CANCELLED == ended(box.rig, key).outcome
 

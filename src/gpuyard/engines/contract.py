@@ -11,7 +11,6 @@ work; each task of a gang finds its number in `RANK`.
 What looks on at a cluster whose own scheduler decides has a contract of its own: `observer.py`.
 """
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -544,12 +543,51 @@ class HasUsage(Protocol):
         ...
 
 
+class LinkEnd(Enum):
+    """How a link into an attempt has ended."""
+
+    DONE = "done"
+    """What was asked for has come to its end; the content of the frame says with what, as JSON."""
+    REFUSED = "refused"
+    """It is not done; the content says why, in words."""
+    LOST = "lost"
+    """The other end is gone without a word: with the attempt, or with what kept its terminals."""
+
+
+class LinkFrame(NamedTuple):
+    """One thing that is said over a link: a letter of `engines/node/visits/frames.py`, and its content."""
+
+    kind: bytes
+    content: bytes
+    end: LinkEnd | None = None
+    """None: more follows. Where the link is lost, kind and content are empty."""
+
+
+class TerminalLink(Protocol):
+    """A client's way into a running attempt, used within one event loop, where nothing of it blocks.
+
+    What is wanted is sent first (`HELLO`). Sending and receiving may go on side by side.
+    """
+
+    async def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Pass on what the client says, at the pace of the other end. Over a link that has ended it goes nowhere."""
+        ...
+
+    async def receive(self) -> LinkFrame:
+        """What the other end says next. The last frame has an `end`: a link never falls silent without one."""
+        ...
+
+    async def close(self, *, drop: bool = False) -> None:
+        """Let go. What was sent still arrives, as long as it is taken; with `drop` it need not."""
+        ...
+
+
 @runtime_checkable
 class HasTerminals(Protocol):
-    """An engine through which a client comes to terminals of a running attempt (`engines/node/visits/keeper.py`)."""
+    """An engine through which a client comes to terminals of a running attempt."""
 
-    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
-        """A connection to the keeper of an attempt's terminals; None: it is not there yet, or no longer.
+    def terminal(self, key: str, *, own: bool) -> TerminalLink | None:
+        """A new link to the terminals of an attempt; None: they are not there yet, or no longer.
 
         `own`: the job's own terminal is wanted. `Permanent`: there is none, nor will there be; it says why.
         """

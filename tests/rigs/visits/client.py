@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from contract.rigs import LocalRig, look
 from gpuyard.engines.node.visits import frames
 from harness import patience
+from rigs.visits.line import Line
 
 WAIT_S = 20.0
 
@@ -16,21 +16,18 @@ class Visit:
     """One client, from what it asks for to its end."""
 
     def __init__(self, rig: LocalRig, key: str, *, own: bool = False, **asked: Any) -> None:
-        self.link = link = patience.until(
-            lambda: rig.engine.terminal(key, own=own), WAIT_S, lambda: look(rig, key)
+        self.line = Line(
+            patience.until(lambda: rig.engine.terminal(key, own=own), WAIT_S, lambda: look(rig, key))
         )
-        link.settimeout(patience.patient(WAIT_S))
+        self.send = self.line.send
         self.send(frames.HELLO, json.dumps(asked).encode())
         self.frames = self._frames()
 
-    def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(frames.frame(kind, content))
-
     def _frames(self) -> Iterator[tuple[bytes, bytes]]:
-        with self.link, self.link.makefile("rb") as file, suppress(ConnectionResetError):
-            while head := file.read(frames.HEAD.size):
-                kind, size = frames.HEAD.unpack(head)
-                yield kind, file.read(size)
+        with self.line:
+            for kind, content, _end in self.line.frames():
+                if kind:
+                    yield kind, content
 
     def until(self, text: str) -> str:
         """What it shows, up to this text."""

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -18,6 +18,8 @@ from gpuyard.api.edge.upgrades import Link
 from gpuyard.api.handlers.terminals import _Visit
 from gpuyard.api.messages.frames import Asked
 from gpuyard.control.replica.labels import Label
+from gpuyard.engines.machine import keeper_link
+from gpuyard.engines.machine.keeper_link import KeeperLink
 from gpuyard.engines.node.visits import frames
 
 MASK = b"\1\2\3\4"
@@ -88,7 +90,7 @@ def test_a_client_that_pings_and_reads_nothing_fills_no_memory() -> None:
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_client_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
-    monkeypatch.setattr(upgrades, "_STALLED_S", 0.01)
+    monkeypatch.setattr(keeper_link, "_STALLED_S", 0.01)
     monkeypatch.setattr(upgrades, "_LAST_S", 0.01)
 
     async def main() -> None:
@@ -142,17 +144,18 @@ def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytes
 
     async def main() -> int:
         async with linked() as (link, _ours, _writer):
-            reader = asyncio.StreamReader()
-            reader.feed_data(frames.frame(frames.DATA, b".") * count)
-            reader.feed_eof()
-            nobody: Any = None
+            keeper, held = socket.socketpair()
+            with keeper:
+                keeper.sendall(frames.frame(frames.DATA, b".") * count)
+            job, nobody = KeeperLink(held), cast(Any, None)
             forward = Asked(do="forward", port=1)
             visit = _Visit(nobody, link, nobody, nobody, Label(1, by_number=True), forward, nobody)
             monkeypatch.setattr(link, "send", sent)
-            down, turns = asyncio.ensure_future(visit._down(reader)), 0
+            down, turns = asyncio.ensure_future(visit._down(job)), 0
             while not down.done():
                 await asyncio.sleep(0)
                 turns += 1
+            await job.close(drop=True)
             return turns
 
     async def sent(_content: bytes | str) -> None:

@@ -5,7 +5,6 @@ the right, and what refuses it is an answer of HTTP. Only then the connection is
 """
 
 import asyncio
-import math
 import select
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,6 +29,7 @@ from gpuyard.api.connecting.websocket import (
 from gpuyard.api.edge.throttle import Pace, metered
 from gpuyard.api.messages.frames import Refusal
 from gpuyard.api.messages.problems import Problem
+from gpuyard.engines.machine.keeper_link import let_go
 
 TAKE_OVER = "gpuyard.take-over"
 """In the scope of a request: a call that gives the connection away, as a reader and a writer."""
@@ -39,8 +39,6 @@ _PROTOCOL = "yard"
 """What a page of the console offers beside its key, and is answered with: a browser hangs up without an answer."""
 _LAST_S = 1.0
 """How long a client may take to be told why the connection ends."""
-_STALLED_S = 10.0
-"""How long the other side of a connection that is to close may take nothing of what is left for it."""
 _WAITING_MAX = 32
 """Messages that have come and are not seen to: then the client has to wait."""
 
@@ -178,21 +176,6 @@ class Link:
                     while await self._reader.read(_READ_BYTES):
                         pass
         await let_go(self._writer)
-
-
-async def let_go(writer: asyncio.StreamWriter) -> None:
-    """Close a connection once the other side has taken what is left for it, or takes nothing of it any more."""
-    transport = writer.transport
-    with suppress(OSError, RuntimeError):
-        writer.close()
-    closed = asyncio.gather(writer.wait_closed(), return_exceptions=True)
-    left, before = transport.get_write_buffer_size(), math.inf
-    try:
-        while not closed.done() and left < before:
-            await asyncio.wait({closed}, timeout=_STALLED_S)
-            left, before = transport.get_write_buffer_size(), left
-    finally:
-        transport.abort()
 
 
 class Upgraded(Response):

@@ -1,4 +1,4 @@
-"""Terminals of jobs over a WebSocket: the server passes frames on between a client and the keeper beside the job.
+"""Terminals of jobs over a WebSocket: the server passes frames on between a client and the job, over its engine's link.
 
 The client says what it wants in a first message, as JSON. From then on binary messages are frames of the keeper
 (`engines/node/visits/frames.py`), a letter and its content; `api/messages/frames.py` has checked all of them before
@@ -9,7 +9,6 @@ nothing happens costs nothing here.
 import asyncio
 import json
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,14 +21,14 @@ from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import Pace, charge, in_thread
-from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, let_go, protocol_of
+from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, left_out
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import Label, label_of
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import EngineError, HasTerminals, Permanent
+from gpuyard.engines.contract import EngineError, HasTerminals, LinkEnd, Permanent, TerminalLink
 from gpuyard.engines.node.visits import frames
 from gpuyard.errors import YardError
 from gpuyard.log_lines import by
@@ -229,7 +228,7 @@ class _Visit:
             "its machine is busy, or it was started by an earlier release; try again"
         )
 
-    def _reach(self, view: dict[str, Any]) -> socket.socket | None:
+    def _reach(self, view: dict[str, Any]) -> TerminalLink | None:
         engine, key = self._yard.attempts.at(view, view["attempts"])
         if not isinstance(engine, HasTerminals):
             raise _Refused(f"job {self._label} runs where there are no terminals")
@@ -261,69 +260,70 @@ class _Visit:
         keys = ("id", "label", "state", "exit_code", "reason", "attempts")
         await self._link.send(_news("end", {key: view[key] for key in keys}))
 
-    async def _relay(self, keeper: socket.socket, view: dict[str, Any]) -> bool:
-        """Pass on both ways; whether the session has ended, and not only its keeper."""
-        keeper.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=keeper, limit=frames.FRAME_BYTES_MAX)
-        asked = {**self._asked, "seen": self._seen}
-        writer.write(frames.said(frames.HELLO, asked))
-        down = asyncio.ensure_future(self._down(reader))
-        others = [asyncio.ensure_future(each) for each in (self._up(writer), self._link.gone.wait())]
+    async def _relay(self, job: TerminalLink, view: dict[str, Any]) -> bool:
+        """Pass on both ways; whether the session has ended, and not only the link."""
+        down = asyncio.ensure_future(self._down(job))
+        others = [asyncio.ensure_future(each) for each in (self._up(job), self._link.gone.wait())]
         try:
             await asyncio.wait((down, *others), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in (down, *others):
                 each.cancel()
-            await self._leave(writer, view)
-        return down.done() and not down.cancelled() and down.exception() is None and down.result()
+            await self._leave(job, view)
+        ended = down.done() and not down.cancelled() and down.exception() is None
+        return ended and down.result() is not LinkEnd.LOST
 
-    async def _leave(self, writer: asyncio.StreamWriter, view: dict[str, Any]) -> None:
-        """Let go of the keeper. What runs in the job for a person without a right to it goes with them."""
+    async def _leave(self, job: TerminalLink, view: dict[str, Any]) -> None:
+        """Let go of the job. What runs in it for a person without a right to it goes with them."""
         if self._stream.why is None:
-            await let_go(writer)
+            await job.close()
         elif self._asked["do"] == "shell":
             # The name by which it would be found has not come yet.
-            writer.write(frames.frame(frames.END))
-            await let_go(writer)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEPER_S):
+                    await job.send(frames.END)
+            await job.close()
         else:
             # What they have sent and nobody has read is for nobody.
-            writer.transport.abort()
+            await job.close(drop=True)
             if self._asked["do"] == "attach" and not self._own:
-                await in_thread(self._hang_up, view)
+                await self._hang_up(view)
 
-    def _hang_up(self, view: dict[str, Any]) -> None:
-        """End a shell. By a connection of its own: in another one it would come behind what the shell does not read."""
-        keeper = self._reach(view)
-        if keeper is not None:
+    async def _hang_up(self, view: dict[str, Any]) -> None:
+        """End a shell. By a link of its own: over the other one it would come behind what the shell does not read."""
+        job = await in_thread(self._reach, view)
+        if job is not None:
             asked = {"do": "attach", "session": self._asked["session"], "seen": self._seen}
-            with keeper, suppress(OSError):
-                keeper.settimeout(KEEPER_S)
-                keeper.sendall(frames.said(frames.HELLO, asked) + frames.frame(frames.END))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEPER_S):
+                    await job.send(frames.HELLO, json.dumps(asked).encode())
+                    await job.send(frames.END)
+            await job.close()
 
-    async def _down(self, reader: asyncio.StreamReader) -> bool:
+    async def _down(self, job: TerminalLink) -> LinkEnd:
+        """What comes from the job, up to the end of the link; how that was."""
         pace = Pace()
-        with suppress(asyncio.IncompleteReadError, OSError):
-            while True:
-                await pace.keep()
-                kind, size = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
-                content = await reader.readexactly(size)
-                charge(TURN_S)
-                if kind == frames.HELLO:
-                    told = json.loads(content)
-                    self._begun, self._seen = True, told.get("offset")
-                    # A shell that was opened is found again by its name.
-                    if told.get("session", frames.OWN) != frames.OWN:
-                        self._asked = {**self._asked, "do": "attach", "session": told["session"]}
-                elif kind == frames.DATA and self._seen is not None:
-                    self._seen += size
-                await self._link.send(kind + content)
-                if kind in (frames.EXIT, frames.ERROR):
-                    return True
-        return False
+        while True:
+            await pace.keep()
+            kind, content, end = await job.receive()
+            if end is LinkEnd.LOST:
+                return end
+            charge(TURN_S)
+            if kind == frames.HELLO:
+                told = json.loads(content)
+                self._begun, self._seen = True, told.get("offset")
+                # A shell that was opened is found again by its name.
+                if told.get("session", frames.OWN) != frames.OWN:
+                    self._asked = {**self._asked, "do": "attach", "session": told["session"]}
+            elif kind == frames.DATA and self._seen is not None:
+                self._seen += len(content)
+            await self._link.send(kind + content)
+            if end is not None:
+                return end
 
-    async def _up(self, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while (frame := await self._link.receive()) is not None:
-                charge(TURN_S)
-                writer.write(frames.frame(*frame))
-                await writer.drain()
+    async def _up(self, job: TerminalLink) -> None:
+        """What the client says, what it wants first."""
+        await job.send(frames.HELLO, json.dumps({**self._asked, "seen": self._seen}).encode())
+        while (frame := await self._link.receive()) is not None:
+            charge(TURN_S)
+            await job.send(*frame)

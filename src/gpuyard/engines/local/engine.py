@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +49,7 @@ from gpuyard.engines.local.own_code import OwnCode, own_code
 from gpuyard.engines.local.watching import AttemptMonitor, Tracker
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
+from gpuyard.engines.machine.keeper_link import KeeperLink
 from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_key
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
@@ -597,8 +597,8 @@ class LocalEngine:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
         return outputs.read(self._data, self._readers, key, stream, offset_of(cursor), limit)
 
-    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
-        """A connection to the keeper of an attempt's terminals; an attempt without one gets one now."""
+    def terminal(self, key: str, *, own: bool) -> KeeperLink | None:
+        """A link to the keeper of an attempt's terminals; an attempt without one gets one now."""
         folder = self._data.attempt(key)
         plan = None if flaw_of_key(key) else files.read(os.path.join(folder, files.LAUNCH))
         if plan is None or self.status([key])[0].phase not in (
@@ -616,7 +616,7 @@ class LocalEngine:
             if not node_files.touch(os.path.join(folder, node_files.WISH)):
                 raise Permanent(f"nobody can be let in: {folder} cannot be written to; is its disk full?")
             self._monitor.tell(key)
-        return found
+        return KeeperLink(found) if found is not None else None
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
         """What ended jobs have left, in bytes on disk."""

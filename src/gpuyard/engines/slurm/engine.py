@@ -1,7 +1,6 @@
 """The Slurm engine: the contract of engines over a Slurm cluster, where jobs wait in the yard and not in Slurm."""
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from gpuyard.engines.contract import (
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.files import STREAMS, read_own
+from gpuyard.engines.machine.keeper_link import KeeperLink
 from gpuyard.engines.machine.launches import flaw_of_key, image_use
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.node import files
@@ -379,8 +379,8 @@ class SlurmEngine(NoMig):
             self._settings = self._client.settings()
         return lines_about(log_files(self._settings or {}, nodes), ids)
 
-    def terminal(self, key: str, *, own: bool) -> socket.socket | None:
-        """A connection to the keeper of an attempt's terminals, where its node is this machine."""
+    def terminal(self, key: str, *, own: bool) -> KeeperLink | None:
+        """A link to the keeper of an attempt's terminals, where its node is this machine."""
         plan = None if flaw_of_key(key) else self._folder.own(key, files.LAUNCH)
         if plan is None or self.status([key])[0].phase not in (Phase.RUNNING, Phase.SUSPENDED):
             return None
@@ -402,7 +402,7 @@ class SlurmEngine(NoMig):
             if why := files.trouble(self._folder.run(key), plan["uid"]):
                 raise Permanent(f"nobody can be let in: {why}")
             self._folder.put(key, files.WISH, {})
-        return found
+        return KeeperLink(found) if found is not None else None
 
     def leftovers(self, what: Leftover, names: Sequence[str]) -> dict[str, int]:
         """What ended jobs have left, in bytes on disk."""
