@@ -61,6 +61,8 @@ class Rig(Protocol):
     """How many times as long as on one machine everything may take that is measured."""
     settle_s: float
     """The longest wait for anything."""
+    processes: bool
+    """Whether its jobs are processes of this machine: a job may then be a script, which runs with what is installed."""
 
     def recipe(self, key: str, program: Program) -> Recipe: ...
     def starts(self, key: str) -> int:
@@ -154,6 +156,7 @@ class SimRig:
     name = "sim"
     slack = 1
     settle_s = 20.0
+    processes = False
 
     def __init__(
         self, faults: Faults | None = None, able: frozenset[Capability] = frozenset(Capability)
@@ -217,6 +220,7 @@ class LocalRig:
     name = "local"
     slack = 1
     settle_s = 20.0
+    processes = True
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ class SlurmRig:
     slack = 6
     """Slurm takes about a second to start, to suspend and to clear away, and more on a busy machine."""
     settle_s = 60.0
+    processes = True
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from gpuyard.engines.contract import (
     Transient,
     offset_of,
 )
+from gpuyard.engines.machine.launches import flaw_of_recipe
 from gpuyard.engines.observer import ForeignJob, ForeignJobs, ForeignState, OwnScheduler
 from gpuyard.engines.registry import Context, EngineKind
 from gpuyard.keys.fields import Boolean, Word, YamlMapping, key, required
 from gpuyard.model import Capability, Node, Outcome, WaitCause
+from gpuyard.model.units import MILLI
 from rigs.outside.world import Wire
 
 HARBOUR = OwnScheduler(
@@ -38,9 +41,17 @@ HARBOUR = OwnScheduler(
     },
 )
 STATES = {"queued": ForeignState.WAITING, "loaded": ForeignState.RUNNING, "paused": ForeignState.SUSPENDED}
-OUTCOMES = {"delivered": Outcome.COMPLETED, "dropped": Outcome.FAILED, "unloaded": Outcome.CANCELLED}
+OUTCOMES = {
+    "delivered": Outcome.COMPLETED,
+    "dropped": Outcome.FAILED,
+    "unloaded": Outcome.CANCELLED,
+    "bumped": Outcome.PREEMPTED,
+    "overdue": Outcome.TIMEOUT,
+}
+LEAVES = {Outcome.CANCELLED: "unloaded", Outcome.PREEMPTED: "bumped"}
 _CURSOR = re.compile(r"piece(\d{1,9})\+(\d{1,18})")
-ANSWERS = {"done": Answer.DONE, "refused": Answer.REFUSED, "barred": Answer.BARRED}
+LOOK_S = 0.05
+ANSWERS = {"done": Answer.DONE, "barred": Answer.BARRED}
 
 
 class Keys(YamlMapping):
@@ -122,29 +133,43 @@ class Driver(_Spoken, NoMig):
 
     capabilities = frozenset({Capability.GANG})
 
+    def __init__(self, keys: Keys, context: Context) -> None:
+        super().__init__(keys, context)
+        self._ended: set[str] = set()
+        """What had ended when somebody last waited."""
+
     def start(self, epoch: int, launches: Sequence[Launch]) -> list[Reply]:
-        return [
-            Reply(
-                ANSWERS[
-                    self._ask(
-                        "load",
-                        epoch=epoch,
-                        key=each.key,
-                        words=list(each.recipe.argv),
-                        at={part.node: len(part.gpus) for part in each.parts},
-                    )
-                ]
+        berths = self._ask("berths")
+        return [self._start(epoch, each, _flaw(each, berths)) for each in launches]
+
+    def _start(self, epoch: int, launch: Launch, flaw: str) -> Reply:
+        if flaw:
+            return Reply(Answer.REFUSED, flaw)
+        return _reply(
+            self._ask(
+                "load",
+                epoch=epoch,
+                key=launch.key,
+                words=list(launch.recipe.argv),
+                at={part.node: len(part.gpus) for part in launch.parts},
+                limit_ms=launch.limit_ms,
+                grace_ms=launch.grace_ms,
+                crew=sum(part.tasks for part in launch.parts),
             )
-            for each in launches
-        ]
+        )
 
     def stop(self, epoch: int, halts: Sequence[StopRequest]) -> list[Reply]:
         return [
-            Reply(ANSWERS[self._ask("drop", epoch=epoch, key=each.key, left="unloaded")]) for each in halts
+            _reply(
+                self._ask(
+                    "drop", epoch=epoch, key=each.key, left=LEAVES[each.outcome], grace_ms=each.grace_ms
+                )
+            )
+            for each in halts
         ]
 
-    def suspend(self, _epoch: int, keys: Sequence[str]) -> list[Reply]:
-        return [Reply(Answer.REFUSED, "a crate cannot stand still") for _ in keys]
+    def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
+        return [_reply(self._ask("pause", epoch=epoch)) for _ in keys]
 
     def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
         return self.suspend(epoch, keys)
@@ -160,8 +185,15 @@ class Driver(_Spoken, NoMig):
         self._ask("forget", epoch=epoch, keys=list(keys))
 
     def wait(self, timeout_s: float) -> bool:
-        time.sleep(min(timeout_s, 0.2))
-        return False
+        """The world tells nothing by itself: it is asked now and then."""
+        until_s = time.monotonic() + timeout_s
+        while True:
+            ended = {each.key for each in self.listing() if each.phase is Phase.ENDED}
+            news, self._ended = bool(ended - self._ended), ended
+            left_s = until_s - time.monotonic()
+            if news or left_s <= 0:
+                return news
+            time.sleep(min(left_s, LOOK_S))
 
     def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Pieces behind a place in the stream. A cursor is the number of a piece and the bytes of it that were read."""
@@ -178,16 +210,36 @@ class Driver(_Spoken, NoMig):
         return LogPiece(content, f"piece{number}+{skip}")
 
 
+def _flaw(launch: Launch, berths: dict[str, Any]) -> str:
+    """Why it could never be loaded; empty: it could."""
+    if launch.recipe.containers:
+        return "a crate is no image"
+    for part in launch.parts:
+        if part.node not in berths:
+            return f"there is no berth {part.node}"
+        if part.milli != MILLI or part.slices:
+            return "a crate takes whole GPUs"
+        if any(gpu >= berths[part.node]["gpus"] for gpu in part.gpus):
+            return f"berth {part.node} has {berths[part.node]['gpus']} GPUs"
+    return flaw_of_recipe(launch)
+
+
+def _reply(said: str) -> Reply:
+    return Reply(ANSWERS[said]) if said in ANSWERS else Reply(Answer.REFUSED, said)
+
+
 def _report(it: dict[str, Any]) -> AttemptReport:
-    if not it["left"]:
-        return AttemptReport(it["key"], Phase.RUNNING, started_ms=it["loaded_ms"])
-    return AttemptReport(
+    report = AttemptReport(
         it["key"],
-        Phase.ENDED,
-        OUTCOMES[it["left"]],
-        it["code"],
+        Phase.STOPPING if it["leaving"] else Phase.RUNNING,
         started_ms=it["loaded_ms"],
-        ended_ms=it["left_ms"],
+        checkpoint_ms=it["saved_ms"],
+        gpus=tuple((berth, tuple(slots)) for berth, slots in it["slots"].items() if slots),
+    )
+    if not it["left"]:
+        return report
+    return replace(
+        report, phase=Phase.ENDED, outcome=OUTCOMES[it["left"]], exit_code=it["code"], ended_ms=it["left_ms"]
     )
 
 

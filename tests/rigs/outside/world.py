@@ -1,7 +1,8 @@
 """A world that is no machine of ours: berths that hold cargo. It runs in the test and answers a line with a line.
 
 Its cargo is jobs: what people there loaded by themselves, and what a yard asked for. Output is a stream of pieces,
-which nobody has as a file. What a yard asked for ends when the test says so.
+which nobody has as a file. What a yard asked for ends when the test says so, or by the plan that it came with: what
+the world is asked decides at which moment it looks, and not what happens.
 """
 
 import json
@@ -38,6 +39,22 @@ class Cargo:
 
 
 @dataclass
+class Plan:
+    """What an order does by itself, and what else is said of it when it is loaded."""
+
+    run_ms: int | None = None
+    """None: it goes on until somebody ends it."""
+    code: int = 0
+    deaf: bool = False
+    """Whether it does not go when it is asked to."""
+    saves: bool = False
+    limit_ms: int = 0
+    grace_ms: int = 0
+    crew: int = 1
+    """How many begin together, and end together."""
+
+
+@dataclass
 class Order:
     """What a yard asked for, by key."""
 
@@ -52,6 +69,35 @@ class Order:
     left_ms: int = 0
     pieces: list[str] = field(default_factory=list)
     """What it said."""
+    plan: Plan = field(default_factory=Plan)
+    slots: dict[str, list[int]] = field(default_factory=dict)
+    """The GPUs that the world gave it, by berth."""
+    leaving: str = ""
+    """What it will be called if it is still there when it is made to go; empty: nobody wants it to."""
+    until_ms: int = 0
+    """When it is made to go, if it is asked to."""
+    saved_ms: int = 0
+
+    def look(self, now_ms: int) -> None:
+        """What has happened up to now."""
+        plan, ends = self.plan, []
+        if self.left:
+            return
+        if plan.run_ms is not None:
+            how = "delivered" if plan.code == 0 else "dropped"
+            ends.append((self.loaded_ms + plan.run_ms, 0, how, plan.code))
+        if plan.limit_ms:
+            due_ms = self.loaded_ms + plan.limit_ms
+            code = FORCED if plan.deaf else ASKED
+            ends.append((due_ms + plan.grace_ms * plan.deaf, 1, "overdue", code))
+        if self.leaving:
+            ends.append((self.until_ms, 2, self.leaving, FORCED if plan.deaf else ASKED))
+        at_ms, _order, how, code = min(ends, default=(now_ms + 1, 0, "", 0))
+        if at_ms <= now_ms:
+            self.state, self.left, self.code, self.left_ms = "gone", how, code, at_ms
+
+
+ASKED, FORCED = 128 + 15, 128 + 9
 
 
 class World:
@@ -66,6 +112,10 @@ class World:
         self.orders: dict[str, Order] = {}
         self.barred: set[str] = set()
         self.epoch = 0
+        self.skipped_ms = 0
+        """How far its clock was set ahead."""
+        self.loads: list[str] = []
+        """Keys of what was really loaded, a line for each of a crew."""
         self.lock = threading.Lock()
         self.asked: list[str] = []
         world = self
@@ -76,6 +126,7 @@ class World:
                     request = json.loads(line)
                     with world.lock:
                         world.asked.append(request["do"])
+                        world.look()
                         reply = getattr(world, f"do_{request.pop('do')}")(**request)
                     self.wfile.write(json.dumps(reply).encode() + b"\n")
 
@@ -123,7 +174,23 @@ class World:
 
     def _leave(self, order: Order, left: str, code: int) -> None:
         if not order.left:
-            order.state, order.left, order.code, order.left_ms = "gone", left, code, now_ms()
+            order.state, order.left, order.code, order.left_ms = "gone", left, code, self.now_ms()
+
+    def now_ms(self) -> int:
+        """Its own time."""
+        return now_ms() + self.skipped_ms
+
+    def look(self) -> None:
+        """What has happened up to now."""
+        for order in self.orders.values():
+            order.look(self.now_ms())
+
+    def crew(self, key: str) -> int:
+        """How many of an order are there now."""
+        with self.lock:
+            self.look()
+            order = self.orders.get(key)
+            return order.plan.crew if order is not None and not order.left else 0
 
     # -- what is asked over the socket ---------------------------------------------------------------------------
 
@@ -133,27 +200,51 @@ class World:
     def do_cargo(self) -> Any:
         return [vars(each) for each in self.cargo]
 
-    def do_load(self, epoch: int, key: str, words: list[str], at: dict[str, int]) -> Any:
+    def do_load(self, epoch: int, key: str, words: list[str], at: dict[str, int], **limits: int) -> Any:
         if not self._newest(epoch):
             return "stale"
-        if key in self.barred:
-            return "refused"
-        if key not in self.orders:
-            said = [f"{word}\n" for word in words[1:]] if words[:1] == ["say"] else []
-            self.orders[key] = Order(key, words, at, pieces=said)
+        if key in self.barred or (key in self.orders and self.orders[key].state == "forgotten"):
+            return f"{key} is over"
+        if key in self.orders:
+            return "done"
+        slots = {berth: self._free(berth)[:count] for berth, count in at.items()}
+        if short := [berth for berth, count in at.items() if len(slots[berth]) < count]:
+            return f"there is no room at {' and '.join(short)}"
+        plan = json.loads(words[1]) if words[:1] == ["do"] else {}
+        said = [f"{word}\n" for word in words[1:]] if words[:1] == ["say"] else plan.pop("says", [])
+        made = Order(
+            key, words, at, loaded_ms=self.now_ms(), pieces=said, plan=Plan(**plan, **limits), slots=slots
+        )
+        made.saved_ms = made.loaded_ms if made.plan.saves else 0
+        self.orders[key] = made
+        self.loads += [key] * made.plan.crew
+        made.look(self.now_ms())
         return "done"
 
-    def do_drop(self, epoch: int, key: str, left: str) -> Any:
+    def _free(self, berth: str) -> list[int]:
+        taken = {
+            slot for order in self.orders.values() if not order.left for slot in order.slots.get(berth, ())
+        }
+        return [slot for slot in range(self.berths.get(berth, {}).get("gpus", 0)) if slot not in taken]
+
+    def do_drop(self, epoch: int, key: str, left: str, grace_ms: int) -> Any:
         if not self._newest(epoch):
             return "stale"
-        if key not in self.orders:
+        order = self.orders.get(key)
+        if order is None or order.state == "forgotten":
             self.barred.add(key)
             return "barred"
-        self._leave(self.orders[key], left, 143)
+        until_ms = self.now_ms() + (grace_ms if order.plan.deaf else 0)
+        order.until_ms = min(until_ms, order.until_ms) if order.leaving else until_ms
+        order.leaving = order.leaving or left
+        order.look(self.now_ms())
         return "done"
 
+    def do_pause(self, epoch: int) -> Any:
+        return "a crate cannot stand still" if self._newest(epoch) else "stale"
+
     def do_orders(self) -> Any:
-        return [vars(each) for each in self.orders.values()]
+        return [{**vars(each), "plan": None} for each in self.orders.values()]
 
     def do_forget(self, epoch: int, keys: list[str]) -> Any:
         if not self._newest(epoch):
