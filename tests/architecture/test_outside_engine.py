@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
+from gpuyard.api.client import Refused
 from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
@@ -14,6 +15,7 @@ from gpuyard.engines.observer import LooksOn, Observer
 from gpuyard.engines.registry import Context, EngineKind, register
 from gpuyard.errors import YardError
 from gpuyard.testing import LiveYard
+from gpuyard.wire import endpoints
 from harness.patience import until
 from rigs.outside.kind import KIND, Driver, Keys, Onlooker, install, registered
 from rigs.outside.world import Order, World
@@ -122,7 +124,15 @@ def test_what_an_attempt_wrote_is_asked_of_its_own_cluster_alone(
         assert "mine\n" == box("logs", job).out
         near.finish(order.key)
         box.wait(job, "COMPLETED")
-        assert "mine\n" == box("logs", job).out
+        assert "mine\n" == box("logs", job).out == box("logs", "-f", job).out
+        assert (b"min", "piece0+3", "3") == piece(box, job, "limit=3")
+        assert (b"e\n", "piece1+0", None) == piece(box, job, "cursor=piece0%2B3")
+        assert (b"e\n", "piece1+0", "5") == piece(box, job, "offset=3") == piece(box, job, "cursor=3")
+        assert (b"", "piece1+0", None) == piece(box, job, "cursor=piece1%2B0")
+        for follow in ("", "&follow=true"):
+            with pytest.raises(Refused, match="`cursor` is not what an earlier reply said") as refused:
+                piece(box, job, f"cursor=nowhere{follow}")
+            assert 422 == refused.value.status
         assert "stream" not in far.asked
         box("down")
         box.config.write_text(box.config.read_text().partition("  near:")[0])
@@ -133,6 +143,13 @@ def test_what_an_attempt_wrote_is_asked_of_its_own_cluster_alone(
         assert "stream" not in far.asked
     finally:
         box("down")
+
+
+def piece(box: Box, job: int, query: str) -> tuple[bytes, str | None, str | None]:
+    """Part of a log over HTTP, and where it says to read on."""
+    with box.client() as client:
+        head, content = client._content(f"{endpoints.LOGS.address(id=job)}?{query}")
+    return content, head.headers.get("x-next-cursor"), head.headers.get("x-next-offset")
 
 
 def on_nodes(box: Box, job: str) -> dict[str, int]:

@@ -223,7 +223,7 @@ def test_logs_are_readable_in_parts_after_the_end_and_after_forgetting(rig: Rig)
     assert b"" == rig.engine.log("y-9-1", "stdout", "", 10).content
 
 
-def test_a_log_is_read_on_behind_a_cursor_by_whoever_has_it(rig: Rig) -> None:
+def test_a_log_is_read_on_behind_a_cursor_by_another_object_over_its_world(rig: Rig) -> None:
     start(rig, launch(rig, "y-1-1", Program(output="the quick brown fox")))
     ended(rig, "y-1-1")
     first = rig.engine.log("y-1-1", "stdout", "", 9)
