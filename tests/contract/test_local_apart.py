@@ -74,13 +74,13 @@ def test_a_call_in_which_the_process_dies_has_no_answer(rig: ApartRig) -> None:
 
 
 def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_once(
-    rig: ApartRig, monkeypatch: pytest.MonkeyPatch
+    rig: ApartRig,
 ) -> None:
     rig.engine.nodes()
     keys = [f"y-{number}-1" for number in range(1, 9)]
     launches = [launch(rig, key, Program(run_ms=50), job_id=number) for number, key in enumerate(keys, 1)]
     assert not rig.engine.wait(0.01)
-    monkeypatch.setattr(apart, "CALL_S_MAX", 0.3)
+    rig.engine.call_s_max = 0.3
     first = pid_of(rig)
 
     def halt() -> None:
@@ -107,7 +107,7 @@ def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_
         rig.engine.wait(0.05)
     assert ["has ended while it was asked to start"] == [str(each).partition("process ")[2] for each in told]
 
-    monkeypatch.setattr(apart, "CALL_S_MAX", 300.0)
+    rig.engine.call_s_max = 300.0
     rig.engine.start(EPOCH, launches)
     assert first != pid_of(rig)
     for key in keys:
@@ -159,9 +159,9 @@ def test_it_ends_with_its_server() -> None:
     until(lambda: not Path(f"/proc/{pid}").exists())
 
 
-def test_a_server_ends_though_a_call_hangs(rig: ApartRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_ends_though_a_call_hangs(rig: ApartRig) -> None:
     rig.engine.nodes()
-    monkeypatch.setattr(apart, "_END_S_MAX", 0.2)
+    rig.engine.end_s_max = 0.2
     os.kill(pid_of(rig), signal.SIGSTOP)
     told: list[str] = []
 

@@ -549,10 +549,10 @@ def test_a_job_that_removes_its_own_folder_does_not_run_again(rig: LocalRig, tmp
 
 
 def test_a_job_in_an_image_is_refused_with_the_exit_code_of_images_where_no_runtime_is_left(
-    rig: LocalRig, monkeypatch: pytest.MonkeyPatch
+    rig: LocalRig,
 ) -> None:
     # The yard was started anew after the job was handed in.
-    monkeypatch.setattr(rig.engine._images, "missing", ["runc"])
+    rig.engine._images.missing = ["runc"]
     recipe = Recipe(("true",), containers=(Container("train"),))
     (reply,) = rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe)])
 

@@ -334,9 +334,9 @@ def test_what_a_user_writes_into_its_folder_is_not_believed(
 
 
 def test_who_says_it_has_ended_and_runs_on_is_ended_by_slurm(
-    slurm: SlurmRig, monkeypatch: pytest.MonkeyPatch
+    slurm: SlurmRig,
 ) -> None:
-    monkeypatch.setattr("gpuyard.engines.slurm.watching.LINGER_S", 1.0)
+    slurm.engine._monitor.linger_s = 1.0
     start(slurm, launch(slurm, "y-1-1", LONG))
     until_alive(slurm, "y-1-1")
     until(slurm, "y-1-1", Phase.RUNNING)

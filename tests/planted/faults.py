@@ -71,7 +71,8 @@ FAULTS = [
     Planted(
         "a client that takes nothing holds its job up",
         "engines/node/visits/keeper.py",
-        "            if client.unsent and now >= client.took_at + _STALLED_S:\n                self._drop(client)\n",
+        "            if client.unsent and now >= client.took_at + self.limits.stalled_s:\n"
+        "                self._drop(client)\n",
         "            pass\n",
         "tests/unit/engines/test_terminals.py",
     ),

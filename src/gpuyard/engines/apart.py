@@ -55,7 +55,7 @@ FORGOTTEN_AT_ONCE = 2
 """Attempts that are forgotten before a call that has come meanwhile is answered."""
 CALL_S_MAX = 300.0
 """A call that takes longer has no answer: its process is ended. To cut GPUs or to wake them takes tens of seconds."""
-_END_S_MAX = 5.0
+END_S_MAX = 5.0
 _PAUSE_S = 0.005
 _HEAR_S = 0.5
 _SWITCH_S = 0.001
@@ -104,6 +104,8 @@ class Line(NamedTuple):
 
 class EngineApart:
     """The contract of engines, kept by a process. Calls may come from any thread; they are answered one by one."""
+
+    call_s_max, end_s_max = CALL_S_MAX, END_S_MAX
 
     def __init__(self, own: Engine, making: Making, spare: Line | None = None) -> None:
         """`own`: the server's own engine of the same making, which knows what does not change and reads outputs.
@@ -198,7 +200,7 @@ class EngineApart:
         """End the process. What runs goes on, and what the engine set up stays for the server's own to put back."""
         self._closed = True
         line = self._line
-        if not self._lock.acquire(timeout=_END_S_MAX):
+        if not self._lock.acquire(timeout=self.end_s_max):
             # A call hangs, and the thread that waits for it has the lock.
             if line is not None:
                 line.process.kill()
@@ -246,21 +248,21 @@ class EngineApart:
     def _end_stuck(self) -> None:
         """End the process if its call takes too long: it was stopped, or hangs. The next call starts another."""
         asked_s, line = self._asked_s, self._line
-        if asked_s and line is not None and time.monotonic() - asked_s > CALL_S_MAX:
-            _log.warning("the engine's process has not answered for %d s, and is ended", CALL_S_MAX)
+        if asked_s and line is not None and time.monotonic() - asked_s > self.call_s_max:
+            _log.warning("the engine's process has not answered for %d s, and is ended", self.call_s_max)
             line.process.kill()
 
     def _end(self) -> None:
         line, self._line, self._told = self._line, None, False
         if line is not None:
-            end(line)
+            end(line, self.end_s_max)
 
 
-def end(line: Line) -> None:
-    """End a process: it goes when its line does."""
+def end(line: Line, within_s: float = END_S_MAX) -> None:
+    """End a process: it goes when its line does, and is killed if it has not gone by then."""
     line.calls.close()
     try:
-        line.process.wait(_END_S_MAX)
+        line.process.wait(within_s)
     except subprocess.TimeoutExpired:
         line.process.kill()
         line.process.wait()

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +22,8 @@ WAIT_S = 10.0
 class Ran:
     """A command, and its client."""
 
+    limits = visitors.LIMITS
+
     def __init__(self, *argv: str, **env: str) -> None:
         self.link, theirs = socket.socketpair()
         self.link.settimeout(patience.patient(WAIT_S))
@@ -35,7 +36,7 @@ class Ran:
         if pid == 0:
             try:
                 self.link.close()
-                visitors.Command(theirs, argv, env).run()
+                visitors.Command(theirs, argv, env, self.limits).run()
             finally:
                 os._exit(0)
         return pid
@@ -102,13 +103,12 @@ class Stalled(Ran):
         if pid == 0:
             try:
                 self.link.close()
-                visitors.time = SimpleNamespace(monotonic=self._now)  # type: ignore[attr-defined]
-                visitors._KEPT_BYTES_MAX = 1
                 theirs.setblocking(False)
                 with suppress(BlockingIOError):
                     while theirs.send(frames.said(frames.HELLO, {})):
                         pass
-                visitors.Command(theirs, argv, env).run()
+                limits = self.limits._replace(kept_bytes=1)
+                visitors.Command(theirs, argv, env, limits, self._now).run()
             finally:
                 os._exit(0)
         return pid
@@ -214,21 +214,23 @@ def test_a_signal_that_is_sent_before_the_command_runs_is_not_lost() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_what_a_command_leaves_running_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visitors, "_QUIET_S", 0.2)
-    ran = Ran("sh", "-c", "sleep 60 & echo $!; exit 3")
+class Hasty(Ran):
+    """One that is waited for only for a moment."""
+
+    limits = visitors.VisitLimits(quiet_s=0.2, hung_up_s=0.2)
+
+
+def test_what_a_command_leaves_running_holds_nobody_up() -> None:
+    ran = Hasty("sh", "-c", "sleep 60 & echo $!; exit 3")
     assert 3 == ran.code()
     os.kill(int(ran.out), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("heeds", [True, False])
-def test_a_command_ends_when_its_client_goes(
-    tmp_path: Path, heeds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(visitors, "_HUNG_UP_S", 0.2)
+def test_a_command_ends_when_its_client_goes(tmp_path: Path, heeds: bool) -> None:
     note = tmp_path / "hung-up"
     trap = f"trap 'echo hup > {note}; exit' HUP" if heeds else "trap '' HUP"
-    ran = Ran("sh", "-c", f"{trap}; echo $$; while :; do sleep 0.05; done")
+    ran = Hasty("sh", "-c", f"{trap}; echo $$; while :; do sleep 0.05; done")
     ran.until(b"\n")
     ran.link.close()
     os.waitpid(ran.pid, 0)

@@ -54,12 +54,12 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
         path.touch(mode=0o666)
         path.chmod(0o666)
     mask.touch(mode=0)
-    monkeypatch.setattr(fence, "DEV", str(dev))
 
     def inside() -> list[object]:
         fence.enter(
             {"user": True, "gpus": ["nvidia0"], "mask": str(mask), "only": {str(caps): ["cap1"]}},
             fence.opened,
+            str(dev),
         )
         opened = [refused(lambda name=name: (dev / name).open("rb")) for name in sorted(os.listdir(dev))]  # type: ignore[misc]
         return [os.getuid(), opened, os.listdir(caps), refused((caps / "cap1").read_bytes)]

@@ -68,10 +68,9 @@ def test_a_pipe_is_not_waited_for(
 def test_a_store_of_images_that_does_not_answer_keeps_no_other_from_being_pruned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "_PRUNE_S", 1.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = tmp_path / "store"
     (store / "overlay-images").mkdir(parents=True)
     os.mkfifo(store / "overlay-images" / "images.json")
-    assert {} == images._pruned(str(store), os.geteuid(), 0, dry_run=True)
+    assert {} == images._pruned(str(store), os.geteuid(), 0, dry_run=True, within_s=1.0)
     assert [store] == list(tmp_path.iterdir())

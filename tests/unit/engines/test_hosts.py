@@ -1,6 +1,9 @@
 """This machine as a node: what a pool of yard.yaml says about it, against what is found."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,11 +11,8 @@ from gpuyard.config.reading import loads
 from gpuyard.control.fleet import chosen
 from gpuyard.control.options import Options
 from gpuyard.control.serve import Yard
-from gpuyard.engines.contract import Transient
-from gpuyard.engines.local import hosts
-from gpuyard.engines.local.hosts import emulated
+from gpuyard.engines.local.hosts import MachineReader, ThisMachine, emulated
 from gpuyard.engines.local.translate import MachineReading
-from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 
@@ -25,16 +25,14 @@ clusters:
 """
 
 
-@pytest.fixture(autouse=True)
-def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = [GpuReading(f"GPU-{i}", "Tesla T4", 15_360) for i in range(2)]
-    monkeypatch.setattr(hosts, "read_gpus", lambda *_: gpus)
-    monkeypatch.setattr(hosts, "read_machine", lambda name: MachineReading(name, 16_000, 65_536))
-    monkeypatch.setattr(hosts, "hostname", lambda: "box1")
+GPUS = [GpuReading(f"GPU-{i}", "Tesla T4", 15_360) for i in range(2)]
+BOX = MachineReader(lambda: "box1", lambda *_: GPUS, lambda name: MachineReading(name, 16_000, 65_536))
 
 
-def found(text: str, emulate: str = "") -> tuple[Node, tuple[str, ...]]:
+def found(text: str, emulate: str = "", reader: MachineReader = BOX) -> tuple[Node, tuple[str, ...]]:
     nodes = chosen(loads(text, "yard.yaml"), emulate).clusters[0].keys.nodes
+    if isinstance(nodes, ThisMachine):
+        nodes = replace(nodes, reader=reader)
     (host,) = nodes.read()
     return host.node, nodes.notes([host])
 
@@ -92,13 +90,14 @@ def test_a_machine_without_pools_and_one_that_pretends() -> None:
     ],
 )
 def test_a_file_on_a_machine_without_gpus_says_that_there_are_none_and_how_to_pretend(
-    text: str, pretends: str, monkeypatch: pytest.MonkeyPatch
+    text: str, pretends: str
 ) -> None:
-    def told(text: str, emulate: str = "") -> list[str]:
-        return [note for note in found(text, emulate)[1] if note.startswith("no GPUs were found")]
+    bare = replace(BOX, gpus=lambda emulate, node: emulated(emulate, node) if emulate else [])
 
-    assert [] == told(text)
-    monkeypatch.setattr(hosts, "read_gpus", lambda emulate, node: emulated(emulate, node) if emulate else [])
+    def told(text: str, emulate: str = "", reader: MachineReader = bare) -> list[str]:
+        return [note for note in found(text, emulate, reader)[1] if note.startswith("no GPUs were found")]
+
+    assert [] == told(text, reader=BOX)
     (note,) = told(text)
     assert note.startswith("no GPUs were found: the yard has 0. ")
     assert pretends in note
@@ -111,11 +110,14 @@ def test_a_file_on_a_machine_without_gpus_says_that_there_are_none_and_how_to_pr
 def test_a_gpu_that_cannot_be_asked_is_said_to_be_there_and_keeps_no_server_from_its_start(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(*_args: object) -> list[GpuReading]:
-        raise Transient("the GPUs cannot be read: GPU is lost")
+    class NVMLError(Exception):
+        """What the driver's library raises."""
 
-    monkeypatch.setattr(hosts, "read_gpus", lost)
-    monkeypatch.setattr(nvml, "read_gpus", lost)
+    def lost() -> None:
+        raise NVMLError("GPU is lost")
+
+    driver = SimpleNamespace(NVMLError=NVMLError, nvmlInit=list, nvmlShutdown=list, nvmlDeviceGetCount=lost)
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
     file = tmp_path / "yard.yaml"
     file.write_text(text := text.replace("CPUS", "8").replace("MEMORY", "32G"))
     here = Yard(Options(tmp_path / "data", config=file if text else None, port=0))

@@ -54,34 +54,29 @@ def test_a_program_needs_to_be_run_and_a_file_to_be_read(place: Path) -> None:
     assert "0640" in str(first_hidden([str(_program(place / "module.py", 0o640))]))
 
 
-def test_the_note_says_what_is_in_the_way_and_where_to_install(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_note_says_what_is_in_the_way_and_where_to_install(place: Path) -> None:
     python = _program(place / "home" / "bin" / "python3")
     links = place / "data" / "slurm"
     links.mkdir(parents=True)
-    monkeypatch.setattr(installation, "parts", lambda: (str(python),))
-    assert "" == note_for_others(str(links))
+    assert "" == note_for_others(str(links), lambda: [str(python)])
     (place / "data").chmod(0o700)
-    assert "choose another folder for the data" in note_for_others(str(links))
+    assert "choose another folder for the data" in note_for_others(str(links), lambda: [str(python)])
     (place / "home").chmod(0o700)
-    note = note_for_others(str(links))
+    note = note_for_others(str(links), lambda: [str(python)])
     assert f"{place}/home has mode 0700, on the way to {python}; install gpuyard" in note
     assert "-m venv /opt/gpuyard" in note
 
 
 @pytest.mark.parametrize(("has", "first"), [("1", ""), ("0", "apt-get install -y python3-venv && ")])
-def test_the_note_gets_what_debian_keeps_apart(
-    place: Path, monkeypatch: pytest.MonkeyPatch, has: str, first: str
-) -> None:
+def test_the_note_gets_what_debian_keeps_apart(place: Path, has: str, first: str) -> None:
     python = _program(place / "home" / "bin" / "python3")
-    monkeypatch.setattr(installation, "parts", lambda: (str(python),))
     (place / "home").chmod(0o700)
     stand_in = place / "system-python"
     stand_in.write_text(f'#!/bin/sh\n[ "$*" = "-c import ensurepip" ] && [ {has} = 1 ]\n')
     stand_in.chmod(0o755)
-    monkeypatch.setattr(installation, "SYSTEM_PYTHON", str(stand_in))
-    assert f"may read: `{first}{stand_in} -m venv /opt/gpuyard && " in note_for_others()
+    assert f"may read: `{first}{stand_in} -m venv /opt/gpuyard && " in note_for_others(
+        "", lambda: [str(python)], str(stand_in)
+    )
 
 
 def test_all_that_a_command_needs_is_looked_at() -> None:

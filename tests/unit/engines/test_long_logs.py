@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.local import outputs
 from gpuyard.engines.local.outputs import LogGap, Trimmer, cut_of
 from gpuyard.engines.machine.files import read_own
 
@@ -75,8 +74,7 @@ def test_where_the_file_system_cannot_it_is_said_once_and_left(
         def fallocate(self, *_: object) -> int:
             return -1
 
-    monkeypatch.setattr(outputs, "_libc", Libc())
-    trimmer = Trimmer(LIMIT)
+    trimmer = Trimmer(LIMIT, Libc())
     written(tmp_path, 0, 50_000)
     for _ in range(3):
         trimmer.trim(str(tmp_path))
@@ -87,15 +85,15 @@ def test_where_the_file_system_cannot_it_is_said_once_and_left(
 
 def test_a_full_disk_is_given_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, 0, 50_000)
-    replace, tries = outputs.files.replace, []
+    rename, tries = os.rename, []
 
-    def full_once(path: str, value: dict[str, int]) -> None:
+    def full_once(draft: str, path: str) -> None:
         tries.append((tmp_path / "stdout").stat().st_blocks * 512)
         if len(tries) == 1:
             raise OSError(errno.ENOSPC, "full")
-        replace(path, value)
+        rename(draft, path)
 
-    monkeypatch.setattr(outputs.files, "replace", full_once)
+    monkeypatch.setattr(os, "rename", full_once)
     Trimmer(LIMIT).trim(str(tmp_path))
 
     assert 2 == len(tries)

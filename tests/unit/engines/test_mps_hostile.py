@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,21 +126,23 @@ def test_folders_in_folders_of_a_daemons_user_are_removed_however_deep(tmp_path:
 
 
 def test_a_daemon_that_does_not_answer_holds_up_nobody_for_long_and_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Its user can stop it: each start of a share waited for it for 30 s, and all other jobs with it."""
-    made, asked = Mps(str(tmp_path)), []
+    asked: list[str] = []
     daemon = NoMps(str(tmp_path)).ensure("GPU-a", ME)
     Path(daemon.pipe, "control").touch()
 
-    def run(_daemon: object, _uid: int, _gid: int, words: list[str], said: str = "", **_: float) -> str:
-        asked.append(said or words[-1])
-        if os.path.exists(f"{daemon.pipe}/{mps.CONTROL}.pid"):
-            raise mps.Silent("nothing")
-        Path(daemon.pipe, "control").touch()
-        return ""
+    class SilentMps(Mps):
+        @staticmethod
+        def _run(_daemon: object, _uid: int, _gid: int, words: list[str], said: str = "", **_: Any) -> str:
+            asked.append(said or words[-1])
+            if os.path.exists(f"{daemon.pipe}/{mps.CONTROL}.pid"):
+                raise mps.Silent("nothing")
+            Path(daemon.pipe, "control").touch()
+            return ""
 
-    monkeypatch.setattr(made, "_run", run)
+    made = SilentMps(str(tmp_path))
     with subprocess.Popen(["sleep", "600"]) as silent:
         Path(daemon.pipe, f"{mps.CONTROL}.pid").write_text(str(silent.pid))
         try:

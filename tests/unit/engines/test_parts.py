@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from gpuyard.engines.contract import ForeignProcess, Usage
-from gpuyard.engines.local import hosts
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.engine import LocalEngine
-from gpuyard.engines.local.hosts import EmulatedGpus, emulated
+from gpuyard.engines.local.hosts import EmulatedGpus, MachineReader, ThisMachine, emulated
 from gpuyard.engines.local.translate import usage_of
 from gpuyard.engines.machine import files, nvml, processes
 from gpuyard.engines.machine.launches import user_name
@@ -168,13 +167,12 @@ def test_emulated_gpus_are_the_same_every_time_and_differ_by_node() -> None:
     assert all(uuid.startswith("GPU-emulated-") for uuid in uuids)
 
 
-def test_who_is_on_a_gpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_on_a_gpu_is_named(tmp_path: Path) -> None:
     readings = [
         GpuReading("GPU-0", "Tesla T4", 15_360),
         GpuReading("GPU-1", "Tesla T4", 15_360, pids=(os.getpid(),)),
     ]
-    monkeypatch.setattr(hosts, "read_gpus", lambda *_: readings)
-    engine = LocalEngine(tmp_path)
+    engine = LocalEngine(tmp_path, nodes=ThisMachine(reader=MachineReader(gpus=lambda *_: readings)))
     (report,) = engine.nodes()
     engine.close()
 

@@ -31,9 +31,7 @@ def container(**more: Any) -> dict[str, Any]:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> podman.ContainerContext:
     monkeypatch.setattr(podman.os, "getuid", lambda: 1000)
-    monkeypatch.setattr(podman, "_has_ids", lambda: True)
-    monkeypatch.setattr(podman, "hybrid", lambda: False)
-    return podman.ContainerContext(str(tmp_path), "/r", "/w", 0o027, False)
+    return podman.ContainerContext(str(tmp_path), "/r", "/w", 0o027, False, has_ids=True, hybrid=False)
 
 
 def test_the_command_line_of_a_container(place: podman.ContainerContext) -> None:
@@ -88,10 +86,9 @@ def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(
 
 
 def test_a_user_without_further_ids_is_root_inside(
-    place: podman.ContainerContext, monkeypatch: pytest.MonkeyPatch
+    place: podman.ContainerContext,
 ) -> None:
-    monkeypatch.setattr(podman, "_has_ids", lambda: False)
-    words = podman.words_of_run(plan(), container(), 0, "x", {}, place)
+    words = podman.words_of_run(plan(), container(), 0, "x", {}, place._replace(has_ids=False))
 
     assert "--userns" not in words
     assert "overlay.ignore_chown_errors=true" in words
@@ -131,14 +128,10 @@ def test_a_name_stands_for_an_image_as_in_kubernetes(name: str, full: list[str])
         ("", "podman said nothing", "another attempt"),
     ],
 )  # fmt: skip
-def test_a_pull_that_failed_says_why_and_what_may_help(
-    said: str, means: str, helps: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(podman, "PATH", str(tmp_path))
-    monkeypatch.setattr(podman, "hybrid", lambda: False)
+def test_a_pull_that_failed_says_why_and_what_may_help(said: str, means: str, helps: str) -> None:
     text = f"Trying to pull\n{said}\n" if said else ""
-    why, ask_again, for_good = podman.why_not_pulled("a", text, "ana", login="")
-    logged_in = podman.why_not_pulled("a", text, "ana", login="/home/ana/auth.json")
+    why, ask_again, for_good = podman.why_not_pulled("a", text, "ana", login="", starter="crun")
+    logged_in = podman.why_not_pulled("a", text, "ana", "/home/ana/auth.json", "crun")
 
     assert means in why
     assert (helps == "asking again", helps in ("nothing", "login")) == (ask_again, for_good)
@@ -163,38 +156,40 @@ def test_what_an_image_needs_is_named(
 ) -> None:  # fmt: skip
     for name in installed:
         (tmp_path / name).touch(0o755)
-    monkeypatch.setattr(podman, "PATH", str(tmp_path))
-    monkeypatch.setattr(podman, "hybrid", lambda: hybrid)
+    path = str(tmp_path)
     monkeypatch.setattr(podman.os, "geteuid", lambda: uid)
 
-    assert (lacking, taken) == (podman.missing(), podman.runtime(hybrid))
+    assert (lacking, taken) == (podman.missing(hybrid, path), podman.runtime(hybrid, path))
 
 
 @pytest.fixture
 def settings_of_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The file of podman's settings that all users of a machine have; this is an ordinary user."""
     monkeypatch.setattr(podman.os, "getuid", lambda: 1000)
-    found = tmp_path / "of-all.conf"
-    monkeypatch.setattr(podman, "_SETTINGS", (str(tmp_path / "absent"), str(found)))
-    return found
+    return tmp_path / "of-all.conf"
+
+
+def of_all(tmp_path: Path) -> tuple[str, str]:
+    """Where such files may be."""
+    return str(tmp_path / "absent"), str(tmp_path / "of-all.conf")
 
 
 @pytest.mark.usefixtures("settings_of_all")
 def test_images_that_a_user_built_are_found_whatever_driver_has_them(tmp_path: Path) -> None:
     home, own = str(tmp_path), tmp_path / ".local" / "share" / "containers" / "storage"
-    assert {"others": [], "copied": []} == podman.users_own(home)
+    assert {"others": [], "copied": []} == podman.users_own(home, of_all(tmp_path))
     for driver in ("vfs", "overlay"):
         (own / f"{driver}-images").mkdir(parents=True)
         (own / f"{driver}-images" / "images.json").write_text(
             '[{"id": "7", "names": ["localhost/a:latest"]}]'
         )
 
-    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(home)
+    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(home, of_all(tmp_path))
     assert {"localhost/a:latest": "7"} == podman.images(str(own), "vfs", "id")
 
 
 @pytest.mark.parametrize(
-    ("users", "of_all", "own"),
+    ("users", "common", "own"),
     [
         ('[storage]\ndriver = "vfs"\ngraphroot = "/data/vfs/" # mine\n', "", "/data/vfs"),
         ("[storage]\n  graphroot='$HOME/x-${UID}'\n", '[storage]\nrootless_storage_path = "/all"', "{home}/x-1000"),
@@ -206,14 +201,14 @@ def test_images_that_a_user_built_are_found_whatever_driver_has_them(tmp_path: P
     ],
 )  # fmt: skip
 def test_the_store_of_a_user_is_where_podmans_settings_have_it(
-    settings_of_all: Path, tmp_path: Path, users: str, of_all: str, own: str
+    settings_of_all: Path, tmp_path: Path, users: str, common: str, own: str
 ) -> None:
-    settings_of_all.write_text(of_all)
+    settings_of_all.write_text(common)
     file = tmp_path / ".config" / "containers" / "storage.conf"
     file.parent.mkdir(parents=True)
     file.write_text(users)
 
-    assert own.format(home=tmp_path) == podman.own_store(str(tmp_path))
+    assert own.format(home=tmp_path) == podman.own_store(str(tmp_path), of_all(tmp_path))
 
 
 @pytest.mark.usefixtures("settings_of_all")
@@ -221,7 +216,7 @@ def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / ".config" / "containers").mkdir(parents=True)
     os.mkfifo(tmp_path / ".config" / "containers" / "storage.conf")
 
-    assert f"{tmp_path}/.local/share/containers/storage" == podman.own_store(str(tmp_path))
+    assert f"{tmp_path}/.local/share/containers/storage" == podman.own_store(str(tmp_path), of_all(tmp_path))
 
 
 @pytest.mark.usefixtures("settings_of_all")
@@ -268,26 +263,27 @@ def test_a_store_that_is_not_there_or_broken_has_no_images(tmp_path: Path) -> No
     assert {"a": "d"} == podman.images(str(tmp_path))
 
 
+LIBRARIES = {"libcuda.so.1": "/lib/libcuda.so.1"}
+
+
 def test_the_specification_of_gpus_names_each_by_its_uuid(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(devices, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
-    for each in (cdi, devices):
-        monkeypatch.setattr(each, "FOLDERS", (str(tmp_path / "etc"), str(tmp_path / "run")))
+    places: Any = {"folders": (str(tmp_path / "etc"), str(tmp_path / "run")), "libraries": LIBRARIES}
     readings = [GpuReading("GPU-a", "H100", 80_000, minor=3), GpuReading("GPU-b", "H100", 80_000)]
-    found = cdi.specification(readings)
+    found = cdi.specification(readings, LIBRARIES)
 
     assert [("GPU-a", "/dev/nvidia3"), ("GPU-b", "/dev/nvidia1")] == [
         (each["name"], each["containerEdits"]["deviceNodes"][0]["path"]) for each in found["devices"]
     ]
     assert "/usr/lib64/libcuda.so.1" in [each["containerPath"] for each in found["containerEdits"]["mounts"]]
-    own = cdi.Devices("/data", emulated=False)
+    own = cdi.Devices("/data", emulated=False, **places)
     monkeypatch.setattr(cdi.os, "geteuid", lambda: 0)
     assert ["--device", "gpuyard.local/gpu=GPU-b"] == own.words([readings])["GPU-b"]
     (written,) = (tmp_path / "run").iterdir()
     assert found == json.loads(written.read_text())
     monkeypatch.setattr(cdi.os, "geteuid", lambda: 1000)
-    words = cdi.Devices("/data", emulated=False).words([readings])["GPU-a"]
+    words = cdi.Devices("/data", emulated=False, **places).words([readings])["GPU-a"]
     assert ["--device", "/dev/nvidia3:/dev/nvidia3"] == words[:2]
 
 
@@ -306,36 +302,36 @@ def test_an_emulated_gpu_is_a_file_in_the_containers_of_an_ordinary_users_yard(
         assert words == own.words([readings])["GPU-b"]
 
 
-def test_the_toolkits_own_specification_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_toolkits_own_specification_counts(tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\ndevices:\n- name: GPU-a\n- name: '1'\n")
-    for each in (cdi, devices):
-        monkeypatch.setattr(each, "FOLDERS", (str(tmp_path), str(tmp_path)))
+    folders = str(tmp_path), str(tmp_path)
     readings = [GpuReading("GPU-a", "H100", 80_000), GpuReading("GPU-b", "H100", 80_000)]
 
     assert {
         "GPU-a": ["--device", "nvidia.com/gpu=GPU-a"],
         "GPU-b": ["--device", "nvidia.com/gpu=1"],
-    } == cdi.Devices("/data", emulated=False).words([readings])
-    assert ["--device", "nvidia.com/gpu=1"] == devices.of_gpu("1")
+    } == cdi.Devices("/data", emulated=False, folders=folders).words([readings])
+    assert ["--device", "nvidia.com/gpu=1"] == devices.of_gpu("1", folders)
 
 
 def test_a_gpu_of_slurm_comes_with_the_drivers_libraries(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(devices, "FOLDERS", (str(tmp_path), str(tmp_path)))
-    monkeypatch.setattr(devices, "_libraries", lambda: {"libcuda.so.1": "/lib/libcuda.so.1"})
     monkeypatch.setattr(devices.os.path, "exists", lambda path: path in ("/dev/nvidia3", "/dev/nvidiactl"))
-    words = devices.of_gpu("3")
+    words = devices.of_gpu("3", (str(tmp_path), str(tmp_path)), LIBRARIES)
     assert ["--device", "/dev/nvidia3:/dev/nvidia3", "--device", "/dev/nvidiactl:/dev/nvidiactl"] == words[:4]
     assert any([word.endswith(":/usr/lib64/libcuda.so.1:ro") for word in words])
 
 
+def nothing_missing(_image: dict[str, Any]) -> list[str]:
+    return []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
 def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_from_starting(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(images, "FOLDER", str(tmp_path / "box-{}"))
-    monkeypatch.setattr(podman, "missing", list)
+    pattern = str(tmp_path / "box-{}")
     theirs = tmp_path / f"box-{os.getuid()}"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
@@ -344,28 +340,27 @@ def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_f
         os.chown(path, 12345, 12345)
     Path(f"{theirs}-b").symlink_to(elsewhere)
     Path(f"{theirs}-c").touch()
-    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
-    images.make(found)
+    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
+    images.make(found, nothing_missing)
     own = Path(found["store"]).parent
     assert own.name.startswith(f"{theirs.name}-")
     assert (0, 0o700) == (own.lstat().st_uid, own.lstat().st_mode & 0o7777)
     assert [] == [*elsewhere.iterdir(), *theirs.iterdir(), *Path(f"{theirs}-a").iterdir()]
-    again = images.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
+    again = images.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
     assert found["store"] == again["store"], "images are pulled once"
 
     shutil.rmtree(theirs)
     theirs.symlink_to(elsewhere)
-    assert str(own) == images.own_folder()
+    assert str(own) == images.own_folder(pattern)
 
 
 def test_a_folder_that_is_open_to_other_users_holds_no_images(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(images, "FOLDER", str(tmp_path / "box-{}"))
-    monkeypatch.setattr(podman, "missing", list)
-    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1")
-    images.make(found)
-    images.make(found)
+    pattern = str(tmp_path / "box-{}")
+    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
+    images.make(found, nothing_missing)
+    images.make(found, nothing_missing)
     assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
     images.clear(found)
     assert ["images"] == os.listdir(tmp_path / f"box-{os.getuid()}")
@@ -373,10 +368,9 @@ def test_a_folder_that_is_open_to_other_users_holds_no_images(
     with pytest.raises(
         runtimes.Failed, match=r"is open to other users; close it \(chmod 700\), or remove it"
     ):
-        images.own_folder()
-    monkeypatch.setattr(podman, "missing", lambda: ["podman"])
+        images.own_folder(pattern)
     with pytest.raises(runtimes.Failed, match="podman is not installed on node"):
-        images.make(found)
+        images.make(found, lambda _image: ["podman"])
 
 
 # -- what else may run a container: neither pyxis nor Apptainer was there to try --------------------------------------

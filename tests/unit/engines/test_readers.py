@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from gpuyard.engines.contract import Transient
-from gpuyard.engines.machine import readers as module
 from gpuyard.engines.machine.readers import Readers
 from harness.patience import until
 
@@ -71,10 +70,8 @@ def test_there_are_never_more_than_so_many(readers: Readers, log: str) -> None:
         assert 3 >= len(children() - before)
 
 
-def test_a_reader_that_its_user_killed_or_stopped_is_replaced(
-    readers: Readers, log: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "READ_S_MAX", 60.0)
+def test_a_reader_that_its_user_killed_or_stopped_is_replaced(readers: Readers, log: str) -> None:
+    readers.read_s_max = 60.0
     before = children()
     assert b"one\n" == readers.read(*ME, log, 0, 4)
     (pid,) = children() - before
@@ -83,10 +80,10 @@ def test_a_reader_that_its_user_killed_or_stopped_is_replaced(
 
     (pid,) = children() - before
     os.kill(pid, signal.SIGSTOP)
-    with monkeypatch.context() as soon:
-        soon.setattr(module, "READ_S_MAX", 0.2)
-        with pytest.raises(Transient, match=r"job\.out cannot be read: no answer within"):
-            readers.read(*ME, log, 0, 4)
+    readers.read_s_max = 0.2
+    with pytest.raises(Transient, match=r"job\.out cannot be read: no answer within"):
+        readers.read(*ME, log, 0, 4)
+    readers.read_s_max = 60.0
     assert b"one\n" == readers.read(*ME, log, 0, 4)
     assert pid not in children()
 
@@ -101,10 +98,8 @@ def test_what_a_user_may_not_read_is_empty_and_what_is_no_file_is_too(
         assert b"" == readers.read(54_321, 54_321, "/etc/shadow", 0, 10)
 
 
-def test_one_that_is_silent_goes_by_itself(
-    readers: Readers, log: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "IDLE_S", 0.2)
+def test_one_that_is_silent_goes_by_itself(readers: Readers, log: str) -> None:
+    readers.idle_s = 0.2
     before = children()
     readers.read(*ME, log, 0, 4)
     (pid,) = children() - before

@@ -9,6 +9,7 @@ import pytest
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.local.gpus import signals
 from gpuyard.engines.machine.nvml import GpuReading
+from harness.steered import Steered
 
 READINGS = [GpuReading("GPU-a", "NVIDIA H200", 143_771), GpuReading("GPU-b", "NVIDIA H200", 143_771)]
 
@@ -74,7 +75,7 @@ def test_a_driver_that_does_not_answer_is_trouble_and_no_gpus_are_none(
     def broken() -> None:
         raise NVMLError("Driver Not Loaded")
 
-    monkeypatch.setattr(driver, "nvmlInit", broken, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Steered(driver, nvmlInit=broken))
     assert () == signals.read("here", [], lambda _pid: "")
     with pytest.raises(Transient, match="Driver Not Loaded"):
         signals.read("here", READINGS, lambda _pid: "")
@@ -84,7 +85,7 @@ def test_a_gpu_that_has_gone_says_nothing(driver: Driver, monkeypatch: pytest.Mo
     def gone(_uuid: str) -> str:
         raise NVMLError("GPU is lost")
 
-    monkeypatch.setattr(driver, "nvmlDeviceGetHandleByUUID", gone, raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", Steered(driver, nvmlDeviceGetHandleByUUID=gone))
     one, _two = signals.read("here", READINGS, lambda _pid: "")
     assert (None, None, ()) == (one.busy_pct, one.memory_used_mib, one.attempts)
 

@@ -22,6 +22,7 @@ from gpuyard.engines.node.kernel import terminals
 from gpuyard.engines.node.kernel.processes import Fork, stat_of
 from gpuyard.engines.node.visits import copying, frames, inside, visitors
 from gpuyard.engines.node.visits.keeper import Client, KeeperHandle, Session, keep
+from gpuyard.engines.node.visits.visitors import VisitLimits
 from harness import patience
 from rigs.others import OTHER, THIRD, act, needs_root
 
@@ -100,7 +101,14 @@ def stopped(work: Callable[[], None], complain: Callable[[str], None]) -> int:
 
 
 @contextmanager
-def kept(folder: Path, *argv: str, container: str = "", fork: Fork = plainly) -> Iterator[KeeperHandle]:
+def kept(
+    folder: Path,
+    *argv: str,
+    container: str = "",
+    fork: Fork = plainly,
+    enter: Callable[[str], dict[str, str]] = inside.enter,
+    **limits: float,
+) -> Iterator[KeeperHandle]:
     """A keeper with a program at its terminal, which has no supervisor."""
     before = os.getcwd()
     os.chdir(folder)
@@ -113,7 +121,15 @@ def kept(folder: Path, *argv: str, container: str = "", fork: Fork = plainly) ->
             terminals.take(pty[1])
             os.execvpe(argv[0], list(argv), {**os.environ, "PS1": "$ "})
         own = Session(frames.OWN, pty, log=log)
-        keeper = keep(fork, {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]}, None, own, container)
+        keeper = keep(
+            fork,
+            {"SHELL": "/bin/sh", "PATH": os.environ["PATH"]},
+            None,
+            own,
+            container,
+            VisitLimits(**limits),
+            enter,
+        )
     finally:
         os.chdir(before)
     try:
@@ -175,11 +191,13 @@ def test_a_shell_beside_it_is_found_again_by_its_name_and_ends_with_its_code(tmp
 
 
 def test_a_client_that_takes_nothing_holds_up_no_job_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     # It holds for the one that looks late, too.
-    monkeypatch.setattr("gpuyard.engines.node.visits.keeper._STALLED_S", patience.patient(0.5))
-    with kept(tmp_path, "sh", "-c", "read x; yes | head -c 4000000; echo done; sleep 60"):
+    stalled_s = patience.patient(0.5)
+    with kept(
+        tmp_path, "sh", "-c", "read x; yes | head -c 4000000; echo done; sleep 60", stalled_s=stalled_s
+    ):
         stuck = Looker(tmp_path, seen=0)
         stuck.send(frames.DATA, b"\n")
         patience.until(lambda: (tmp_path / "stdout").read_bytes().endswith(b"done\r\n"), WAIT_S)
@@ -213,6 +231,11 @@ def test_a_container_that_is_not_there_yet_is_said_to_a_shell_and_a_copy(tmp_pat
         Looker(tmp_path, seen=0).next()
 
 
+def in_place(_pidfile: str) -> dict[str, str]:
+    """Go into a container that is where one is already."""
+    return dict(os.environ)
+
+
 def below(keeper: int) -> list[int]:
     return list(map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()))
 
@@ -224,10 +247,9 @@ def stopped_and_let_go(pid: int) -> None:
 
 
 def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
-    with kept(tmp_path, "cat", container="here", fork=stopped) as keeper:
+    with kept(tmp_path, "cat", container="here", fork=stopped, enter=in_place) as keeper:
         one = Looker(tmp_path, do="shell", argv=["sh"])
         one.send(frames.DATA, b"echo fi''rst\n")
         (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
@@ -243,10 +265,9 @@ def test_what_is_sent_to_a_shell_on_its_way_waits_outside_the_keeper(
 
 
 def test_a_shell_that_is_to_go_goes_and_is_forgotten_also_if_it_ignores_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("gpuyard.engines.node.visits.keeper._HEEDED_S", 0.1)
-    with kept(tmp_path, "cat") as keeper:
+    with kept(tmp_path, "cat", heeded_s=0.1) as keeper:
         one = Looker(tmp_path, do="shell", argv=["sh", "-c", "trap '' HUP; echo up; exec sleep 600"])
         name = json.loads(one.next()[1])["session"]
         one.until(b"up\r\n")
@@ -258,10 +279,9 @@ def test_a_shell_that_is_to_go_goes_and_is_forgotten_also_if_it_ignores_that(
 
 
 def test_a_shell_whose_client_has_left_before_it_is_in_the_container_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
-    with kept(tmp_path, "cat", container="here", fork=stopped) as keeper:
+    with kept(tmp_path, "cat", container="here", fork=stopped, enter=in_place) as keeper:
         one = Looker(tmp_path, do="shell", argv=["sleep", "600"])
         (shell,) = patience.until(lambda: below(keeper.pid), WAIT_S)
         try:
@@ -373,10 +393,12 @@ def sockets_of(pid: int) -> list[str]:
 
 
 def test_a_forward_to_a_port_that_takes_nothing_ends_with_its_client(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(visitors, "_HUNG_UP_S", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as deaf, kept(tmp_path, "sleep", "60") as keeper:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as deaf,
+        kept(tmp_path, "sleep", "60", hung_up_s=0.1) as keeper,
+    ):
         client = Looker(tmp_path, do="forward", port=deaf.getsockname()[1])
         assert frames.HELLO == client.next()[0]
         (visitor,) = [pid for pid in below(keeper.pid) if sockets_of(pid)]

@@ -13,6 +13,7 @@ from gpuyard.engines.local import topology
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 from gpuyard.reports.topology import REPORT
+from harness.steered import Steered
 
 
 class NVMLError(Exception):
@@ -70,8 +71,8 @@ def test_the_matrix_is_that_of_nvidia_smi_and_what_the_driver_leaves_out_is_unkn
 ) -> None:
     driver = Driver()
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    monkeypatch.setattr(topology, "domains", lambda: {0: frozenset(range(8)), 1: frozenset({8, 9, 12})})
-    found = topology.read("here", READINGS)
+    near = {0: frozenset(range(8)), 1: frozenset({8, 9, 12})}
+    found = topology.read("here", READINGS, lambda: near)
     assert [
         ("X", "NV4", "PHB", ""),
         ("NV4", "X", "PHB", "SYS"),
@@ -85,17 +86,14 @@ def test_the_matrix_is_that_of_nvidia_smi_and_what_the_driver_leaves_out_is_unkn
     def broken() -> None:
         raise NVMLError("Driver Not Loaded")
 
-    monkeypatch.setattr(driver, "nvmlInit", broken)
+    monkeypatch.setitem(sys.modules, "pynvml", Steered(driver, nvmlInit=broken))
     with pytest.raises(Transient, match="Driver Not Loaded"):
         topology.read("here", READINGS)
 
 
 def test_links_that_go_to_a_switch_count_for_every_gpu_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    monkeypatch.setattr(
-        driver, "nvmlDeviceGetNvLinkRemotePciInfo", lambda *_: SimpleNamespace(busId="switch"), False
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    switched = Steered(Driver(), nvmlDeviceGetNvLinkRemotePciInfo=lambda *_: SimpleNamespace(busId="switch"))
+    monkeypatch.setitem(sys.modules, "pynvml", switched)
     assert "NV4" == topology.read("here", READINGS)[0].links[1]
 
 

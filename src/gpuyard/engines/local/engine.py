@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuyard.engines.contract import (
     Answer,
@@ -36,6 +36,7 @@ from gpuyard.engines.local.attempt import cgroups, v1
 from gpuyard.engines.local.client import Data, Spawner, accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
 from gpuyard.engines.local.gpus import persistence, signals, stand_in
+from gpuyard.engines.local.gpus.mig import Cutter
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
@@ -59,7 +60,7 @@ from gpuyard.engines.node.containers import image
 from gpuyard.engines.node.visits import frames
 from gpuyard.errors import words_of
 from gpuyard.model import Capability, Outcome
-from gpuyard.model.mig import Slice
+from gpuyard.model.mig import MigGeometry, Slice
 
 _log = logging.getLogger(__name__)
 _DONE = Reply(Answer.DONE)
@@ -75,6 +76,16 @@ nodes every ten seconds, so that a pause may be longer than it says.
 """
 _CLIENTS_S = 0.1
 """How often MPS daemons are asked for new clients: a short-lived process must not come and go unseen."""
+
+
+class GpuTools(NamedTuple):
+    """What GPUs that are there are cut and shared with."""
+
+    cutter: Callable[[MigGeometry], Cutter] = NvmlCutter
+    mps: Callable[[str], Mps] = Mps
+
+
+GPU_TOOLS = GpuTools()
 
 
 class LocalEngine:
@@ -94,10 +105,11 @@ class LocalEngine:
         log_limit_mib: int = 0,
         hands_off: bool = False,
         code: OwnCode | None = None,
+        gpu_tools: GpuTools = GPU_TOOLS,
         boot_id: Callable[[], str] = processes.boot_id,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._source = nodes
+        self._source, self._gpu_tools = nodes, gpu_tools
         self._emulated = nodes.emulated
         self._hands_off = hands_off and not nodes.emulated
         """Whether the settings of GPUs stay as they are; emulated GPUs have none."""
@@ -307,7 +319,8 @@ class LocalEngine:
             return Sharing(
                 root, lambda geometry: EmulatedCutter(root, geometry), NoMps(root), self._live_plans
             )
-        return Sharing(root, NvmlCutter, Mps(root), self._live_plans, hands_off=self._hands_off)
+        tools = self._gpu_tools
+        return Sharing(root, tools.cutter, tools.mps(root), self._live_plans, hands_off=self._hands_off)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> dict[int, Reply]:
         """Keep these layouts on a node, and no others."""

@@ -127,6 +127,18 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineReader:
+    """How a machine is looked at."""
+
+    name: Callable[[], str] = hostname
+    gpus: Callable[[EmulatedGpus | None, str], list[GpuReading]] = read_gpus
+    machine: Callable[[str], MachineReading] = read_machine
+
+
+READER = MachineReader()
+
+
+@dataclass(frozen=True, slots=True)
 class ThisMachine:
     """This machine as one node."""
 
@@ -139,6 +151,7 @@ class ThisMachine:
     """The GPUs that it pretends to have; None: those that are found."""
     described: Node | None = None
     """The machine as its pool describes it: no more cores and memory than that are handed out."""
+    reader: MachineReader = READER
 
     def words(self) -> str:
         """A description for people."""
@@ -152,10 +165,10 @@ class ThisMachine:
 
     def read(self) -> list[Host]:
         """The node as it is found now."""
-        name = self.name or hostname()
-        gpus = read_gpus(self.emulate, name)
+        name = self.name or self.reader.name()
+        gpus = self.reader.gpus(self.emulate, name)
         readings = [gpus[place] for place in translate.alike(gpus)]
-        found = translate.node_of(read_machine(name), readings, self.cluster, self.pool)
+        found = translate.node_of(self.reader.machine(name), readings, self.cluster, self.pool)
         found = replace(found, features=self.features)
         if (said := self.described) is not None:
             found = replace(

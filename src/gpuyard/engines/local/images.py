@@ -22,7 +22,7 @@ from gpuyard.engines.node.containers import image, podman
 
 STORES = "images"
 """In the engine's folder: a store of images for each user."""
-_PRUNE_S = 300.0
+PRUNE_S = 300.0
 """How long one user's store may take."""
 _CLEAR_S_MAX = 10.0
 
@@ -34,7 +34,7 @@ class Images:
 
     def __init__(self, root: str, *, emulated: bool) -> None:
         self._root = root
-        self.missing = podman.missing()
+        self.missing = podman.missing(podman.hybrid())
         """Programs that are not installed, without which no image runs."""
         self._devices = Devices(root, emulated=emulated)
 
@@ -124,7 +124,9 @@ class Images:
             os.chown(store, owner.uid, owner.gid)
 
 
-def _pruned(store: str, uid: int, before_ms: int, *, dry_run: bool) -> dict[str, int]:
+def _pruned(
+    store: str, uid: int, before_ms: int, *, dry_run: bool, within_s: float = PRUNE_S
+) -> dict[str, int]:
     """What went of one store: podman works in a process of the user's, as files there belong to ids of theirs."""
     folder = tempfile.mkdtemp(prefix="yard-prune-")
     try:
@@ -139,10 +141,10 @@ def _pruned(store: str, uid: int, before_ms: int, *, dry_run: bool) -> dict[str,
         code = f"import sys; sys.path[:] = {sys.path!r}; from {image.__name__} import prune_as; prune_as(*{asked!r})"
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", code],
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", timeout=_PRUNE_S,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", timeout=within_s,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        _log.warning("%s could not be pruned in %.0f s", store, _PRUNE_S)
+        _log.warning("%s could not be pruned in %.0f s", store, within_s)
         return {}
     finally:
         # The user's processes may still be at it: no link of theirs leads out of it.

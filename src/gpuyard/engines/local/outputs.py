@@ -30,7 +30,7 @@ _LINE_BYTES_MAX = 64 * 1024
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 
 _log = logging.getLogger(__name__)
-_libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class LogGap(NamedTuple):
@@ -49,7 +49,8 @@ def cut_of(folder: str) -> LogGap | None:
 class Trimmer:
     """Keeps logs within a limit, as far as the file system can."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, libc: Any = LIBC) -> None:
+        self._libc = libc
         self._limit = limit_bytes
         """0: none."""
         self._able = True
@@ -101,7 +102,7 @@ class Trimmer:
 
     def _punch(self, fd: int, offset: int, length: int) -> None:
         where, how_many = ctypes.c_int64(offset), ctypes.c_int64(length)
-        if _libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, where, how_many):
+        if self._libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, where, how_many):
             number = ctypes.get_errno()
             self._able = False
             raise OSError(number, f"its file system cannot give back parts of a file ({os.strerror(number)})")

@@ -1,6 +1,6 @@
 """How the GPUs of a node are linked, and what is next to them: as NVIDIA's driver says, or as the emulation has it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,8 +15,12 @@ _WAYS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _LINKS_MAX = 18
 
 
-def read(node: str, readings: Sequence[GpuReading]) -> tuple[GpuPlace, ...]:
-    """The GPUs of this machine. What the driver leaves out is not known."""
+def read(
+    node: str,
+    readings: Sequence[GpuReading],
+    domains: Callable[[], Mapping[int, Collection[int]]] = domains,
+) -> tuple[GpuPlace, ...]:
+    """The GPUs of this machine. What the driver leaves out is not known. `domains`: the cores of each NUMA node."""
     import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
 
     if not readings:

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -86,18 +86,20 @@ def _wanted(mode: int) -> int:
     return stat.S_IROTH | (stat.S_IXOTH if runs else 0)
 
 
-def note_for_others(links: str = "") -> str:
+def note_for_others(
+    links: str = "", needed: Callable[[], Iterable[str]] = parts, system: str = SYSTEM_PYTHON
+) -> str:
     """What other users' jobs will meet, and what to do, in a sentence; empty: they can run all of it.
 
-    `links`: a folder of Slurm's commands that the yard puts on their PATH.
+    `links`: a folder of Slurm's commands that the yard puts on their PATH. `needed`: what a command of gpuyard needs.
     """
-    found = first_hidden([*parts(), *([links] if links and os.path.exists(links) else [])])
+    found = first_hidden([*needed(), *([links] if links and os.path.exists(links) else [])])
     if found is None:
         return ""
     what = f"other users cannot run `srun` and `yard` in their jobs: {found}, on the way to {found.path}"
     if found.path == links:
         return f"{what}; choose another folder for the data (--data)"
-    system = SYSTEM_PYTHON if os.path.exists(SYSTEM_PYTHON) else "python3"
+    system = system if os.path.exists(system) else "python3"
     first = "" if makes_environments(system) else "apt-get install -y python3-venv && "
     return (
         f"{what}; install gpuyard where everybody may read: `{first}{system} -m venv {PLACE} && "

@@ -19,7 +19,7 @@ from gpuyard.errors import words_of
 
 REMOVED = "removed"
 """Folders that are being removed."""
-_ALL_S_MAX, _ONE_S_MAX, _END_S_MAX = 120.0, 10.0, 0.5
+ALL_S_MAX, ONE_S_MAX, _END_S_MAX = 120.0, 10.0, 0.5
 _PLACES = {Leftover.LOGS: files.KEPT, Leftover.FOLDERS: files.JOBS}
 
 _log = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ class Leftovers:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self.all_s_max, self.one_s_max = ALL_S_MAX, ONE_S_MAX
+        """How long all folders may take together, and one of them where all took too long."""
         self.out = os.path.join(root, REMOVED)
         self._inside = Inside(root)
         self._stuck: set[str] = set()
@@ -83,11 +85,11 @@ class Leftovers:
         if not paths:
             return
         with suppress(subprocess.TimeoutExpired):
-            do(paths, _ALL_S_MAX)
+            do(paths, self.all_s_max)
             return
         for path in paths:
             try:
-                do([path], _ONE_S_MAX)
+                do([path], self.one_s_max)
             except subprocess.TimeoutExpired:
                 self._stuck.add(path)
                 _log.warning("%s does not answer, and is left alone", path)

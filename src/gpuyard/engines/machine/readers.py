@@ -20,8 +20,7 @@ from gpuyard.errors import words_of
 
 READERS_MAX = 16
 """Processes in all."""
-READ_S_MAX = 10.0
-IDLE_S = 30.0
+READ_S_MAX, IDLE_S = 10.0, 30.0
 LIFE_S = 600.0
 """How long a reader lives: the groups of its user may change, and a new process has the new ones."""
 _HEAD_BYTES = 8
@@ -68,11 +67,12 @@ class _Gone(Exception):
 class _Reader:
     """One process that reads as one user, for one thread at a time."""
 
-    def __init__(self, uid: int, gid: int) -> None:
+    def __init__(self, uid: int, gid: int, idle_s: float) -> None:
+        self._idle_s = idle_s
         self.lock = threading.Lock()
         self.used_s = self._born_s = time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _READER, str(uid), str(gid), str(IDLE_S)],
+            [sys.executable, "-I", "-S", "-c", _READER, str(uid), str(gid), str(idle_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -86,12 +86,12 @@ class _Reader:
         """Whether another one is to take its place."""
         now_s = time.monotonic()
         # It goes by itself soon: a question may then come too late.
-        return now_s - self.used_s > IDLE_S / 2 or now_s - self._born_s > LIFE_S or not self.lives
+        return now_s - self.used_s > self._idle_s / 2 or now_s - self._born_s > LIFE_S or not self.lives
 
-    def read(self, path: str, offset: int, limit: int) -> bytes:
+    def read(self, path: str, offset: int, limit: int, within_s: float) -> bytes:
         """Part of a file; empty at its end, and where the user may not read it."""
         self.used_s = time.monotonic()
-        until_s = self.used_s + READ_S_MAX
+        until_s = self.used_s + within_s
         assert self._process.stdin is not None, "it was started with a pipe"
         try:
             self._process.stdin.write(json.dumps([path, offset, limit]).encode() + b"\n")
@@ -108,7 +108,7 @@ class _Reader:
         pieces, rest = [], size
         while rest:
             if not ready.poll(max(0.0, until_s - time.monotonic()) * 1000):
-                raise TimeoutError(f"no answer within {READ_S_MAX:g} s")
+                raise TimeoutError(f"no answer within {until_s - self.used_s:g} s")
             piece = os.read(fd, rest)
             if not piece:
                 raise _Gone
@@ -142,6 +142,8 @@ class Readers:
 
     def __init__(self, most: int = READERS_MAX) -> None:
         self._most = most
+        self.read_s_max, self.idle_s = READ_S_MAX, IDLE_S
+        """How long a read may take, and after how long without one a reader goes."""
         self._lock = threading.Lock()
         self._readers: dict[tuple[int, int], _Reader] = {}
         self._hung: dict[tuple[int, int], _Reader] = {}
@@ -149,11 +151,11 @@ class Readers:
 
     def read(self, uid: int, gid: int, path: str, offset: int, limit: int) -> bytes:
         """Part of a file, as a user reads it; empty at its end, and where the user may not."""
-        until_s = time.monotonic() + READ_S_MAX
+        until_s = time.monotonic() + self.read_s_max
         for _ in range(2):
             reader = self._reserved(uid, gid, path, until_s)
             try:
-                return reader.read(path, offset, limit)
+                return reader.read(path, offset, limit, self.read_s_max)
             except _Gone:
                 self._drop((uid, gid), reader)
             except OSError as error:
@@ -193,7 +195,7 @@ class Readers:
             _used_s, key = min(idle)
             self._forget(key, self._readers[key])
         try:
-            made = self._readers[uid, gid] = _Reader(uid, gid)
+            made = self._readers[uid, gid] = _Reader(uid, gid, self.idle_s)
         except OSError as error:
             raise Transient(f"{path} cannot be read: {words_of(error, path)}") from error
         return made

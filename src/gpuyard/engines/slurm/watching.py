@@ -74,6 +74,7 @@ class AttemptMonitor:
         self._ended: dict[str, AttemptReport] = {}
         self._known: dict[str, KnownAttempt] = {}
         self._lingering: dict[int, float] = {}
+        self.linger_s = LINGER_S
         self._queue: Queue | None = None
         self._queue_s = 0.0
 
@@ -307,4 +308,4 @@ class AttemptMonitor:
             left = [job for job in self.queue().jobs if (job.lives or job.waits) and ours(job)]
             left = [job for job in left if job.state != "COMPLETING"]
             self._lingering = {job.id: self._lingering.get(job.id, now_s) for job in left}
-            self.cancel([job for job in left if now_s - self._lingering[job.id] >= LINGER_S])
+            self.cancel([job for job in left if now_s - self._lingering[job.id] >= self.linger_s])

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuyard.engines import node
 from gpuyard.engines.node import files
+from gpuyard.engines.node.attempt.crew import Crew
 from gpuyard.engines.node.slurm import head, spread
 from gpuyard.engines.node.slurm.head import Head
 from gpuyard.engines.slurm.calls.submission import program_of
@@ -102,9 +104,10 @@ def test_a_wish_for_a_keeper_that_cannot_be_is_tried_once_until_it_is_made_anew(
     """The wish is a file of the yard's: what runs as the job's user cannot take it away."""
     tries: list[int] = []
 
-    def keep() -> None:
-        tries.append(1)
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    class Unable(Crew):
+        def keep(self) -> None:
+            tries.append(1)
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     def looked() -> tuple[int, str]:
         for _ in range(3):
@@ -115,7 +118,8 @@ def test_a_wish_for_a_keeper_that_cannot_be_is_tried_once_until_it_is_made_anew(
     monkeypatch.chdir(tmp_path / "run")
     wrapper = Head({"world": 1, "order": ["n1"], "batch": True, "key": "y-1-1"}, "n1")
     wrapper.running = True
-    monkeypatch.setattr(wrapper.hands, "keep", keep)
+    assert isinstance(wrapper.hands, Crew)
+    wrapper.hands = Unable(wrapper.hands.entry)
     assert (0, "") == looked()
     (tmp_path / files.WISH).touch()
     assert [(1, "Resource temporarily unavailable"), (1, "")] == [looked(), looked()]
@@ -183,14 +187,12 @@ def test_nodes_that_were_frozen_with_their_head_do_not_take_it_for_dead(
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
     files.touch(files.BEAT)
-    crew = Frozen()
+    crew: Any = Frozen()
     clock = iter([0.0, 0.0, 0.1, 0.1, 120.0, 120.0, 120.2, *[120.3] * 9])
-    monkeypatch.setattr(spread, "Crew", lambda *_: crew)
-    monkeypatch.setattr(spread, "Allotted", lambda *_: None)
     monkeypatch.setattr(spread.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(spread.signal, "sigtimedwait", lambda *_: None)
 
-    assert 0 == spread.on_node({}, "n1")
+    assert 0 == spread.on_node({}, "n1", crew)
     assert [] == crew.signals
 
 
@@ -199,7 +201,6 @@ def test_a_gang_whose_nodes_did_not_all_come_has_not_failed(
 ) -> None:
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
-    monkeypatch.setattr(head, "_linger", lambda: None)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     plan = {"world": 2, "order": ["n1", "n2"], "batch": False, "sruns": [["/no/such/srun"]], "dropped": []}
     plan |= {"program": "", "folder": str(tmp_path), "checkpoint": "", "knock": str(tmp_path / "knock")}

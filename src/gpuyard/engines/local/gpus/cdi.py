@@ -32,11 +32,20 @@ _VERSION = "0.5.0"
 class Devices:
     """The GPUs of this machine, in words for podman."""
 
-    def __init__(self, root: str, *, emulated: bool) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        emulated: bool,
+        folders: Sequence[str] = FOLDERS,
+        libraries: dict[str, str] | None = None,
+    ) -> None:
+        """`folders`: where podman looks for specifications. `libraries`: the driver's; None: those that are found."""
         self._emulated = emulated
+        self._folders, self._libraries = folders, libraries
         self._root = root
         self._devices = os.path.join(root, DEVICES)
-        self._path = f"{FOLDERS[1]}/gpuyard-{root.strip('/').replace('/', '-')[-100:]}.json"
+        self._path = f"{folders[1]}/gpuyard-{root.strip('/').replace('/', '-')[-100:]}.json"
         self._written = ""
 
     def words(self, nodes: Sequence[Sequence[GpuReading]]) -> dict[str, list[str]]:
@@ -48,13 +57,13 @@ class Devices:
                 for gpu, each in enumerate(readings)
             }
         readings = [each for node in nodes for each in node]
-        given = by_toolkit()
+        given = by_toolkit(self._folders)
         if given:
             return {
                 each.uuid: ["--device", f"{TOOLKIT}={each.uuid if each.uuid in given else place}"]
                 for place, each in enumerate(readings)
             }
-        found = specification(readings)
+        found = specification(readings, self._libraries)
         if os.geteuid() == 0 and self._put(json.dumps(found)):
             return {each.uuid: ["--device", f"{OURS}={each.uuid}"] for each in readings}
         common = words_of(found["containerEdits"])
@@ -78,14 +87,16 @@ class Devices:
             return words_of(self._pretended(gpus[0], uuid))
         nodes = [_node(readings[gpu], gpu) for gpu in dict.fromkeys(gpus)]
         nodes += [f"{CAPS}/nvidia-cap{minor}" for minor in nvml.capabilities([uuid])]
-        return words_of({"deviceNodes": [{"path": path} for path in nodes]}) + words_of(common_edits())
+        return words_of({"deviceNodes": [{"path": path} for path in nodes]}) + words_of(
+            common_edits(self._libraries)
+        )
 
     def _put(self, text: str) -> bool:
         """Write the specification where podman looks for it; whether that went well."""
         if text == self._written:
             return True
         with suppress(OSError):
-            os.makedirs(FOLDERS[1], exist_ok=True)
+            os.makedirs(self._folders[1], exist_ok=True)
             draft = f"{self._path}.new"
             with open(draft, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -94,13 +105,18 @@ class Devices:
         return self._written == text
 
 
-def specification(readings: list[GpuReading]) -> dict[str, Any]:
+def specification(readings: list[GpuReading], libraries: dict[str, str] | None = None) -> dict[str, Any]:
     """The GPUs of this machine, each with its device; with all of them, the driver's own devices and libraries."""
     devices = [
         {"name": each.uuid, "containerEdits": {"deviceNodes": [{"path": _node(each, place)}]}}
         for place, each in enumerate(readings)
     ]
-    return {"cdiVersion": _VERSION, "kind": OURS, "devices": devices, "containerEdits": common_edits()}
+    return {
+        "cdiVersion": _VERSION,
+        "kind": OURS,
+        "devices": devices,
+        "containerEdits": common_edits(libraries),
+    }
 
 
 def _node(reading: GpuReading, place: int) -> str:

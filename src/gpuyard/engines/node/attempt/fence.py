@@ -70,8 +70,8 @@ Fence = Dict[str, Any]
 """
 
 
-def enter(fence: Fence, look: Callable[[Fence], List[Kept]]) -> None:
-    """Go into the fence, for good. `look`: `opened`, with the rights of the job's user."""
+def enter(fence: Fence, look: Callable[[Fence], List[Kept]], dev: str = DEV) -> None:
+    """Go into the fence, for good. `look`: `opened`, with the rights of the job's user. `dev`: where devices are."""
     unshare(bool(fence.get("user")))
     code = _handles(fence.get("code", ()))
     # First: what stays visible in /tmp is shown there without what is mounted in it.
@@ -81,8 +81,8 @@ def enter(fence: Fence, look: Callable[[Fence], List[Kept]]) -> None:
     shown = _show(kept, code)
     _link(links, shown)
     if "gpus" in fence:
-        for name in hidden_gpus(fence["gpus"]):
-            bind(fence["mask"], "{}/{}".format(DEV, name))
+        for name in hidden_gpus(fence["gpus"], dev):
+            bind(fence["mask"], "{}/{}".format(dev, name))
     for folder in sorted(fence.get("only", {})):
         leave_only(folder, fence["only"][folder])
     if fence.get("names"):
@@ -100,9 +100,9 @@ def follow(pid: int) -> None:
         os.close(fd)
 
 
-def hidden_gpus(own: Iterable[str]) -> List[str]:
+def hidden_gpus(own: Iterable[str], dev: str = DEV) -> List[str]:
     """Names in /dev of the GPUs that are not these."""
-    return sorted([name for name in os.listdir(DEV) if _GPU.fullmatch(name) and name not in own])
+    return sorted([name for name in os.listdir(dev) if _GPU.fullmatch(name) and name not in own])
 
 
 def unshare(user: bool = False) -> None:

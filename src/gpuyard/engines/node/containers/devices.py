@@ -9,7 +9,7 @@ import glob
 import os
 import re
 import subprocess
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Sequence
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Where podman looks for specifications."""
@@ -30,11 +30,13 @@ Edits = Dict[str, Any]
 """`containerEdits` of a specification."""
 
 
-def of_gpu(index: str) -> List[str]:
-    """Words for podman for a GPU as Slurm numbers it."""
-    if by_toolkit():
+def of_gpu(
+    index: str, folders: Sequence[str] = FOLDERS, libraries: Optional[Dict[str, str]] = None
+) -> List[str]:
+    """Words for podman for a GPU as Slurm numbers it. `libraries`: the driver's; left out, those that are found."""
+    if by_toolkit(folders):
         return ["--device", "{}={}".format(TOOLKIT, index)]
-    return words_of(edits_of_gpu(index)) + words_of(common_edits())
+    return words_of(edits_of_gpu(index)) + words_of(common_edits(libraries))
 
 
 def edits_of_gpu(index: str) -> Edits:
@@ -43,9 +45,9 @@ def edits_of_gpu(index: str) -> Edits:
     return {"deviceNodes": [{"path": own}] if os.path.exists(own) else []}
 
 
-def by_toolkit() -> str:
+def by_toolkit(folders: Sequence[str] = FOLDERS) -> str:
     """The text of a specification that NVIDIA's toolkit has written; empty: there is none."""
-    for folder in FOLDERS:
+    for folder in folders:
         for path in sorted(glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.json")):
             try:
                 with open(path, encoding="utf-8", errors="replace") as file:
@@ -57,7 +59,7 @@ def by_toolkit() -> str:
     return ""
 
 
-def common_edits() -> Edits:
+def common_edits(libraries: Optional[Dict[str, str]] = None) -> Edits:
     """The driver's own devices and libraries, which every GPU needs."""
     mounts = [
         {
@@ -65,7 +67,7 @@ def common_edits() -> Edits:
             "containerPath": "{}/{}".format(folder, name),
             "options": _READ_ONLY,
         }
-        for name, path in _libraries().items()
+        for name, path in (_libraries() if libraries is None else libraries).items()
         for folder in _FOLDERS_INSIDE
     ]
     mounts += [

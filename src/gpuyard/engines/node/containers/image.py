@@ -231,7 +231,7 @@ class Containers:
             status, said = self._asked(words, self.for_pull)
             if status == 0:
                 return
-            failed = podman.why_not_pulled(name, said, podman.user(), login)
+            failed = podman.why_not_pulled(name, said, podman.user(), login, podman.runtime(podman.hybrid()))
             if not failed.ask_again or not left:
                 raise Failed(failed.why, failed.for_good)
             time.sleep(_PAUSE_S)
@@ -249,7 +249,15 @@ class Containers:
                 # It is a file of the attempt, which the container sees where it is.
                 seen = "{0}:{0}:ro".format(argv[0])
                 own = dict(own, entrypoint=argv[:1], argv=argv[1:], volumes=own["volumes"] + [seen])
-            place = podman.ContainerContext(self.folder, self.short, self.image["cwd"], umask, terminal)
+            place = podman.ContainerContext(
+                self.folder,
+                self.short,
+                self.image["cwd"],
+                umask,
+                terminal,
+                podman.has_ids(),
+                podman.hybrid(),
+            )
             steps = [each for each in self.image["containers"][1:] if each["init"]]
             beside = [each for each in self.image["containers"][1:] if not each["init"]]
             code = 0

@@ -12,13 +12,13 @@ import pwd
 import re
 import signal
 import subprocess
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 OVERLAY = "overlay"
 """The driver of the yard's own stores: a container lies over the files of its image, and nothing is copied."""
 _OF_USER, _OF_ROOT = ".local/share/containers/storage", "/var/lib/containers/storage"
 _USERS_SETTINGS = ".config/containers/storage.conf"
-_SETTINGS = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
+SETTINGS = ("/etc/containers/storage.conf", "/usr/share/containers/storage.conf")
 """Podman's settings for stores, of the machine: the first that is there counts."""
 _SETTINGS_BYTES_MAX = 64 << 10
 _SECTION = re.compile(r"\s*\[\s*([^\]]*?)\s*\]\s*(?:#.*)?")
@@ -51,6 +51,10 @@ class ContainerContext(NamedTuple):
     """The job's folder; empty: it has none of its own, and containers begin where their images say."""
     umask: int
     terminal: bool
+    has_ids: bool
+    """Whether the user has ids for the other users of an image."""
+    hybrid: bool
+    """Whether cgroups are of both versions, with a controller in the second."""
 
 
 def adopt_orphans() -> None:
@@ -65,25 +69,25 @@ def die_with(above: int) -> None:
         os._exit(1)
 
 
-def missing() -> List[str]:
+def missing(hybrid: bool, path: str = PATH) -> List[str]:
     """Programs that are not installed here, without which no image runs for this user."""
     # Root hides from its containers what crun stumbles over.
-    stumbles = hybrid() and os.geteuid() != 0
-    return lacking(["podman", runtime(stumbles)])
+    stumbles = hybrid and os.geteuid() != 0
+    return lacking(["podman", runtime(stumbles, path)], path)
 
 
-def lacking(names: Iterable[str]) -> List[str]:
+def lacking(names: Iterable[str], path: str = PATH) -> List[str]:
     """Programs that are not installed here, of these."""
-    return [name for name in names if not program(name)]
+    return [name for name in names if not program(name, path)]
 
 
-def runtime(stumbles: bool) -> str:
+def runtime(stumbles: bool, path: str = PATH) -> str:
     """The program that starts containers here; `stumbles`: crun cannot, as cgroups are of both versions.
 
     Where none is installed it is the one that should be.
     """
     usable = _RUNTIMES[1:] if stumbles else _RUNTIMES
-    return next((name for name in usable if program(name)), usable[0])
+    return next((name for name in usable if program(name, path)), usable[0])
 
 
 def hybrid() -> bool:
@@ -109,9 +113,9 @@ def _checked(answer: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def program(name: str) -> str:
+def program(name: str, path: str = PATH) -> str:
     """Where a program of the node is; empty: it is not installed."""
-    for folder in PATH.split(":"):
+    for folder in path.split(":"):
         if os.access("{}/{}".format(folder, name), os.X_OK):
             return "{}/{}".format(folder, name)
     return ""
@@ -138,7 +142,7 @@ def lay_out(folder: str, short: str, store: str) -> None:
     _set(folder + "/run/engine.conf", "engine", engine)
     _set(folder + "/run/containers/storage.conf", "storage", {"driver": OVERLAY})
     _of_store(folder + "/pull", short + "/pull", OVERLAY, store)
-    if not _has_ids():
+    if not has_ids():
         with open(folder + "/pull/containers/storage.conf", "a") as file:
             file.write('[storage.options.overlay]\nignore_chown_errors = "true"\n')
 
@@ -209,17 +213,17 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def storage(root: str, run: str, lib: str) -> List[str]:
+def storage(root: str, run: str, lib: str, has_ids: bool) -> List[str]:
     """The first words of podman over a store of containers."""
     words = ["podman", "--root", root, "--runroot", run, "--tmpdir", lib, "--log-level", "fatal"]
     words += ["--storage-driver", OVERLAY]
-    if not _has_ids():
+    if not has_ids:
         # All files of an image then belong to the user: there are no other users to own them.
         words += ["--storage-opt", "overlay.ignore_chown_errors=true"]
     return words
 
 
-def _has_ids() -> bool:
+def has_ids() -> bool:
     """Whether this user has ids for the other users of an image."""
     if os.getuid() == 0:
         return True
@@ -252,14 +256,14 @@ def names_of(name: str) -> List[str]:
     return ["localhost/" + path, "docker.io/" + ("" if slash else "library/") + path]
 
 
-def users_own(home: str) -> Dict[str, List[str]]:
+def users_own(home: str, of_all: Sequence[str] = SETTINGS) -> Dict[str, List[str]]:
     """Where podman keeps what this user has built or pulled without the yard. In a process of the user's: settings of
     theirs may lead anywhere.
 
     `others`: stores that a container starts from as they are. `copied`: those of other drivers, such as vfs, which
     podman takes where it cannot lay folders over each other; an image comes from there by a copy.
     """
-    own = own_store(home)
+    own = own_store(home, of_all)
     found = sorted(glob.glob(glob.escape(own) + "/*-images/images.json"))
     drivers = [path.split("/")[-2][: -len("-images")] for path in found]
     return {
@@ -268,13 +272,15 @@ def users_own(home: str) -> Dict[str, List[str]]:
     }
 
 
-def own_store(home: str) -> str:
-    """The folder in which podman keeps the images of this user, by the settings that podman reads."""
+def own_store(home: str, of_all: Sequence[str] = SETTINGS) -> str:
+    """The folder in which podman keeps the images of this user, by the settings that podman reads: of the user, and of
+    all users of the machine.
+    """
     users = _settings("{}/{}".format(home, _USERS_SETTINGS)) if os.getuid() else {}
-    of_all = next((_settings(path) for path in _SETTINGS if os.path.exists(path)), {})
+    common = next((_settings(path) for path in of_all if os.path.exists(path)), {})
     if os.getuid() == 0:
-        return _filled(of_all.get("graphroot", ""), home) or _OF_ROOT
-    named = [users.get("graphroot"), users.get("rootless_storage_path"), of_all.get("rootless_storage_path")]
+        return _filled(common.get("graphroot", ""), home) or _OF_ROOT
+    named = [users.get("graphroot"), users.get("rootless_storage_path"), common.get("rootless_storage_path")]
     paths = [_filled(path or "", home) for path in named]
     return next((path for path in paths if path), "{}/{}".format(home, _OF_USER))
 
@@ -396,13 +402,16 @@ def last_line(said: str) -> str:
     return (lines[-1] if lines else "podman said nothing")[-300:]
 
 
-def why_not_pulled(name: str, said: str, user: str, login: str) -> NotPulled:
-    """What podman's complaint means; `login` is the file with the credentials that it was given, if any."""
+def why_not_pulled(name: str, said: str, user: str, login: str, starter: str) -> NotPulled:
+    """What podman's complaint means; `login` is the file with the credentials that it was given, if any.
+
+    `starter`: the program that is to start containers here.
+    """
     registry = names_of(name)[-1].partition("/")[0]
     last = last_line(said)
     for pattern, means, helps in _MEANINGS:
         if re.search(pattern, said, re.IGNORECASE):
-            text = means.format(registry=registry, user=user, runtime=runtime(hybrid()))
+            text = means.format(registry=registry, user=user, runtime=starter)
             why = "image {} cannot be pulled: {} ({})".format(name, text, last)
             for_good = helps == _NEVER or (helps == _UNLESS_LOGGED_IN and not login)
             return NotPulled(why, helps == _ASK_AGAIN, for_good)
@@ -422,18 +431,18 @@ def words_of_run(
 ) -> List[str]:
     """The command line that runs one container of a task to its end."""
     folder = place.folder
-    words = storage(folder + "/root", place.short + "/run", place.short + "/lib")
+    words = storage(folder + "/root", place.short + "/run", place.short + "/lib", place.has_ids)
     for store in [image["store"]] + image["others"]:
         words += ["--storage-opt", "additionalimagestore=" + store]
     words += ["run", "--rm", "--pull", "never", "--name", "c{}".format(number)]
     words += ["--pidfile", "{}/pid-{}".format(folder, number)]
     # Limits are those of the attempt's own group, in which podman runs; its network is that of the node.
-    words += ["--cgroups", "enabled" if hybrid() else "disabled", "--network", "host"]
+    words += ["--cgroups", "enabled" if place.hybrid else "disabled", "--network", "host"]
     words += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
     words += ["--umask", "{:04o}".format(place.umask)]
-    if os.getuid() and _has_ids():
+    if os.getuid() and place.has_ids:
         # Without further ids the user is root inside, and the only user there is.
-        words += ["--userns", "keep-id"] + ([] if hybrid() else ["--group-add", "keep-groups"])
+        words += ["--userns", "keep-id"] + ([] if place.hybrid else ["--group-add", "keep-groups"])
     words += ["--interactive", "--tty"] if place.terminal and not number else ["--log-driver", "passthrough"]
     words += _volumes(image, container, place)
     words += _gpus(image, env)

@@ -64,7 +64,7 @@ class Order(NamedTuple):
 def missing(image: Dict[str, Any]) -> List[str]:
     """Programs that are not installed here, without which these images do not run."""
     if kind_of(image) == PODMAN:
-        return podman.missing()
+        return podman.missing(podman.hybrid())
     lacking = podman.lacking(_NEEDS[kind_of(image)])
     # Slurm's commands may lie in a folder of their own.
     return [name for name in lacking if name != "srun" or not shutil.which(name)]
@@ -154,7 +154,7 @@ def unpack(
             return False
         shutil.rmtree(final, ignore_errors=True)
         os.makedirs(final + "/rootfs", mode=0o755)
-        storage = podman.storage(place[0] + "/root", place[1] + "/run", place[1] + "/lib")
+        storage = podman.storage(place[0] + "/root", place[1] + "/run", place[1] + "/lib", podman.has_ids())
         for store in [image["store"]] + image["others"]:
             storage += ["--storage-opt", "additionalimagestore=" + store]
         called = "unpacked-" + os.path.basename(final)[:12]

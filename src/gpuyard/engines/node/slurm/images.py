@@ -10,7 +10,7 @@ import os
 import stat
 import subprocess
 import tempfile
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List
 
 from ..containers import devices as gpus
 from ..containers import podman, runtimes
@@ -20,10 +20,10 @@ FOLDER = "/var/tmp/gpuyard-{}"
 _STORE = "images"
 
 
-def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
-    """What a plan says of images, with what this node adds to it."""
+def of(plan: Dict[str, Any], node: str, pattern: str = FOLDER) -> Dict[str, Any]:
+    """What a plan says of images, with what this node adds to it. `pattern`: what the user's folder is called."""
     found = dict(plan["image"])
-    above = own_folder()
+    above = own_folder(pattern)
     # Several nodes of a cluster may share one disk.
     folder = "{}/{}.{}".format(above, plan["key"], node)
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -37,13 +37,13 @@ def of(plan: Dict[str, Any], node: str) -> Dict[str, Any]:
     return found
 
 
-def own_folder() -> str:
+def own_folder(pattern: str = FOLDER) -> str:
     """The user's folder on this node, made if there is none yet; `runtimes.Failed` says why it cannot be had.
 
     All users may write beside it, and so could have made something of its name first: that is left alone, links among
     it, and the folder is looked for under names that go on.
     """
-    first = FOLDER.format(os.getuid())
+    first = pattern.format(os.getuid())
     try:
         os.mkdir(first, 0o700)
         return first
@@ -67,9 +67,9 @@ def own_folder() -> str:
     return tempfile.mkdtemp(prefix=name + "-", dir=above)
 
 
-def make(found: Dict[str, Any]) -> None:
+def make(found: Dict[str, Any], missing: Callable[[Dict[str, Any]], List[str]] = runtimes.missing) -> None:
     """Make the folders on this node, for this user alone; `runtimes.Failed` says why they cannot be had."""
-    lacking = runtimes.missing(found)
+    lacking = missing(found)
     if lacking:
         raise runtimes.Failed(
             "it runs in an image, and {} is not installed on node {}".format(

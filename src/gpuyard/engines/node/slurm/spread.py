@@ -195,9 +195,12 @@ class _Orders:
                 self.crew.kill()
 
 
-def on_node(plan: Dict[str, Any], node: str) -> int:
-    """The part of one node: its tasks at the gate, then running, passing on what the head orders."""
-    crew = Crew(Allotted(plan, node, int(os.environ.get("YARD_PORT", "0")), (1, 2)))
+def on_node(plan: Dict[str, Any], node: str, crew: Optional[Crew] = None) -> int:
+    """The part of one node: its tasks at the gate, then running, passing on what the head orders.
+
+    `crew`: those who run them; left out, processes of this node.
+    """
+    crew = crew or Crew(Allotted(plan, node, int(os.environ.get("YARD_PORT", "0")), (1, 2)))
     orders = _Orders(crew)
     failure = make_boxes(plan, node) or crew.start(orders.heed)
     told = False

@@ -76,6 +76,7 @@ def start(
     told: Dict[str, str],
     size: Optional[Tuple[int, int]],
     let_go: Callable[[socket.socket], None],
+    enter: Callable[[str], Dict[str, str]] = enter,
 ) -> Tuple[socket.socket, int]:
     """Start a program in a container, a shell where there are no words; gives its pid, and where its terminal comes.
 

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..kernel.processes import Fork, signal_all
 from ..kernel.terminals import ROWS_AND_COLUMNS, open_pty, say, set_size, take
@@ -40,13 +40,9 @@ _READ_BYTES = 65536
 _SCROLL_BYTES = 256 * 1024
 """What is kept of what a terminal showed."""
 _UNSENT_BYTES_MAX = 256 * 1024
-_STALLED_S = 10.0
-"""A client that takes nothing for so long is let go, and the job is not held up any longer."""
 _INPUT_BYTES_MAX = 64 * 1024
 _LEFT_S = 300.0
 """A shell that no client has been at for so long is hung up."""
-_HEEDED_S = 3.0
-"""A shell that is to go and has not by then, for it ignores that, is killed."""
 _REDRAW_S = 0.05
 _LAST_S = 5.0
 """At the end, how long clients may take to fetch the rest."""
@@ -239,12 +235,15 @@ class TerminalKeeper:
         own: Optional[Session] = None,
         owner: Optional[Tuple[int, int]] = None,
         container: str = "",
+        limits: visitors.VisitLimits = visitors.LIMITS,
+        enter: Callable[[str], Dict[str, str]] = inside.enter,
     ) -> None:
         """`control` is a pipe through which a line comes at the attempt's end, with its exit code, or nothing at all.
 
         `owner`: user and group of the job's processes, where the keeper's are others. `container`: the file that names
-        the first process of the container in which the job runs, and with it its clients.
+        the first process of the container in which the job runs, and with it its clients; `enter` goes into it.
         """
+        self.limits, self.enter = limits, enter
         self.container, self.owner = container, owner
         self.listener, self.control, self.fork, self.env = listener, control, fork, env
         self.signals = visitors.Signals(fork)
@@ -325,7 +324,7 @@ class TerminalKeeper:
         due += [
             each.left_at + _LEFT_S for each in self.sessions.values() if each.pid and not self._watched(each)
         ]
-        due += [each.took_at + _STALLED_S for each in self.clients.values() if each.unsent]
+        due += [each.took_at + self.limits.stalled_s for each in self.clients.values() if each.unsent]
         first = min(due)
         return None if first == float("inf") else first - time.monotonic()
 
@@ -345,7 +344,7 @@ class TerminalKeeper:
                 session.kill_at = float("inf")
                 signal_all([session.pid], signal.SIGKILL, group=True)
         for client in list(self.clients.values()):
-            if client.unsent and now >= client.took_at + _STALLED_S:
+            if client.unsent and now >= client.took_at + self.limits.stalled_s:
                 self._drop(client)
 
     # ---- the sessions
@@ -398,7 +397,7 @@ class TerminalKeeper:
     def _hang_up(self, session: Session) -> None:
         """A shell is to go, heed it or not."""
         if session.pid:
-            session.kill_at = time.monotonic() + _HEEDED_S
+            session.kill_at = time.monotonic() + self.limits.heeded_s
             signal_all([session.pid], signal.SIGHUP, group=True)
 
     def _hear(self) -> None:
@@ -503,11 +502,11 @@ class TerminalKeeper:
             # The network of a container is that of its node.
             if self.container and asked["do"] not in ("forward", "signal"):
                 try:
-                    seen = inside.enter(self.container)
+                    seen = self.enter(self.container)
                 except inside.NotThere as why:
                     complain(str(why))
                     os._exit(1)
-            visitors.serve(link, asked, seen, complain)
+            visitors.serve(link, asked, seen, complain, self.limits)
 
         self.fork(work, complain)
         del self.clients[link.fileno()]
@@ -543,7 +542,7 @@ class TerminalKeeper:
             def let_go(link: socket.socket) -> None:
                 visitors.let_go(self, link)
 
-            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked), let_go)
+            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked), let_go, self.enter)
             self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
             return
         argv = words or [self.env.get("SHELL") or "/bin/sh"]
@@ -612,6 +611,8 @@ def keep(
     owner: Optional[Tuple[int, int]],
     own: Optional[Session],
     container: str = "",
+    limits: visitors.VisitLimits = visitors.LIMITS,
+    enter: Callable[[str], Dict[str, str]] = inside.enter,
 ) -> KeeperHandle:
     """Fork a keeper that serves the current folder; `own` is the job's own terminal, if it has one."""
     control, tell = os.pipe()
@@ -622,7 +623,7 @@ def keep(
                 code = 1
                 try:
                     os.close(tell)
-                    TerminalKeeper(listener, control, fork, env, own, owner, container).run()
+                    TerminalKeeper(listener, control, fork, env, own, owner, container, limits, enter).run()
                     code = 0
                 finally:
                     os._exit(code)

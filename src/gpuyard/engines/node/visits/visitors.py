@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
 
 from ..kernel.processes import (
     NOT_FOUND,
@@ -41,6 +41,24 @@ _BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 _INT = struct.Struct("i")
 
 
+class VisitLimits(NamedTuple):
+    """How long the keeper of terminals and its visitors wait for others, and what they keep for them."""
+
+    quiet_s: float = 1.0
+    """After a command has ended, how long processes that it left may be silent before it is told."""
+    hung_up_s: float = 3.0
+    """How long a command may take to end whose client has gone, before it is killed."""
+    stalled_s: float = 10.0
+    """A client that takes nothing for so long is let go, and the job is not held up any longer."""
+    heeded_s: float = 3.0
+    """A shell that is to go and has not by then, for it ignores that, is killed."""
+    kept_bytes: int = 256 * 1024
+    """What waits on its way into a command or out of it: then nothing more is read."""
+
+
+LIMITS = VisitLimits()
+
+
 class Gone(Exception):
     """The client has gone, or speaks of something else."""
 
@@ -61,16 +79,22 @@ def let_go(keeper: Any, link: socket.socket) -> None:
         os.close(fd)
 
 
-def serve(link: socket.socket, asked: Dict[str, Any], env: Dict[str, str], complain: Complain) -> None:
+def serve(
+    link: socket.socket,
+    asked: Dict[str, Any],
+    env: Dict[str, str],
+    complain: Complain,
+    limits: VisitLimits = LIMITS,
+) -> None:
     """Do what is asked for, to its end."""
     # What takes no more, a client, a port or a command, is met as an error. A command heeds the signal again.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     link.setblocking(True)
     try:
         if asked["do"] == "forward":
-            _forward(link, int(asked["port"]), complain)
+            _forward(link, int(asked["port"]), complain, limits.hung_up_s)
         elif asked["do"] == "run":
-            Command(link, _words(asked, env), _environment(asked, env)).run()
+            Command(link, _words(asked, env), _environment(asked, env), limits).run()
         elif asked["do"] == "signal":
             send_signal(link, asked)
         elif asked["do"] == "read":
@@ -218,7 +242,7 @@ def _connected(port: int) -> socket.socket:
     raise last
 
 
-def _forward(link: socket.socket, port: int, complain: Complain) -> None:
+def _forward(link: socket.socket, port: int, complain: Complain, hung_up_s: float) -> None:
     """Pass bytes on both ways, until the client has gone."""
     there = _connected(port)
     there.settimeout(None)
@@ -241,19 +265,19 @@ def _forward(link: socket.socket, port: int, complain: Complain) -> None:
         # What takes no more may have answered: that is still on its way to the client.
         with suppress(OSError):
             if kind == DATA:
-                _pass(content, there, link)
+                _pass(content, there, link, hung_up_s)
             elif kind == END:
                 there.shutdown(socket.SHUT_WR)
 
 
-def _pass(content: bytes, there: socket.socket, link: socket.socket) -> None:
+def _pass(content: bytes, there: socket.socket, link: socket.socket, hung_up_s: float) -> None:
     """Send all of it on, unless the port takes nothing and the client has gone."""
     poll, gone = select.poll(), select.poll()
     poll.register(there, select.POLLOUT)
     gone.register(link, 0)
     rest = memoryview(content)
     while rest:
-        if poll.poll(int(1000 * _HUNG_UP_S)):
+        if poll.poll(int(1000 * hung_up_s)):
             with suppress(BlockingIOError):
                 rest = rest[there.send(rest, socket.MSG_DONTWAIT) :]
         elif gone.poll(0):
@@ -296,12 +320,6 @@ def _write(link: socket.socket, path: str) -> None:
 
 # ---- a command
 
-_KEPT_BYTES_MAX = 256 * 1024
-"""What waits on its way in or out: then nothing more is read."""
-_QUIET_S = 1.0
-"""After the command has ended, how long processes that it left may be silent before it is told."""
-_HUNG_UP_S = 3.0
-"""How long a command may take to end whose client has gone, before it is killed."""
 _LOOK_MS = 100
 _PR_SET_PDEATHSIG = 1
 
@@ -318,8 +336,15 @@ class Command:
     signal reaches the command's whole group.
     """
 
-    def __init__(self, link: socket.socket, argv: List[str], env: Dict[str, str]) -> None:
-        self.link = link
+    def __init__(
+        self,
+        link: socket.socket,
+        argv: List[str],
+        env: Dict[str, str],
+        limits: VisitLimits = LIMITS,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.link, self.limits, self.now_s = link, limits, now_s
         link.setblocking(False)
         self.come, self.unsent, self.unread = bytearray(), bytearray(), bytearray()
         """Of frames that have begun; for the client; for the command."""
@@ -354,16 +379,16 @@ class Command:
         quiet_at = float("inf")
         while self.code is None or self.outputs:
             is_quiet = self._turn()
-            now = time.monotonic()
+            now = self.now_s()
             if self.code is None:
                 self._reap()
             if self.hung_up_at is not None:
                 if self.code is not None:
                     return
-                if now >= self.hung_up_at + _HUNG_UP_S:
+                if now >= self.hung_up_at + self.limits.hung_up_s:
                     self._signal(signal.SIGKILL)
             if self.code is not None and (not is_quiet or quiet_at == float("inf")):
-                quiet_at = now + _QUIET_S
+                quiet_at = now + self.limits.quiet_s
             if now >= quiet_at:
                 # What it left running may hold its output open for good.
                 break
@@ -375,9 +400,9 @@ class Command:
         poll = select.poll()
         poll.register(self.wakes, select.POLLIN)
         if self.hung_up_at is None:
-            room = len(self.unread) < _KEPT_BYTES_MAX
+            room = len(self.unread) < self.limits.kept_bytes
             poll.register(self.link, (select.POLLIN if room else 0) | (select.POLLOUT if self.unsent else 0))
-        listened = tuple(self.outputs) if len(self.unsent) < _KEPT_BYTES_MAX else ()
+        listened = tuple(self.outputs) if len(self.unsent) < self.limits.kept_bytes else ()
         for fd in listened:
             poll.register(fd, select.POLLIN)
         if self.unread:
@@ -409,7 +434,7 @@ class Command:
     def _hang_up(self) -> None:
         """The client has gone: the command is told as a shell is."""
         if self.hung_up_at is None:
-            self.hung_up_at = time.monotonic()
+            self.hung_up_at = self.now_s()
             self.unsent.clear()
             self._signal(signal.SIGHUP)
             self._signal(signal.SIGCONT)
