@@ -9,7 +9,7 @@ from typing import Any
 from gpuyard.model.units import MILLI
 from gpuyard.packing.fgd.measure import thresholds
 from gpuyard.packing.tasks import Expected, NodeShape, Task
-from gpuyard.packing.values import worth
+from gpuyard.packing.values import WEIGHING, Weighing, worth
 from placing import kernel
 from placing.compiled import compiled
 
@@ -28,6 +28,7 @@ class Board:
         policy: str,
         *,
         compile_it: bool,
+        weighing: Weighing = WEIGHING,
     ) -> None:
         self.policy = POLICIES[policy]
         self.nodes = list(nodes)
@@ -41,7 +42,7 @@ class Board:
         )
         self._count = len(tasks)
         self._allowed = self._column([int(kind.could_run(task)) for task in tasks for kind in self.kinds])
-        values = worth(expected, [(kind, self._kind.count(i)) for i, kind in enumerate(self.kinds)])
+        values = worth(expected, [(kind, self._kind.count(i)) for i, kind in enumerate(self.kinds)], weighing)
         self._values = (
             self._column([value for table in values.tables for value in table]),
             self._column(values.core_costs),

@@ -38,7 +38,9 @@ def typical(pods: Sequence[Task]) -> list[tuple[Task, int]]:
     return found
 
 
-def arrivals(pods: Sequence[Task], capacity_milli: int, seed: int) -> list[Task]:
+def arrivals(
+    pods: Sequence[Task], capacity_milli: int, seed: int, pods_max: int = ARRIVALS_MAX
+) -> list[Task]:
     """One order of arrivals, inflated."""
     rng = random.Random(seed)
     order = list(pods)
@@ -52,9 +54,9 @@ def arrivals(pods: Sequence[Task], capacity_milli: int, seed: int) -> list[Task]
         # Without the number of GPUs, as in the published code.
         if asked + clone.gpu_milli > most:
             return order
-        if len(order) >= ARRIVALS_MAX:
+        if len(order) >= pods_max:
             raise BadInput(
-                f"filling these nodes takes more than {ARRIVALS_MAX:,} pods of this list",
+                f"filling these nodes takes more than {pods_max:,} pods of this list",
                 hint="Give fewer nodes, or pods that ask for more of a GPU.",
             )
         asked += clone.asked_milli

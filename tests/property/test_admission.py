@@ -12,7 +12,6 @@ import pytest
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Right, Role
-from gpuyard.control.admission import recorded
 from gpuyard.control.admission.admit import Admitted, admit
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.admission.recorded import Remembered
@@ -196,9 +195,8 @@ def test_a_read_of_the_state_without_a_stamp_is_refused() -> None:
         remembered.answer(State(), Wanted())
 
 
-def test_answers_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "LEAVES_MAX", 10)
-    state, remembered = State(), Remembered(lambda _state, wanted: wanted.gpus)
+def test_answers_are_forgotten_when_there_are_too_many() -> None:
+    state, remembered = State(), Remembered(lambda _state, wanted: wanted.gpus, leaves_max=10)
     for gpus in range(25):
         assert gpus == remembered.answer(state, Wanted(gpus=gpus))
         assert remembered.leaves <= 10

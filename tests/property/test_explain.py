@@ -169,18 +169,13 @@ def check_limit(yard: Yard, live: Live, found: re.Match[str]) -> None:
     assert limit in [value for value in (*configured, *per_user) if value is not None]
 
 
-@pytest.fixture(autouse=True)
-def explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's histories, with a yard that explains."""
-    monkeypatch.setattr(machine, "CheckedYard", ExplainedYard)
-
-
 @pytest.mark.parametrize("name", POLICIES)
 def test_explanations_are_true(name: str) -> None:
     spec = replace(registry.PRESETS[name], backfill_depth=1000, depth_per_tenant=1000)
-    machine.run(spec, examples=5, steps=12)
+    machine.run(spec, examples=5, steps=12, kind=ExplainedYard)
 
 
 @pytest.mark.parametrize("name", ["fifo", "default", "conservative"])
 def test_explanations_are_true_where_a_pass_looks_at_few(name: str) -> None:
-    machine.run(replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2), examples=4, steps=12)
+    spec = replace(registry.PRESETS[name], backfill_depth=2, depth_per_tenant=2)
+    machine.run(spec, examples=4, steps=12, kind=ExplainedYard)

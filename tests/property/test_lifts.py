@@ -69,15 +69,9 @@ class LiftedYard(Yard):
             judge(self, told)
 
 
-@pytest.fixture(autouse=True)
-def lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's histories, with a yard that asks why."""
-    monkeypatch.setattr(machine, "CheckedYard", LiftedYard)
-
-
 @pytest.mark.parametrize("name", registry.PRESETS)
 def test_all_lifts_and_no_fewer(name: str) -> None:
-    machine.run(registry.PRESETS[name], examples=3, steps=8, shrink=False)
+    machine.run(registry.PRESETS[name], examples=3, steps=8, shrink=False, kind=LiftedYard)
 
 
 @pytest.mark.parametrize("name", ["default", "fifo"])
@@ -87,6 +81,7 @@ def test_all_lifts_and_no_fewer_where_a_pass_looks_at_few(name: str) -> None:
         examples=3,
         steps=8,
         shrink=False,
+        kind=LiftedYard,
     )
 
 
@@ -160,10 +155,12 @@ def test_all_lifts_and_no_fewer_with_dependencies_for_long(yard: BareYard) -> No
 @pytest.mark.soak
 @pytest.mark.parametrize("name", registry.PRESETS)
 def test_all_lifts_and_no_fewer_for_long(name: str) -> None:
-    machine.run(registry.PRESETS[name], examples=50, steps=25, derandomize=False, shrink=False)
+    machine.run(
+        registry.PRESETS[name], examples=50, steps=25, derandomize=False, shrink=False, kind=LiftedYard
+    )
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("spec", every_pair(), ids=name_of)
 def test_all_lifts_and_no_fewer_in_any_combination(spec: PolicySpec) -> None:
-    machine.run(spec, examples=15, steps=25, derandomize=False, shrink=False)
+    machine.run(spec, examples=15, steps=25, derandomize=False, shrink=False, kind=LiftedYard)

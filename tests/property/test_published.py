@@ -16,7 +16,7 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.changes import ORDER_S
 from gpuyard.control.reading.model import Model, told
 from gpuyard.control.reading.plain_views import node_view
-from gpuyard.control.reading.publisher import UNREAD_S, NodesReading, Publisher
+from gpuyard.control.reading.publisher import LIMITS, NodesReading, Publisher
 from gpuyard.control.replica.replica import Judged
 from gpuyard.control.views.queue_list import Filter, QueueList
 from gpuyard.core import load
@@ -116,7 +116,7 @@ class PublishedYard(Yard):
     def check(self) -> None:
         if self.random.random() < 0.1:
             # Nobody has read for long.
-            self.clock_s += UNREAD_S
+            self.clock_s += LIMITS.unread_s
             self.reading.drop_unread()
         model = self.reading.latest(spoken=True)
         state, shelf = self.state, Shelf(self)
@@ -199,7 +199,6 @@ class PublishedMachine(YardMachine):
 
 
 @pytest.mark.parametrize("name", ["fifo", "default", "fair"])
-def test_what_is_published_is_what_the_books_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.machines.machine.CheckedYard", PublishedYard)
+def test_what_is_published_is_what_the_books_say(name: str) -> None:
     spec: PolicySpec = PRESETS[name]
-    run(spec, examples=4, steps=25, shrink=False, base=PublishedMachine)
+    run(spec, examples=4, steps=25, shrink=False, base=PublishedMachine, kind=PublishedYard)

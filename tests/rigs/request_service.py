@@ -30,6 +30,7 @@ from gpuyard.model import (
 )
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import open_store
+from harness.steered import steered
 
 ROOT = Person(0, 0, "root", True)
 ANA = Person(1001, 1001, "ana", False)
@@ -101,7 +102,7 @@ class Rig:
 @contextmanager
 def rig(folder: Path, settings: Settings | None = None) -> Iterator[Rig]:
     with open_store(folder / "yard.db", durable=False) as store:
-        found = Rig(Replica(store), settings or Settings(policy=PRESETS["default"]))
+        found = Rig(Replica(steered(store)), settings or Settings(policy=PRESETS["default"]))
         try:
             yield found
         finally:

@@ -92,9 +92,9 @@ def read_by_all(key: Path | None) -> str:
     )
 
 
-def another_yard(own: DataDir) -> str:
+def another_yard(own: DataDir, system: Path = SYSTEM_DATA) -> str:
     """Which yard may have the port that this one wanted: that of the machine, where it answers."""
-    machine = DataDir(SYSTEM_DATA)
+    machine = DataDir(system)
     if own.root != machine.root and any([each.socket.exists() for each in machine.instances()]):
-        return f"the machine's yard, in {SYSTEM_DATA}"
+        return f"the machine's yard, in {system}"
     return "another user's yard"

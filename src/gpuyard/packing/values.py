@@ -10,7 +10,8 @@ could still hold where cores are plenty, and bends down, GPU by GPU, where they 
 loses by it: what it wastes, beyond its own fair price, of GPUs or of the cores that those GPUs would have needed.
 
 The best filling of a node with few cores is tasks that want few. Some of them can be sent there, but not all nodes can
-get them, and a task that requires a model cannot be sent elsewhere. So `CHANCE` percent of a task's cores are taken as
+get them, and a task that requires a model cannot be sent elsewhere. So `Weighing.chance` percent of a task's cores are
+taken as
 the average of tasks of its worth: to that extent the arrivals are not ours to choose.
 
 Where tasks require a model, its GPUs get a premium that keeps all other tasks off them as long as there is room
@@ -30,18 +31,8 @@ HEADROOM = 94
 Tasks come one by one and some want many more cores than others, so a node with just enough cores on average turns out
 to run short about every other time."""
 
-HEADROOM_MAX = 200
-"""Percent: idle cores count at least half, however many there are."""
-
-CHANCE = 40
-"""Percent of a task's cores that are taken as the average. At 0, a node short of cores is as good as any, as long as
-one size of task wants few; at 100, it makes no difference what goes there."""
-
 PREMIUM = 3 * GPU // 10
 """Per GPU. Small compared with a wasted GPU, large compared with the difference between two good places."""
-
-NAMED_MAX = 900
-"""Thousandths of a model's GPUs: at most this much counts as asked for by name when sizes are priced."""
 
 _ROUNDS_MAX = 12
 
@@ -61,6 +52,21 @@ NO_ROOM = 1 << 62
 """The key of a node without the room: larger than any other."""
 
 
+class Weighing(NamedTuple):
+    """How chance, cores and names are weighed against each other."""
+
+    headroom_max: int = 200
+    """Percent: idle cores count at least half, however many there are."""
+    chance: int = 40
+    """Percent of a task's cores that are taken as the average. At 0, a node short of cores is as good as any, as long
+    as one size of task wants few; at 100, it makes no difference what goes there."""
+    named_max: int = 900
+    """Thousandths of a model's GPUs: at most this much counts as asked for by name when sizes are priced."""
+
+
+WEIGHING = Weighing()
+
+
 class Values(NamedTuple):
     """Tables of the value of idle GPUs, by kind of node."""
 
@@ -73,7 +79,9 @@ class Values(NamedTuple):
     """By kind of node: row after row, the value of a GPU by how much of it is idle."""
 
 
-def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
+def worth(
+    expected: Expected, kinds: Sequence[tuple[NodeShape, int]], weighing: Weighing = WEIGHING
+) -> Values:
     """The tables for a fleet with these numbers of nodes of each kind, and the expected tasks."""
     runs = [
         (task, weight) for task, weight in expected if any([n and kind.could_run(task) for kind, n in kinds])
@@ -83,18 +91,19 @@ def worth(expected: Expected, kinds: Sequence[tuple[NodeShape, int]]) -> Values:
     for kind, count in kinds:
         gpus[kind.model] = gpus.get(kind.model, 0) + kind.gpus * count
     named = _named(demand, gpus)
-    price = prices(_servable(demand, gpus), gpus)
+    price = prices(_servable(demand, gpus, weighing.named_max), gpus)
     unit = unit_milli([each.size for each in demand])
     room = MILLI // unit
     costs = _core_costs(demand)
-    headroom = _headroom(demand, kinds)
+    headroom = _headroom(demand, kinds, weighing.headroom_max)
     known: dict[tuple[int, ...], list[int]] = {}
     tables = []
     for kind, _count in kinds:
         fitting = tuple([i for i, each in enumerate(demand) if _fits(kind, each)])
         plain = known.get(fitting)
         if plain is None:
-            plain = known[fitting] = _table([(demand[i], price[i]) for i in fitting], costs, unit, room)
+            sizes = [(demand[i], price[i]) for i in fitting]
+            plain = known[fitting] = _table(sizes, costs, unit, room, weighing.chance)
         more = PREMIUM * min(1000, named[kind.model]) // 1000
         tables.append(tuple([value + more * (i % (room + 1)) // room for i, value in enumerate(plain)]))
     return Values(unit, room + 1, tuple([cost * 100 // headroom for cost in costs]), tuple(tables))
@@ -113,14 +122,14 @@ def _core_costs(demand: Sequence[SizeDemand]) -> list[int]:
     return [(sixteenths * asked * GPU << CORE_BITS) // (16 * MILLI * cpu_milli) for sixteenths in CORE_COSTS]
 
 
-def _headroom(demand: Sequence[SizeDemand], kinds: Sequence[tuple[NodeShape, int]]) -> int:
+def _headroom(demand: Sequence[SizeDemand], kinds: Sequence[tuple[NodeShape, int]], most: int) -> int:
     """The divisor of idle cores, in percent: what the fleet has over what its GPUs will want."""
     asked = sum([each.weight * each.size.gpus * each.size.gpu_milli for each in demand])
     wanted = sum([each.cpu_milli for each in demand]) * sum([kind.gpus * count for kind, count in kinds])
     if not wanted:
         return 100
     there = sum([kind.cpu_milli * count for kind, count in kinds if kind.gpus])
-    return min(HEADROOM_MAX, max(100, HEADROOM * there * asked // (wanted * MILLI)))
+    return min(most, max(100, HEADROOM * there * asked // (wanted * MILLI)))
 
 
 def _named(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> dict[str, int]:
@@ -141,7 +150,7 @@ def _named(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> dict[str, int]
     return found
 
 
-def _servable(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[SizeDemand]:
+def _servable(demand: Sequence[SizeDemand], gpus: dict[str, int], most: int) -> list[SizeDemand]:
     """The demand, without what is asked of a model by name beyond what it has.
 
     That much goes unserved anyway. Left in, this one model would be the only limit of the program, and every other GPU
@@ -151,16 +160,18 @@ def _servable(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[SizeDe
     for _ in range(_ROUNDS_MAX):
         # Less of one size is a larger part for the others, so it takes a few rounds.
         named = _named(found, gpus)
-        if max(named.values(), default=0) <= NAMED_MAX:
+        if max(named.values(), default=0) <= most:
             break
         for i, each in enumerate(found):
             least = min([named[model] for model in each.size.models if gpus.get(model)], default=0)
-            if least > NAMED_MAX:
-                found[i] = each._replace(weight=max(1, each.weight * NAMED_MAX // least))
+            if least > most:
+                found[i] = each._replace(weight=max(1, each.weight * most // least))
     return found
 
 
-def _table(sizes: Sequence[tuple[SizeDemand, int]], costs: Sequence[int], unit: int, room: int) -> list[int]:
+def _table(
+    sizes: Sequence[tuple[SizeDemand, int]], costs: Sequence[int], unit: int, room: int, chance: int
+) -> list[int]:
     """For each cost of a core, the best filling of every part of a GPU. Tasks of one size count as their average."""
     by_steps: dict[int, list[tuple[SizeDemand, int]]] = {}
     for demand, price in sizes:
@@ -178,7 +189,7 @@ def _table(sizes: Sequence[tuple[SizeDemand, int]], costs: Sequence[int], unit: 
             gross = sum([each.weight * price for each, price in alike])
             own = sum([each.cpu_milli for each, _price in alike])
             usual = gross * MILLI * wanted // (GPU * asked)
-            cores = ((100 - CHANCE) * own + CHANCE * usual) // 100
+            cores = ((100 - chance) * own + chance * usual) // 100
             values.append((gross - (cost * cores >> CORE_BITS)) // weight)
         found.extend(filled_exactly(values, steps, room))
     return found

@@ -16,7 +16,7 @@ BATCH_LINES = 2000
 BATCH_BYTES = 1 << 20
 READ_BYTES = 64 * 1024
 HEAD_BYTES = 64
-LOOK_S_MIN, LOOK_S_MAX = 0.2, 5.0
+LOOK_S = 0.2, 5.0
 """A log that stands still is looked at less and less often."""
 CHECK_S = 2.0
 """How often a log is asked whether it is still the same file."""
@@ -93,8 +93,12 @@ class Gatherer:
         troubles: tuple[type[Exception], ...],
         clock_ns: Callable[[], int] = time.time_ns,
         steady_s: Callable[[], float] = time.monotonic,
+        look_s: tuple[float, float] = LOOK_S,
     ) -> None:
-        """`troubles`: what reading a log raises where its file system does not answer."""
+        """`troubles`: what reading a log raises where its file system does not answer. `look_s`: the shortest and the
+        longest pause between two looks at a log that does not grow.
+        """
+        self._look_s = look_s
         self._logs_of = logs_of
         self._line_bytes = line_bytes
         self._now_ms = now_ms
@@ -125,7 +129,8 @@ class Gatherer:
             took_s = self._steady_s() - began_s
             if took_s > SLOW_S:
                 self._slow[user] = began_s + took_s * (1 + SLOW_TIMES)
-            stream.pause_s = 0.0 if news else min(LOOK_S_MAX, max(LOOK_S_MIN, 1.5 * stream.pause_s))
+            least_s, most_s = self._look_s
+            stream.pause_s = 0.0 if news else min(most_s, max(least_s, 1.5 * stream.pause_s))
             stream.next_s = began_s + stream.pause_s
         return batch
 

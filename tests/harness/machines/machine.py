@@ -52,6 +52,7 @@ class YardMachine(RuleBasedStateMachine):
     """Submissions, ends, faults, people and time."""
 
     spec: PolicySpec
+    kind: type[CheckedYard] = CheckedYard
     yard: CheckedYard
 
     @initialize(
@@ -64,7 +65,7 @@ class YardMachine(RuleBasedStateMachine):
         self, fleet: list[Node], config: Settings, specs: list[JobSpec], queue: list[tuple[int, int]]
     ) -> None:
         """A yard with some jobs. Later ones ask for the same, or nearly: what collides is interesting."""
-        self.yard = CheckedYard(self.spec, fleet, settings=config)
+        self.yard = self.kind(self.spec, fleet, settings=config)
         self.last_id = 0
         self.specs = specs
         for pick, limit_ms in queue:
@@ -298,9 +299,10 @@ def run(
     derandomize: bool = True,
     shrink: bool = True,
     base: type[YardMachine] = YardMachine,
+    kind: type[CheckedYard] = CheckedYard,
 ) -> None:
-    """Drive one policy through so many histories."""
-    machine = type(f"Machine[{spec.name}]", (base,), {"spec": spec})
+    """Drive one policy through so many histories, of a yard of this kind."""
+    machine = type(f"Machine[{spec.name}]", (base,), {"spec": spec, "kind": kind})
     case = machine.TestCase
     case.settings = settings(
         max_examples=examples,

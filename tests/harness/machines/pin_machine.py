@@ -33,7 +33,6 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import MIG_MODELS, Slice
 from harness.machines import strategies as some
-from harness.machines.checked import CheckedYard
 from harness.machines.machine import YardMachine, picks
 from harness.reference.cutting import Piece, can_be_laid, unlawful
 from harness.reference.judge import Room, pin_wrong
@@ -123,7 +122,7 @@ class PinMachine(YardMachine):
         kept: list[tuple[int, int, list[str]]],
     ) -> None:
         """A yard with some jobs, and some layouts that are pinned before they come."""
-        self.yard = CheckedYard(self.spec, fleet, settings=config)
+        self.yard = self.kind(self.spec, fleet, settings=config)
         self.last_id = 0
         self.specs = specs
         for pick, which, wanted in kept:

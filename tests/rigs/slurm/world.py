@@ -89,6 +89,10 @@ class World:
     """Of nodes; idle unless told."""
     shuffle: random.Random | None = None
     asked: list[str] = field(default_factory=list)
+    queue_told: Jobs | None = None
+    """What the queue is said to be, whatever is in it."""
+    nodes_told: tuple[NodeReport, ...] | None = None
+    """The same of the nodes."""
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -96,6 +100,8 @@ class World:
             raise OutOfReach(f"{what}: nobody answers")
 
     def nodes(self) -> tuple[NodeReport, ...]:
+        if self.nodes_told is not None:
+            return self.nodes_told
         return node_reports(self.site(), self.cluster, GpuTypes(self.gpu_types))
 
     def jobs(self) -> ForeignJobs:
@@ -109,6 +115,8 @@ class World:
 
     def queue(self) -> Jobs:
         self._ask("queue")
+        if self.queue_told is not None:
+            return self.queue_told
         found = []
         for row in self.tries:
             if row.submit_ms > self.now_ms or (row.end_ms and row.end_ms + MIN_JOB_AGE_MS < self.now_ms):

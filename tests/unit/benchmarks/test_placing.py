@@ -81,11 +81,9 @@ def test_orders_are_inflated_or_thinned_and_repeat_by_seed() -> None:
     assert sum(pod.asked_milli for pod in arrivals(pods * 100, 10_000, 42)) <= 14_000
 
 
-def test_an_endless_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placing.protocol.ARRIVALS_MAX", 50)
-
+def test_an_endless_list_is_refused() -> None:
     with pytest.raises(BadInput, match="takes more than 50 pods"):
-        arrivals([Task(1, 1, 1, 1), Task(1, 1, 0, 0)], 1_000_000, 42)
+        arrivals([Task(1, 1, 1, 1), Task(1, 1, 0, 0)], 1_000_000, 42, pods_max=50)
 
 
 def test_a_run_counts_what_arrived_and_what_found_room() -> None:

@@ -1,5 +1,6 @@
 """Tables that are bound to the log: declared once, written with the event by any store."""
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
 from gpuyard.model import Ticked
 from gpuyard.store import TRY_ROWS, TryRow, open_store
+from gpuyard.store.errors import StoreError
 from gpuyard.testing import MemoryStore
+from harness.sqlite import refusing
 
 
 def _row(_state: State, event: Ticked, clock_ms: int) -> TryRow | None:
@@ -40,10 +43,8 @@ def test_a_write_that_fails_leaves_neither_event_nor_row(
     monkeypatch.setitem(bound.BY_KIND, Ticked, (TICKS,))
     with open_store(tmp_path / "yard.db") as store:
         replica = Replica(store)
-        with monkeypatch.context() as broken:
-            broken.setattr(TRY_ROWS, "_values", lambda _row: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                replica.commit(None, lambda draft: draft.add(Ticked(5)))
+        with refusing(sqlite3.SQLITE_INSERT, "tries"), pytest.raises(StoreError):
+            replica.commit(None, lambda draft: draft.add(Ticked(5)))
         assert (0, []) == (store.head(), store.tries.of_job(1, 99))
         replica.commit(None, lambda draft: draft.add(Ticked(7)))
         assert [(1, Ticked(7))] == store.read(0)

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from gpuyard.control.loop.loop import SILENT_MS, Controller, Step
-from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines.contract import Recipe, Transient
+from gpuyard.engines.contract import Transient
 from gpuyard.model import AttemptState, Node
 from gpuyard.testing import Life, LiveYard, SimEngine
+from harness.steered import steered
 
 NEXT = 11_000
 """Long enough for nodes to be looked at again."""
@@ -145,21 +143,22 @@ def test_a_report_concludes_nothing_about_an_attempt_that_was_committed_later() 
     assert AttemptState.STARTING is here.phase(job_id)
 
 
-def test_a_job_that_was_withdrawn_a_moment_ago_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_was_withdrawn_a_moment_ago_is_not_started() -> None:
     here = Two(run_ms=1_000_000)
     here.step()
     job_id = here.submit(2)
     controller: Controller = here.controller
     controller.decide(here.now_ms, [])
-    driver, west = controller.drivers["east"], controller.look("west", here.now_ms)
-    recipes = driver._recipes
+    west = controller.look("west", here.now_ms)
+    store = here.replica.store
 
-    def slowly(records: list[JobRecord]) -> dict[str, Recipe]:
+    def slowly(names: list[str]) -> dict[str, bytes]:
         # Another thread decides while the driver of `east` is about to start the job.
         controller.decide(here.now_ms + SILENT_MS, [west])
-        return recipes(records)
+        return store.blobs(names)
 
-    monkeypatch.setattr(driver, "_recipes", slowly)
+    here.replica.store = steered(store, blobs=slowly)
     controller.act("east", here.now_ms, Step(), 0)
+    here.replica.store = store
     controller.act("west", here.now_ms, Step(), 0)
     assert {"east": [], "west": [job_id]} == here.running()

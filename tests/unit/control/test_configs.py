@@ -1,5 +1,6 @@
 """Versions of the configuration: what a start does to them, apply and rollback, and what stands in the way."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome
-from gpuyard.store import StoreFull, VersionCause, text_hash
+from gpuyard.store import VersionCause, text_hash
+from gpuyard.store.errors import StoreError
+from harness.sqlite import refusing
 from rigs.request_service import ANA, ROOT, Rig, rig
 
 FLEET = "version: 1\nclusters: {box: {gpus: 8 x H100, emulate: true}}\n"
@@ -292,17 +295,12 @@ def test_guarantees_beyond_the_fleet_that_is_here_are_named(here: Here) -> None:
     assert "guarantees come to 12 GPUs and the fleet has 8: not all can be kept" == notes[-1]
 
 
-def test_a_write_that_fails_leaves_the_old_version_whole(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_version_whole(here: Here) -> None:
     """The event and the version are one transaction: what fails after the first of them undoes both."""
     head = here.replica.store.head()
 
-    def full(*_arguments: object) -> None:
-        raise StoreFull("the disk is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(here.replica.store.log, "_write", full)
-        with pytest.raises(StoreFull):
-            here.apply(TWO)
+    with refusing(sqlite3.SQLITE_INSERT, "configs"), pytest.raises(StoreError):
+        here.apply(TWO)
     here.replica.catch_up()
 
     assert head == here.replica.store.head()

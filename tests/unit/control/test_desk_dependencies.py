@@ -11,6 +11,7 @@ from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.labels import label_of
 from gpuyard.model import After, AfterKind, Outcome
 from gpuyard.store.codec import CODEC
+from harness.steered import Steered, steering
 from rigs.request_service import ANA, Rig, rig
 
 
@@ -152,14 +153,14 @@ def test_a_dependency_that_is_named_a_thousand_times_is_looked_up_once(
 
 
 def test_more_dependencies_than_the_log_should_hold_are_refused(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
-    monkeypatch.setattr(dependencies, "EDGES_MAX", 20)
-    jobs = [service.submit() for _ in range(3)]
+    jobs = [service.submit() for _ in range(40)]
     wanted = tuple([each for job in jobs for each in after("afterok", job)])
+    tasks = dependencies.EDGES_MAX // len(jobs)
     service.submit(array=tuple(range(6)), dependencies=wanted)
-    with pytest.raises(Unacceptable, match="7 tasks that each wait for 3 jobs are too many"):
-        service.submit(array=tuple(range(7)), dependencies=wanted)
+    with pytest.raises(Unacceptable, match=f"{tasks + 1} tasks that each wait for 40 jobs are too many"):
+        service.submit(array=tuple(range(tasks + 1)), dependencies=wanted)
 
 
 def test_afternotok_wants_one_task_of_an_array_to_fail(service: Rig) -> None:
@@ -180,18 +181,18 @@ def test_afternotok_wants_one_task_of_an_array_to_fail(service: Rig) -> None:
 
 
 def test_the_corresponding_tasks_of_an_ended_array_are_looked_up_once(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
     first = service.submit(array=(1, 2, 3))
     for task in (1, 2):
         service.start(first + task)
         service.end(first + task)
     asked = []
-    ends = service.replica.store.history.ends_of_array
-    monkeypatch.setattr(
-        service.replica.store.history, "ends_of_array", lambda job_id: asked.append(job_id) or ends(job_id)
-    )
-    second = service.submit(array=(1, 2, 3), dependencies=after("aftercorr", first))
+    history = service.replica.store.history
+    ends = history.ends_of_array
+    watched = Steered(history, ends_of_array=lambda job_id: asked.append(job_id) or ends(job_id))
+    with steering(service.replica.store).doing(history=watched):
+        second = service.submit(array=(1, 2, 3), dependencies=after("aftercorr", first))
     assert [(), (), (After(AfterKind.COMPLETED, first + 3),)] == [
         pending(service, second + n) for n in (1, 2, 3)
     ]

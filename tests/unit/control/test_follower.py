@@ -12,7 +12,6 @@ import pytest
 
 from gpuyard.control.commands.wishes import BATCH
 from gpuyard.control.refusals import Overloaded, Unacceptable
-from gpuyard.control.replica import follower, thought
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, StatePassed
@@ -86,13 +85,12 @@ def ask(process: Follower, service: Rig, work: Any, *args: Any, exact: bool = Fa
     return process.ask(service.replica.seq, exact, work, args)
 
 
-def test_it_says_why_as_a_copy_does(service: Rig, process: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_why_as_a_copy_does(service: Rig, process: Follower) -> None:
     service.replica.catch_up()
-    monkeypatch.setattr(thought, "COPIED_MAX", 0)
     now_ms = lambda: still(service)  # noqa: E731
     near, far = (
         Explained(service.replica, now_ms),
-        Explained(service.replica, now_ms, think=QuestionRunner(service.replica, process)),
+        Explained(service.replica, now_ms, think=QuestionRunner(service.replica, process, copied_max=0)),
     )
     labels = [str(record.job.label) for record in service.replica.state.jobs.values()]
     for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
@@ -136,13 +134,8 @@ def test_what_goes_wrong_in_an_answer_is_said_to_whoever_asked(service: Rig, pro
         ask(process, service, breaks)
 
 
-def test_an_answer_that_takes_too_long_is_given_up(service: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Follower(service.replica.store.place)
-    monkeypatch.setattr(
-        follower,
-        "_MAIN",
-        f"import gpuyard.control.replica.follower as a; a.ANSWER_S_MAX = 1; {follower._MAIN}",
-    )
+def test_an_answer_that_takes_too_long_is_given_up(service: Rig) -> None:
+    short = Follower(service.replica.store.place, answer_s_max=1)
     try:
         with pytest.raises(Overloaded):
             ask(short, service, slow)

@@ -18,11 +18,10 @@ from gpuyard.control.refusals import Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
-from gpuyard.engines.local import engine as local
-from gpuyard.engines.local import hosts
-from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.local.engine import GpuTools, LocalEngine
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mps import NoMps
+from gpuyard.engines.local.hosts import MachineReader, ThisMachine
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import ConfigSet, Isolation, Mig, Settings, Whole
 from gpuyard.model.mig import MIG_MODELS
@@ -48,9 +47,6 @@ class Machine:
         for place in CUT:
             self.card.make("GPU-a", place)
         monkeypatch.setitem(sys.modules, "pynvml", self.driver)
-        monkeypatch.setattr(hosts, "read_gpus", lambda *_: list(GPUS))
-        monkeypatch.setattr(local, "NvmlCutter", lambda _geometry: self.card)
-        monkeypatch.setattr(local, "Mps", NoMps)
         self.replica = Replica(MemoryStore())  # type: ignore[arg-type]
         self.committer = Committer(self.replica, lambda: time.time_ns() // 1_000_000)
         self.replica.commit(None, lambda draft: draft.add(ConfigSet(0, Settings(policy=PRESETS["default"]))))
@@ -59,7 +55,12 @@ class Machine:
         self.up(hands_off=True)
 
     def up(self, *, hands_off: bool) -> None:
-        self.engine = LocalEngine(self.folder / "engine", hands_off=hands_off)
+        self.engine = LocalEngine(
+            self.folder / "engine",
+            nodes=ThisMachine(reader=MachineReader(gpus=lambda *_: list(GPUS))),
+            hands_off=hands_off,
+            gpu_tools=GpuTools(lambda _geometry: self.card, NoMps),
+        )
         lease = self.replica.store.elect("me")
         assert lease is not None
         self.loop = Controller(self.replica, self.engine, lease.epoch)

@@ -52,6 +52,7 @@ from gpuyard.packing.learning import FIRST_JOBS, JOB
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Fenced
 from gpuyard.testing import Faults, Life, LiveYard, SimEngine
+from harness.steered import steered, steering
 
 
 def key(job_id: int, submitted_ms: int = 1_000_000) -> str:
@@ -121,7 +122,7 @@ class Here(LiveYard[Engine]):
     has_room = True
 
     def __init__(self, run_ms: int = 10_000) -> None:
-        super().__init__(lambda clock: Engine(clock, [NODE], lambda _launch: Life(run_ms)), SETTINGS)
+        super().__init__(lambda clock: steered(Engine(clock, [NODE], lambda _launch: Life(run_ms))), SETTINGS)
 
     def lead(self) -> None:
         epoch = self.store.elect("test").epoch
@@ -429,14 +430,12 @@ def test_what_the_engine_refuses_for_good_fails_with_its_reason() -> None:
     assert ("FAILED", "there is nothing to run: no argv and no script") == (row.state, row.why)
 
 
-def test_a_refusal_ends_an_attempt_with_the_exit_code_that_the_engine_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_refusal_ends_an_attempt_with_the_exit_code_that_the_engine_says() -> None:
     here = Here()
     job_id = here.submit()
     reply = Reply(Answer.REFUSED, "runs in an image, and runc is not installed", 125)
-    monkeypatch.setattr(here.engine, "start", lambda _epoch, launches: [reply for _ in launches])
-    here.step()
+    with steering(here.engine).doing(start=lambda _epoch, launches: [reply for _ in launches]):
+        here.step()
     row = here.store.rows[job_id]
     assert ("FAILED", 125, reply.why) == (row.state, row.exit_code, row.why)
 
@@ -602,17 +601,15 @@ def test_gpus_used_outside_the_yard_are_left_alone_and_named() -> None:
     assert AttemptState.RUNNING is here.phase(job_id)
 
 
-def test_a_node_that_the_engine_no_longer_has_takes_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_the_engine_no_longer_has_takes_nothing_new() -> None:
     here = Here()
     here.step()
-    found = here.engine.nodes()
-    monkeypatch.setattr(here.engine, "nodes", lambda: ())
-    here.step(10_000)
-    here.submit()
-    here.step(100)
-    assert [] == here.live()
-    assert "the engine no longer has it" == here.replica.state.nodes.down[0]
-    monkeypatch.setattr(here.engine, "nodes", lambda: found)
+    with steering(here.engine).doing(nodes=tuple):
+        here.step(10_000)
+        here.submit()
+        here.step(100)
+        assert [] == here.live()
+        assert "the engine no longer has it" == here.replica.state.nodes.down[0]
     here.step(10_000)
     here.step(100)
     assert 1 == len(here.live())

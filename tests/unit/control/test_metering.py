@@ -19,6 +19,7 @@ from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.store import Lease, StoreError
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.series import SETTLE_MS, Series
+from harness.steered import Steered, steering
 from rigs.request_service import Rig, rig
 
 STEP = 10_000
@@ -207,7 +208,7 @@ def test_a_leader_that_was_deposed_tells_nothing(server: Server) -> None:
 
 
 def test_a_store_that_fails_for_a_while_loses_nothing(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
     key = server.run()
     over = START + 20 * MINUTE_MS
@@ -217,11 +218,10 @@ def test_a_store_that_fails_for_a_while_loses_nothing(
     def fails(*_args: object) -> None:
         raise StoreError("the disk is full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(server.desk.replica.store.history, "find", fails)
+    store = steering(server.desk.replica.store)
+    with store.doing(history=Steered(store.history, find=fails)):
         server.round(over + 2 * MINUTE_MS, [])
-    with monkeypatch.context() as patch:
-        patch.setattr(server.desk.replica.store, "commit", fails)
+    with store.doing(commit=fails):
         server.round(over + 3 * MINUTE_MS, [])
     assert [] == server.events()
     server.round(over + 4 * MINUTE_MS, [])

@@ -12,6 +12,7 @@ from gpuyard.control.reading import publisher
 from gpuyard.control.reading import publisher as reading
 from gpuyard.control.reading.plain_views import View
 from gpuyard.model import Node, NodeAdded, NodeCordoned
+from harness.steered import Steered
 from rigs.request_service import Rig, rig
 
 
@@ -48,9 +49,9 @@ def test_nodes_need_no_books_where_nothing_has_happened(yard: Rig) -> None:
 
 
 def test_nodes_are_those_published_last_where_the_books_are_busy_for_long(
-    yard: Rig, monkeypatch: pytest.MonkeyPatch
+    yard: Rig,
 ) -> None:
-    monkeypatch.setattr(reading, "WAIT_S", 0.05)
+    yard.views.fleet = reading.NodesReading(yard.replica, limits=reading.PublishingLimits(wait_s=0.05))
     before = yard.views.nodes()
     job_id = yard.submit(gpus=1)
     yard.start(job_id)
@@ -70,9 +71,8 @@ def test_a_reader_sees_what_was_written_before_it_asked_and_other_nodes_are_not_
 
 
 def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
-    yard: Rig, monkeypatch: pytest.MonkeyPatch
+    yard: Rig,
 ) -> None:
-    monkeypatch.setattr(reading, "NODES_AT_ONCE", 2)
     job_id, pauses, let_others = yard.submit(gpus=1), [], yard.replica.pause
 
     def pause() -> None:
@@ -81,7 +81,8 @@ def test_many_nodes_are_made_in_pieces_between_which_others_have_the_books(
         if len(pauses) == 1:
             yard.start(job_id)
 
-    monkeypatch.setattr(yard.replica, "pause", pause)
+    replica: Any = Steered(yard.replica, pause=pause)
+    yard.views.fleet = reading.NodesReading(replica, limits=reading.PublishingLimits(nodes_at_once=2))
 
     assert [7, 8, 8, 8, 8] == free(yard.views.nodes()["nodes"])
     assert 2 == len(pauses)
@@ -103,17 +104,18 @@ def test_nodes_that_nobody_reads_for_long_are_dropped(yard: Rig) -> None:
     found.drop_unread()
     assert before is found.latest()
 
-    clock[0] += reading.UNREAD_S
+    clock[0] += reading.LIMITS.unread_s
     found.drop_unread()
     assert before is not found.latest()
     assert before.views == found.latest().views
 
 
-def test_an_overview_that_was_just_made_waits_for_nobody(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overview_that_was_just_made_waits_for_nobody(yard: Rig) -> None:
     """It takes a tenth of a second by this clock, and so stands for two; what is new waits until then."""
-    monkeypatch.setattr(publisher, "WAIT_S", 30.0)
     clock = count(0, 0.1)
-    yard.views.reading = publisher.Publisher(yard.replica, now_s=lambda: next(clock))
+    yard.views.reading = publisher.Publisher(
+        yard.replica, now_s=lambda: next(clock), limits=publisher.PublishingLimits(wait_s=30.0)
+    )
     before = yard.views.overview()["nodes"]
     yard.add(NodeCordoned(0, 2, "a fan"))
 

@@ -6,7 +6,6 @@ import pytest
 
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, foresee
 from gpuyard.control.replica.thought import QuestionContext
-from gpuyard.core.explain import long_line
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS
@@ -24,10 +23,15 @@ def no_clock() -> float:
 
 
 def foreseen(
-    yard: Yard, job_id: int, *events: JobSubmitted, clock_s: Callable[[], float] = no_clock
+    yard: Yard,
+    job_id: int,
+    *events: JobSubmitted,
+    clock_s: Callable[[], float] = no_clock,
+    looked_at_max: int = 2000,
 ) -> Foresight:
     own = QuestionContext(load(dump(yard.state)), yard.policy, no_store)
-    found = foresee(own, Question(yard.now_ms, job_id, PAST, 1, 1.0, events), clock_s)
+    asked = Question(yard.now_ms, job_id, PAST, 1, 1.0, events, looked_at_max=looked_at_max)
+    found = foresee(own, asked, clock_s)
     assert found is not None
     return found
 
@@ -110,14 +114,11 @@ def test_the_budget_ends_it_early() -> None:
     assert 2 == found.runs
 
 
-def test_of_a_line_too_long_to_run_forward_a_part_is_run_and_the_answer_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 20)
+def test_of_a_line_too_long_to_run_forward_a_part_is_run_and_the_answer_says_so() -> None:
     yard = taken()
     waiting = [yard.submit(8, limit_ms=HOUR_MS) for _ in range(60)]
-    behind = foreseen(yard, waiting[5])
-    last = foreseen(yard, waiting[-1])
+    behind = foreseen(yard, waiting[5], looked_at_max=20)
+    last = foreseen(yard, waiting[-1], looked_at_max=20)
 
     assert (40, 0) == (behind.left_out, behind.left_out_ahead)
     assert [6 * 10 * MINUTE_MS] * behind.runs == behind.waits_ms, "nobody ahead of it was left out"
@@ -133,7 +134,6 @@ def test_of_a_line_too_long_to_run_forward_a_part_is_run_and_the_answer_says_so(
 
 
 def test_of_a_line_too_long_to_run_forward_nobody_new_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 20)
     yard = taken()
     waiting = [yard.submit(8, limit_ms=HOUR_MS) for _ in range(60)]
     # What came within a quarter of an hour would come again in each of the next.
@@ -141,8 +141,7 @@ def test_of_a_line_too_long_to_run_forward_nobody_new_is_drawn(monkeypatch: pyte
     arrived: list[object] = []
     monkeypatch.setattr(Forward, "_arrive", lambda _self, past, _now_ms: arrived.append(past))
 
-    assert foreseen(yard, waiting[-1]).runs
+    assert foreseen(yard, waiting[-1], looked_at_max=20).runs
     assert [] == arrived
-    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", 2000)
     assert foreseen(yard, waiting[-1]).runs
     assert arrived

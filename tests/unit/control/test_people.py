@@ -34,7 +34,8 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(people.pwd, "getpwnam", named)
     monkeypatch.setattr(people.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(people, "has_other_people", lambda: True)
+    monkeypatch.setattr(people.pwd, "getpwall", lambda: [named("ana")])
+    people._has_other_people.cache_clear()
 
 
 @pytest.mark.usefixtures("accounts")
@@ -110,16 +111,13 @@ def test_who_only_looks_needs_no_account_and_runs_nothing() -> None:
         ("group: files ldap", False),
     ],
 )
-def test_users_of_a_directory_are_people_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, asks: bool
-) -> None:
+def test_users_of_a_directory_are_people_too(tmp_path: Path, line: str, asks: bool) -> None:
     (tmp_path / "nsswitch.conf").write_text(f"# sources\n\n{line}\n")
-    monkeypatch.setattr(people, "_NSSWITCH", str(tmp_path / "nsswitch.conf"))
-    monkeypatch.setattr(people, "_SSSD", str(tmp_path / "nss"))
-    assert asks == people._asks_for_users()
+    files = str(tmp_path / "nsswitch.conf"), str(tmp_path / "nss")
+    assert asks == people.asks_for_users(*files)
     if "sss" in line:
         (tmp_path / "nss").touch()
-        assert people._asks_for_users()
+        assert people.asks_for_users(*files)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.commands.configs import Proposal
-from gpuyard.control.foresight import previews
-from gpuyard.control.foresight.previews import Previews
+from gpuyard.control.foresight.previews import PreviewLimits, Previews
 from gpuyard.control.refusals import Overloaded
 from gpuyard.model import Ask, JobSpec, Quota, Settings, Tenant, Whole
 from gpuyard.model.serialise import to_plain
@@ -59,10 +58,9 @@ def test_a_preview_comes_from_a_process_of_its_own(made: Previews) -> None:
 
 
 def test_a_long_history_is_cut_where_it_takes_too_long(
-    made: Previews, monkeypatch: pytest.MonkeyPatch
+    made: Previews,
 ) -> None:
-    monkeypatch.setattr(previews, "PAGE", 3)
-    monkeypatch.setattr(previews, "JOBS_MAX", 6)
+    made.limits = PreviewLimits(page=3, jobs_max=6)
     found = asyncio.run(_all(made))
 
     # The six that ended last; the first of them is when the simulated time begins.
@@ -71,7 +69,7 @@ def test_a_long_history_is_cut_where_it_takes_too_long(
 
 
 def test_one_at_a_time_and_gone_with_whoever_asked(made: Previews, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(previews, "QUIET_S", 0.01)
+    made.limits = PreviewLimits(quiet_s=0.01)
     children: list[Any] = []
     real = asyncio.create_subprocess_exec
 
@@ -93,8 +91,8 @@ def test_one_at_a_time_and_gone_with_whoever_asked(made: Previews, monkeypatch: 
     assert not made.busy
 
 
-def test_a_preview_that_takes_too_long_is_ended(made: Previews, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(previews, "LIMIT_S", -1.0)
+def test_a_preview_that_takes_too_long_is_ended(made: Previews) -> None:
+    made.limits = PreviewLimits(limit_s=-1.0)
     with pytest.raises(Overloaded, match="the preview took longer"):
         asyncio.run(_all(made))
     assert not made.busy

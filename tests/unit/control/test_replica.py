@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-import gpuyard.control.replica.replica as books_module
 from gpuyard.control.admission.entering import events_of
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.replica.forked_work import ForkedWork
-from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.core import State
+from gpuyard.control.replica.replica import LIMITS, Draft, Replica, ReplicaLimits
 from gpuyard.core.state.dump import canonical, load
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, NodeAdded, Requested, Ticked, Verb, Whole
-from gpuyard.model.serialise import Plain
-from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store, packed
+from gpuyard.store import Commit, Fenced, Store, StoreFull, Submission, open_store
 from gpuyard.testing import MemoryStore
 from harness.patience import until
+from harness.steered import Steered
 
 NODE = Node("n0", "main", "p", "H100", 8, 64_000, 1 << 18)
 
@@ -42,8 +40,8 @@ def test_what_others_wrote_is_folded_before_anything_is_judged() -> None:
     assert store.head() == replica.seq
 
 
-def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
+def test_a_write_that_fails_leaves_no_trace_in_the_books() -> None:
+    store = Steered(MemoryStore())
     replica = Replica(store)  # type: ignore[arg-type]
     replica.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
     before = canonical(replica.state)
@@ -52,8 +50,7 @@ def test_a_write_that_fails_leaves_no_trace_in_the_books(monkeypatch: pytest.Mon
         make([])
         raise StoreFull("no space left")
 
-    monkeypatch.setattr(store, "commit", full)
-    with pytest.raises(StoreFull):
+    with store.doing(commit=full), pytest.raises(StoreFull):
         replica.commit(None, lambda draft: draft.add(NodeAdded(2, _named("n1"))))
     replica.catch_up()
     assert before == canonical(replica.state)
@@ -68,12 +65,10 @@ def submit_array(store: MemoryStore | Store) -> None:
     store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
 
 
-def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_have_the_lock_while_a_long_array_is_folded() -> None:
     store = MemoryStore()
-    replica = Replica(store)  # type: ignore[arg-type]
+    replica = Replica(store, ReplicaLimits(piece=500, pause_s=0.05))  # type: ignore[arg-type]
     submit_array(store)
-    monkeypatch.setattr(books_module, "PAUSE_S", 0.05)
-    monkeypatch.setattr(books_module, "PIECE", 500)
     seen: set[int] = set()
     over = Event()
 
@@ -97,34 +92,23 @@ def test_others_have_the_lock_while_a_long_array_is_folded(monkeypatch: pytest.M
     assert 3 <= len(seen & {500, 1000, 1500, 2000, 2500})
 
 
-def test_nothing_long_is_folded_inside_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
-    replica = Replica(store)  # type: ignore[arg-type]
-    inside, folded = False, 0
-    commit, fold = store.commit, books_module.apply
-
-    def counted(state: State, event: object) -> None:
-        nonlocal folded
-        before = len(state.jobs)
-        fold(state, event)  # type: ignore[arg-type]
-        folded += inside * (len(state.jobs) - before)
+def test_nothing_long_is_folded_inside_a_transaction() -> None:
+    store, folded = MemoryStore(), 0
 
     def entered(*args: Any) -> list[int]:
-        nonlocal inside
-        inside = True
-        try:
-            return commit(*args)
-        finally:
-            inside = False
+        nonlocal folded
+        before = len(replica.state.jobs)
+        seqs = store.commit(*args)
+        folded += len(replica.state.jobs) - before
+        return seqs
 
-    monkeypatch.setattr(books_module, "apply", counted)
-    monkeypatch.setattr(store, "commit", entered)
+    replica = Replica(Steered(store, commit=entered))  # type: ignore[arg-type]
     submit_array(store)
     seen: list[int] = []
     replica.commit(None, lambda draft: seen.append(len(draft.state.jobs)))
 
     assert ([TASKS], TASKS) == (seen, len(replica.state.jobs))
-    assert folded <= books_module.PIECE
+    assert folded <= LIMITS.piece
 
 
 def _named(name: str) -> Node:
@@ -174,22 +158,18 @@ def test_books_opened_from_a_snapshot_are_the_books_that_made_it() -> None:
     assert canonical(replica.state) == canonical(Replica(store).state)  # type: ignore[arg-type]
 
 
-def test_a_long_queue_is_saved_beside_the_books_which_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_queue_is_saved_beside_the_books_which_go_on(tmp_path: Path) -> None:
     """The copy waits for a file here, as it would take its time with many jobs: nobody else does."""
-    monkeypatch.setattr("gpuyard.control.replica.replica.BESIDE_FROM", 1)
-    monkeypatch.setattr("gpuyard.control.replica.replica.SNAPSHOT_EVERY", 2)
     go_on = tmp_path / "go-on"
 
-    def slowly(plain: Plain) -> bytes:
-        while not go_on.exists():
-            time.sleep(0.01)
-        return packed(plain)
+    class SlowReplica(Replica):
+        def _packed(self) -> bytes:
+            while not go_on.exists():
+                time.sleep(0.01)
+            return super()._packed()
 
-    monkeypatch.setattr("gpuyard.control.replica.replica.packed", slowly)
     with closing(open_store(f"sqlite:///{tmp_path}/yard.db")) as store:
-        replica = Replica(store)
+        replica = SlowReplica(store, ReplicaLimits(beside_from=1, snapshot_every=2))
         replica.commit(None, lambda draft: draft.add(NodeAdded(1, NODE)))
         submit(store)
         replica.catch_up()

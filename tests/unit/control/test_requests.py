@@ -39,6 +39,7 @@ from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import Conflict, Idempotency, StoreFull
 from harness.patience import until
+from harness.steered import steering
 from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
@@ -374,9 +375,9 @@ def test_a_key_that_is_used_again_does_it_once(service: Rig) -> None:
 
 
 def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
-    store, batches, gate = service.replica.store, [], Event()
+    store, batches, gate = steering(service.replica.store), [], Event()
     real = store.submit
 
     def submit(batch: Any, now_ms: int) -> Any:
@@ -384,14 +385,14 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
         batches.append(len(batch))
         return real(batch, now_ms)
 
-    monkeypatch.setattr(store, "submit", submit)
-    good = [service.requests.submit(ROOT, new_job(command=("true",), gpus=1)) for _ in range(5)]
-    bad = service.requests.submit(ROOT, new_job(command=("true",), gpus=99))
-    gate.set()
+    with store.doing(submit=submit):
+        good = [service.requests.submit(ROOT, new_job(command=("true",), gpus=1)) for _ in range(5)]
+        bad = service.requests.submit(ROOT, new_job(command=("true",), gpus=99))
+        gate.set()
 
-    assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]
-    with pytest.raises(Unacceptable):
-        bad.result(10)
+        assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]
+        with pytest.raises(Unacceptable):
+            bad.result(10)
     assert len(batches) <= 2, "at most the first one alone, then all the others"
 
 
@@ -420,17 +421,17 @@ def test_what_was_refused_is_not_held_until_the_next_request(service: Rig) -> No
 
 
 def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
-    with monkeypatch.context() as patch:
+    def full(*_: Any) -> None:
+        raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
 
-        def full(*_: Any) -> None:
-            raise StoreFull("no space left for x", "Free some space; nothing needs to be restarted.")
-
-        patch.setattr(service.replica.store, "submit", full)
-        patch.setattr("gpuyard.control.replica.committer.WAITING_MAX", 2)
-        with pytest.raises(StoreFull, match="no space left"):
-            service.submit()
+    service.committer.waiting_max = 2
+    with (
+        steering(service.replica.store).doing(submit=full),
+        pytest.raises(StoreFull, match="no space left"),
+    ):
+        service.submit()
     assert 1 == service.submit()
     service.committer.close()
     with pytest.raises(Overloaded):

@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 from gpuyard.control.duties.reserve import FAILED, LOOK_S, duty
 from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.places import SPARE_BYTES, DataDir
-from gpuyard.control.upkeep import reserve
 from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, FREE_FILES_MIN, Reserve
 from gpuyard.control.upkeep.spare_files import BESIDE, FILES
 from gpuyard.store import StoreFull, open_store
@@ -27,8 +26,11 @@ class Disk(DataDir):
     free = 1 << 40
 
     files = 1 << 20
+    trouble: Exception | None = None
 
     def free_bytes(self) -> int:
+        if self.trouble is not None:
+            raise self.trouble
         return self.free
 
     def free_files(self) -> int:
@@ -64,24 +66,18 @@ def test_what_is_kept_is_given_back_on_a_full_disk_and_taken_again(tmp_path: Pat
 
 
 def test_what_nobody_expected_does_not_end_the_looks_at_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data, answers = Disk(tmp_path), [RuntimeError("no such thing")]
-
-    def free_bytes() -> int:
-        if answers:
-            raise answers.pop()
-        return data.free
-
+    data = Disk(tmp_path)
     kept = Reserve(data, tmp_path / "yard.reserve")
     looks = RunningDuty(duty(kept), lambda: None)
     with open_store(tmp_path / "yard.db") as store:
         kept.keep_for(store)
-        monkeypatch.setattr(data, "free_bytes", free_bytes)
+        data.trouble = RuntimeError("no such thing")
         try:
             assert FAILED.first_s == looks.round()
             assert "reserve: the room on the disk cannot be looked at: no such thing" in caplog.text
-            data.free = 0
+            data.trouble, data.free = None, 0
             assert LOOK_S == looks.round()
             assert kept.low
         finally:
@@ -133,11 +129,12 @@ def test_a_store_that_cannot_be_opened_for_want_of_inodes_says_so(
     assert "Remove some files there" in told.hint
 
 
-def test_a_store_on_another_disk_takes_jobs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_on_another_disk_takes_jobs_in(tmp_path: Path) -> None:
     data = Disk(tmp_path)
     data.free = 0
     kept = Reserve(data, tmp_path / "yard.reserve")
-    monkeypatch.setattr(reserve.Reserve, "_of_store", lambda _self: False)
+    kept.look()
+    assert kept.low
     kept.check()
     assert not kept.has_room(), "and starts none"
 

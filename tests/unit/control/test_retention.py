@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
@@ -19,7 +19,6 @@ from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.replica.labels import attempt_key, label_of
 from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, cursor_of
 from gpuyard.engines.contract import Leftover
-from gpuyard.engines.machine import leftovers
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
 from gpuyard.model.units import DAY_MS
@@ -29,13 +28,26 @@ from rigs.request_service import Rig, rig
 NOW = PruneWish("ana", 0)
 
 
+class DyingLeftovers(Leftovers):
+    """One may die once folders are out of their places, before they are removed."""
+
+    dies = False
+
+    def _with_each(self, paths: Sequence[str], do: Callable[[Sequence[str], float], None]) -> None:
+        if self.dies and paths and paths[0].startswith(self.out):
+            raise KeyboardInterrupt
+        super()._with_each(paths, do)
+
+
 class Folders:
     """The part of an engine that this is about, over real folders."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         root.mkdir()
-        self.kept = Leftovers(str(root))
+        self.kept = DyingLeftovers(str(root))
+        self.dies = False
+        """Whether the process dies when it is to remove something."""
         self.images: dict[str, int] = {}
         """When each was last used."""
 
@@ -43,6 +55,8 @@ class Folders:
         return self.kept.sizes(what, names)
 
     def remove(self, what: Leftover, names: list[str]) -> None:
+        if self.dies:
+            raise KeyboardInterrupt
         self.kept.remove(what, names)
 
     def prune_images(self, before_ms: int, *, dry_run: bool) -> dict[str, int]:
@@ -176,21 +190,16 @@ def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
     assert "es" == yard.left(job), "the same script was submitted again"
 
 
-def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_between_two_steps_leaves_nothing_half(yard: Yard) -> None:
     job = yard.run()
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(yard.folders, "remove", dies)
-        with pytest.raises(KeyboardInterrupt):
-            yard.walk(NOW)
+    yard.folders.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        yard.walk(NOW)
     assert "lf" == yard.left(job), "said, and not yet gone"
-    with monkeypatch.context() as patch:
-        patch.setattr(leftovers, "_remove", dies)
-        with pytest.raises(KeyboardInterrupt):
-            yard.walk(NOW)
+    yard.folders.dies, yard.folders.kept.dies = False, True
+    with pytest.raises(KeyboardInterrupt):
+        yard.walk(NOW)
+    yard.folders.kept.dies = False
     assert "f" == yard.left(job), "out of its place, whole"
     assert 1 == len(os.listdir(yard.folders.root / REMOVED))
     yard.walk(NOW)
@@ -257,12 +266,9 @@ def test_kill_9_at_any_time_leaves_nothing_half(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [".", "deep"])
-def test_a_folder_that_does_not_answer_is_left_alone(
-    yard: Yard, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_does_not_answer_is_left_alone(yard: Yard, where: str) -> None:
     """A user may have mounted something there whose server is gone."""
-    monkeypatch.setattr(leftovers, "_ALL_S_MAX", 1.0)
-    monkeypatch.setattr(leftovers, "_ONE_S_MAX", 1.0)
+    yard.folders.kept.all_s_max = yard.folders.kept.one_s_max = 1.0
     jobs = [yard.run(f"token {number}") for number in range(3)]
     with hung_mount(yard.folder(jobs[1]) / where, taken=False):
         done = yard.walk(NOW)

@@ -8,10 +8,8 @@ import pytest
 
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.labels import attempt_key
-from gpuyard.control.upkeep import shipping
 from gpuyard.control.upkeep.shipping import Shipper, back_off_s
 from gpuyard.engines.contract import LogPiece, offset_of
-from gpuyard.shipping import reading
 from gpuyard.shipping.contract import Away, Refused, SinkSpec
 from gpuyard.shipping.lines import Line
 from rigs.request_service import ANA, Rig, rig
@@ -66,7 +64,9 @@ class World:
         """As a server makes one that begins."""
         spec = SinkSpec("loki", "loki", "http://127.0.0.1")
         replica, now_ms = self.requests.replica, self.requests.now_ms
-        made = Shipper(spec, self.folder, replica, Clusters({"c": self.engine}), now_ms, self.receiver)
+        made = Shipper(
+            spec, self.folder, replica, Clusters({"c": self.engine}), now_ms, self.receiver, look_s=(0.0, 0.0)
+        )
         self._made.append(made)
         return made
 
@@ -83,9 +83,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(reading, "LOOK_S_MIN", 0.0)
-    monkeypatch.setattr(reading, "LOOK_S_MAX", 0.0)
+def world(tmp_path: Path) -> Iterator[World]:
     with rig(tmp_path) as service:
         world = World(service, tmp_path / "shipping")
         yield world
@@ -158,9 +156,9 @@ def test_errors_in_a_file_of_their_own_are_a_stream(world: World):
 
 
 def test_logs_that_wait_are_bounded_and_what_is_given_up_is_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ):
-    monkeypatch.setattr(shipping, "STREAMS_MAX", 3)
+    world.shipper.streams_max = 3
     world.receiver.away = True
     world.shipper.round()
     for _ in range(5):

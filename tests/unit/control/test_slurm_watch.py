@@ -51,12 +51,12 @@ def test_a_job_from_its_submission_to_its_end(watched: Watched) -> None:
     assert 255 == watched.replica.state.nodes.free_mask[0]
 
 
-def test_rows_that_cannot_be_read_are_told_of(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_cannot_be_read_are_told_of(watched: Watched) -> None:
     """Nobody is charged for them, and so somebody should know."""
     watched.world.tries = [attempt("7", 0, 2)]
     rows = watched.world.queue().rows
     bad = Jobs(rows, 2, ["line 3: mixes MIG slices with other GPUs"])
-    monkeypatch.setattr(watched.world, "queue", lambda: bad)
+    watched.world.queue_told = bad
 
     assert ["queue: 2 rows could not be read: line 3: mixes MIG slices with other GPUs"] == watched.look()
     assert ["7"] == [record.job.label for record in watched.replica.state.jobs.values()]
@@ -138,12 +138,12 @@ def test_a_job_that_is_what_it_was_is_one_job(watched: Watched) -> None:
     assert 2 == len(watched.ended())
 
 
-def test_an_end_that_is_still_to_come_is_none(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_is_still_to_come_is_none(watched: Watched) -> None:
     """A state that nobody here knows, with the end of the time limit beside it."""
     odd = attempt("7", 0, 2, 3600, "BRANDNEW", gpus=8)
     watched.world.tries = [attempt("7", 0, 2, 3600, gpus=8)]
     watched.look()
-    monkeypatch.setattr(watched.world, "queue", lambda: Jobs([odd]))
+    watched.world.queue_told = Jobs([odd])
 
     watched.look()
 
@@ -372,13 +372,13 @@ def test_a_key_tells_tries_apart() -> None:
 
 
 def test_a_node_that_is_in_no_partition_any_more_stays_as_it_was(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
     watched.look()
     reports = watched.world.nodes()
     out = [replace(each, node=replace(each.node, pool="", gpus=4)) for each in reports]
     new = replace(out[0], node=replace(out[0].node, name="n9"))
-    monkeypatch.setattr(watched.world, "nodes", lambda: (*out, new))
+    watched.world.nodes_told = (*out, new)
     watched.look(60)
 
     state = watched.replica.state

@@ -18,15 +18,17 @@ from gpuyard.control.clock import time_text
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job
+from gpuyard.control.reading.publisher import PublishingLimits
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import label_of
-from gpuyard.control.views import queue_list, views
+from gpuyard.control.views import views
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
 from harness.patience import patient
+from harness.steered import Steered
 from rigs.request_service import ROOT, Rig, granted, listed, rig
 
 WAITING = 10_000
@@ -189,9 +191,9 @@ def test_a_queue_of_ten_thousand_is_made_quickly(yard: Rig) -> None:
 
 
 def test_a_long_list_shows_one_moment_and_keeps_nobody_waiting(
-    yard: Rig, monkeypatch: pytest.MonkeyPatch
+    yard: Rig,
 ) -> None:
-    monkeypatch.setattr(queue_list, "PIECE", 2)
+    yard.views.queue_piece = 2
     array = yard.submit(array=(0, 1, 2, 3), gpus=8)
     single = yard.submit(gpus=8)
     found = yard.views.queue()
@@ -217,11 +219,11 @@ def test_what_nobody_reads_for_long_is_dropped_and_made_anew_for_the_next_reader
     model, old = reading.latest(), weakref.ref(reading.latest())
     before, _model, _on = reading.window.start("")
 
-    clock[0] = publisher.UNREAD_S - 1
+    clock[0] = publisher.LIMITS.unread_s - 1
     reading.drop_unread()
     assert model is reading.latest()
 
-    clock[0] += publisher.UNREAD_S
+    clock[0] += publisher.LIMITS.unread_s
     reading.drop_unread()
     del model, _model
     gc.collect()
@@ -249,9 +251,9 @@ def test_a_list_needs_no_books_where_nothing_has_happened(yard: Rig) -> None:
 
 
 def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
-    yard: Rig, monkeypatch: pytest.MonkeyPatch
+    yard: Rig,
 ) -> None:
-    monkeypatch.setattr(publisher, "WAIT_S", 0.05)
+    yard.views.reading = publisher.Publisher(yard.replica, limits=PublishingLimits(wait_s=0.05))
     first = yard.submit(gpus=8)
     assert [first] == [row[0] for row in listed(yard.views)["rows"]]
     second = yard.submit(gpus=8)
@@ -265,11 +267,11 @@ def test_a_list_has_what_was_published_where_the_books_are_busy_for_long(
 
 
 def test_a_large_array_is_published_in_pieces_between_which_others_have_the_books(
-    yard: Rig, monkeypatch: pytest.MonkeyPatch
+    yard: Rig,
 ) -> None:
     """A start in between is in the list, and a submission in the next one."""
-    monkeypatch.setattr(publisher, "FEW", 2)
-    monkeypatch.setattr(publisher, "HOLD_S", -1)
+    replica: Any = Steered(yard.replica)
+    yard.views.reading = publisher.Publisher(replica, limits=PublishingLimits(few=2, hold_s=-1))
     first = yard.submit(gpus=8)
     assert 1 == len(listed(yard.views)["rows"])
     yard.submit(array=tuple(range(7)))
@@ -287,8 +289,8 @@ def test_a_large_array_is_published_in_pieces_between_which_others_have_the_book
         while thread.is_alive():
             let_others()
 
-    monkeypatch.setattr(yard.replica, "pause", pause)
-    rows = {row[0]: row for row in listed(yard.views)["rows"]}
+    with replica.doing(pause=pause):
+        rows = {row[0]: row for row in listed(yard.views)["rows"]}
 
     assert 3 == len(pauses)
     assert 1 + 7 == len(rows)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,12 @@ from gpuyard.control.commands import wishes
 from gpuyard.control.commands.wishes import BATCH, FEW, Gone, WishedId
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
 from gpuyard.control.replica.labels import Label, label_of, live, many_live
-from gpuyard.control.replica.replica import Draft, Replica
+from gpuyard.control.replica.replica import Replica
 from gpuyard.control.views.views import Views
 from gpuyard.model import Outcome, Verb
 from gpuyard.store import StoreFull
-from gpuyard.store.tables.history import History
+from harness.sqlite import asked as asked_of_sqlite
+from harness.steered import steering
 from rigs.request_service import ANA, ROOT, Rig, granted, rig
 
 
@@ -44,18 +46,19 @@ def test_each_id_has_its_own_answer_in_their_order(service: Rig) -> None:
     assert [str(theirs)] == waiting(service)
 
 
-def test_a_transaction_holds_no_more_than_a_batch(service: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_holds_no_more_than_a_batch(service: Rig) -> None:
     array = service.submit(array=tuple(range(3 * BATCH)))
     sizes: list[int] = []
-    commit = Replica.commit
+    store = steering(service.replica.store)
+    commit = store.commit
 
-    def counted(replica: Replica, epoch: int | None, make: object) -> object:
-        events = commit(replica, epoch, make)  # type: ignore[arg-type]
-        sizes.append(len(events))
-        return events
+    def counted(*arguments: Any) -> list[int]:
+        seqs: list[int] = commit(*arguments)
+        sizes.append(len(seqs))
+        return seqs
 
-    monkeypatch.setattr(Replica, "commit", counted)
-    (one,) = asked(service, Verb.HOLD, array)
+    with store.doing(commit=counted):
+        (one,) = asked(service, Verb.HOLD, array)
     assert (3 * BATCH, [FEW, BATCH, BATCH, BATCH - FEW]) == (one.jobs, sizes)
 
 
@@ -82,13 +85,11 @@ def _not_now(*_args: object) -> None:
 
 
 def test_ids_of_a_store_that_cannot_be_read_are_answered_so(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
     wish = service.requests.wish(ROOT, Verb.CANCEL, [str(service.submit())] * 20)
-    with monkeypatch.context() as broken:
-        broken.setattr(service.replica.store, "read", _full)
-        with pytest.raises(StoreFull) as caught:
-            service.requests.look_up(wish)
+    with steering(service.replica.store).doing(read=_full), pytest.raises(StoreFull) as caught:
+        service.requests.look_up(wish)
     wish.give_up(caught.value)
     assert ({StoreFull}, True) == ({type(each.error) for each in wish.asked}, wish.finished)
 
@@ -113,14 +114,13 @@ def test_what_was_written_stays_and_asking_again_does_the_rest(service: Rig, tmp
 
 
 def test_a_store_that_fails_in_the_middle_leaves_an_answer_for_every_id(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
     first, array = service.submit(), service.submit(array=tuple(range(2 * BATCH)))
     labels = [str(first), *[f"{array}_{index}" for index in range(2 * BATCH)]]
     wish = service.requests.wish(ROOT, Verb.HOLD, labels)
     wish.enter(service.requests.grant(wish).result(10))
-    monkeypatch.setattr(Draft, "add", lambda *_: (_ for _ in ()).throw(StoreFull("no space is left")))
-    with pytest.raises(StoreFull) as caught:
+    with steering(service.replica.store).doing(commit=_full), pytest.raises(StoreFull) as caught:
         service.requests.grant(wish).result(10)
     wish.give_up(caught.value)
 
@@ -205,12 +205,11 @@ def test_many_ids_that_are_gone_are_told_as_one_is(service: Rig) -> None:
 
 
 def test_many_ids_that_are_gone_take_few_looks_at_the_store(
-    service: Rig, monkeypatch: pytest.MonkeyPatch
+    service: Rig,
 ) -> None:
     """Four times 20,000 ids of jobs that never were did not get their answers in 150 s: three looks for each."""
-    looks: list[object] = []
-    found = History._found
-    monkeypatch.setattr(History, "_found", lambda *args, **named: looks.append(args) or found(*args, **named))
-    service.views.ends([label_of(f"{number}{task}") for number in range(900, 950) for task in ("", "_1")])
+    looks: list[str] = []
+    with asked_of_sqlite(looks.append):
+        service.views.ends([label_of(f"{number}{task}") for number in range(900, 950) for task in ("", "_1")])
 
-    assert 2 == len(looks)
+    assert 3 == len([look for look in looks if look.startswith("SELECT")])

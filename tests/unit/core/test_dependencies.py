@@ -160,14 +160,13 @@ def test_the_reason_names_the_job_and_what_is_wanted_of_it() -> None:
     assert ["it can never start: job 1 is FAILED and was to complete"] == [r.text for r in found.reasons]
 
 
-def test_only_the_last_ends_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies, "REMEMBERED_MAX", 2)
-    here = yard()
-    for job_id in (3, 4, 5, 6):
+def test_only_the_last_ends_are_remembered() -> None:
+    most, here = dependencies.REMEMBERED_MAX, yard()
+    for job_id in range(3, 2 * most + 3):
         submit(here, job_id)
-    for job_id in range(1, 7):
-        end(here, job_id)
-    assert {3, 4, 5, 6} == set(here.state.ends)
+    for job_id in range(1, 2 * most + 3):
+        apply(here.state, JobCancelled(1, job_id))
+    assert set(range(most + 1, 2 * most + 3)) == set(here.state.ends)
 
 
 def test_a_wait_is_counted_from_the_others_start() -> None:

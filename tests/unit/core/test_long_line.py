@@ -3,7 +3,6 @@
 import pytest
 
 from gpuyard.core import why
-from gpuyard.core.explain import long_line
 from gpuyard.core.explain.long_line import LeftOutJobs, shorten
 from gpuyard.core.explain.what_if import Trial
 from gpuyard.core.jobs.queue import ahead, in_order
@@ -23,12 +22,6 @@ from gpuyard.testing import ask, nodes, tenant
 from harness.yard import Yard
 
 MOST = 40
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_line, "LOOKED_AT_MAX", MOST)
-    monkeypatch.setattr(long_line, "_NEAR", MOST // 4)
 
 
 def crowded(policy: str = "default") -> tuple[Yard, list[int]]:
@@ -56,7 +49,7 @@ def test_what_is_left_is_a_state_like_any_other(policy: str) -> None:
         line = [record.id for record in in_order(state.queue)]
         record = state.jobs[job_id]
         before = ahead(state.queue, record) if job_id in line else len(line)
-        cut = shorten(state, record)
+        cut = shorten(state, record, MOST)
         left = [record.id for record in in_order(state.queue)]
 
         assert len(yard.state.jobs) - len(state.jobs) == cut.left_out > 0
@@ -81,7 +74,7 @@ def test_a_line_that_is_short_enough_stays_as_it_is() -> None:
     ids = [yard.submit(8) for _ in range(MOST + 1)]
     yard.step()
     before = canonical(yard.state), derived(yard.state)
-    assert LeftOutJobs() == shorten(yard.state, yard.state.jobs[ids[-1]])
+    assert LeftOutJobs() == shorten(yard.state, yard.state.jobs[ids[-1]], MOST)
     assert before == (canonical(yard.state), derived(yard.state))
 
 
@@ -90,8 +83,8 @@ def test_the_answer_says_that_others_were_left_out() -> None:
     before = canonical(yard.state), derived(yard.state)
     whole = why(yard.state, yard.policy, waiting[70], yard.now_ms)
     assert before == (canonical(yard.state), derived(yard.state)), "only a state of one's own is spoilt"
-    cut = why(load(dump(yard.state)), yard.policy, waiting[70], yard.now_ms, spoilt=True)
-    near = why(load(dump(yard.state)), yard.policy, waiting[5], yard.now_ms, spoilt=True)
+    cut = why(load(dump(yard.state)), yard.policy, waiting[70], yard.now_ms, spoilt=True, looked_at_max=MOST)
+    near = why(load(dump(yard.state)), yard.policy, waiting[5], yard.now_ms, spoilt=True, looked_at_max=MOST)
 
     assert whole is not None
     assert cut is not None

@@ -1,7 +1,5 @@
 """The kernel: compiled and interpreted alike, cached keys as from nothing, no overbooking, no refusal in vain."""
 
-from unittest.mock import patch
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from placing.compiled import numba_is_here
 from gpuyard.model.units import MILLI
 from gpuyard.packing import prices, values
 from gpuyard.packing.tasks import NodeShape, Task
+from gpuyard.packing.values import Weighing
 
 from .boards import scenes
 
@@ -141,8 +140,8 @@ def test_nodes_with_many_cores_are_left_to_who_needs_them() -> None:
     expected = [(light, 1), (heavy, 2)]
 
     assert [1] == Board(nodes, [light, heavy], expected, "pack", compile_it=False).run([0])
-    with patch.object(values, "CHANCE", 0):
-        assert [0] == Board(nodes, [light, heavy], expected, "pack", compile_it=False).run([0])
+    no_chance = Board(nodes, [light, heavy], expected, "pack", compile_it=False, weighing=Weighing(chance=0))
+    assert [0] == no_chance.run([0])
 
 
 def test_random_goes_everywhere_and_best_fit_to_the_fullest() -> None:

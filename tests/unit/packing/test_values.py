@@ -1,13 +1,10 @@
 """What idle GPUs and cores are worth: tables by kind of node, from prices, cores and names."""
 
-from unittest.mock import patch
-
 from hypothesis import given, settings
 
-from gpuyard.packing import values
 from gpuyard.packing.prices import GPU
 from gpuyard.packing.tasks import NodeShape, Task
-from gpuyard.packing.values import CORE_BITS, PREMIUM, Values, worth
+from gpuyard.packing.values import CORE_BITS, PREMIUM, Values, Weighing, worth
 
 from .boards import scenes
 
@@ -41,8 +38,7 @@ def test_idle_cores_count_less_the_more_of_them_there_are() -> None:
     """A GPU wants 10 cores. If it has 12, 16 or 40, they count 100/112, 100/150 and half."""
     expected = [(Task(10_000, 0, 1, 1000), 1)]
     kinds = [[(NodeShape("a", 1, cores * 1000, 1), 3)] for cores in (12, 16, 40)]
-    with patch.object(values, "HEADROOM_MAX", 100):
-        whole = worth(expected, kinds[0]).core_costs[-1]
+    whole = worth(expected, kinds[0], Weighing(headroom_max=100)).core_costs[-1]
 
     found = [worth(expected, each).core_costs[-1] for each in kinds]
     assert [whole * 100 // 112, whole * 100 // 150, whole // 2] == found
@@ -78,8 +74,7 @@ def test_a_model_asked_for_beyond_what_it_has_does_not_hide_what_others_are_wort
     kinds = [(dear, 1), (plain, 4)]
 
     assert full(worth(expected, kinds), 1) > GPU // 2
-    with patch.object(values, "NAMED_MAX", 10**9):
-        assert full(worth(expected, kinds), 1) < GPU // 100
+    assert full(worth(expected, kinds, Weighing(named_max=10**9)), 1) < GPU // 100
 
 
 @settings(max_examples=60)

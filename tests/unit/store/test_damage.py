@@ -64,15 +64,14 @@ def _refused(path: Path) -> str:
     return refusal.value.message
 
 
-@pytest.mark.parametrize("at_once", [examining.AT_ONCE_BYTES, 0], ids=["at once", "by tables"])
-def test_a_damaged_page_of_any_table_or_index_is_found_at_the_start(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    monkeypatch.setattr(examining, "AT_ONCE_BYTES", at_once)
+def test_a_damaged_page_of_any_table_or_index_is_found_at_the_start(whole: Path, tmp_path: Path) -> None:
     for name, page in {"the header": 1, **_roots(whole)}.items():
         path = tmp_path / "yard.db"
         shutil.copy(whole, path)
         _overwrite(path, (page - 1) * PAGE)
+        told: list[str] = []
+        examining.Examination(path, told.append, at_once_bytes=0).begin(LOOK_S)
+        assert told, f"{name}, by tables"
         assert str(path) in _refused(path), name
         for left in tmp_path.glob("yard.db-*"):
             left.unlink()
@@ -193,10 +192,9 @@ def test_the_log_of_a_large_store_begins_anew_between_looks_at_two_tables(
                     assert 0 == mover.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
                 return super().execute(*args)
 
-        monkeypatch.setattr(examining, "AT_ONCE_BYTES", 0)
         monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Looking))
         told: list[str] = []
-        look = examining.Examination(path, told.append)
+        look = examining.Examination(path, told.append, at_once_bytes=0)
         look.begin(LOOK_S)
         ((tables,),) = mover.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchall()
         assert (tables + 1, []) == (looks, told), "each of them, and the list of all"

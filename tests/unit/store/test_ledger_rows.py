@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pydantic_core import to_json
@@ -10,8 +11,7 @@ from pydantic_core import to_json
 from gpuyard.control.projections.fleet import Fleet
 from gpuyard.control.projections.following import Rows
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep import filling
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.filling import PIECE_EVENTS, Filler
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.rows import NO_BLOCKS, Blocks, parted
 from gpuyard.model import (
@@ -31,6 +31,7 @@ from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Store, open_store
 from gpuyard.testing.values import node
+from harness.steered import Steered
 from rigs.stores import LEASE_S, accepted, array, submission
 
 NOVEMBER_MS = 20_758 * DAY_MS
@@ -45,9 +46,9 @@ def elected(store: Store) -> int:
     return lease.epoch
 
 
-def fill(store: Store, epoch: int, batch: int) -> dict[str, str]:
+def fill(store: Store, epoch: int, batch: int, piece: int = PIECE_EVENTS) -> dict[str, str]:
     """The rows of the books, byte for byte."""
-    filler = Filler(store, [Ledger()], lambda: NOW_MS, batch=batch)
+    filler = Filler(store, [Ledger()], lambda: NOW_MS, batch=batch, piece=piece)
     while filler.step(epoch):
         pass
     assert {} == filler.errors
@@ -86,14 +87,13 @@ def test_jobs_are_written_as_their_rows_are_and_in_pieces_alike(
     days = {len(job.costs) for job in jobs}
     assert {1} < days, "some ran over midnight"
 
-    monkeypatch.setattr(filling, "PIECE_EVENTS", 5)
-    other = Filler(store, [Fleet(), Ledger()], lambda: NOW_MS, batch=23)
+    other = Filler(store, [Fleet(), Ledger()], lambda: NOW_MS, batch=23, piece=5)
     other.rebuild("ledger")
-    assert filled == fill(store, epoch, batch=23)
+    assert filled == fill(store, epoch, batch=23, piece=5)
     other.rebuild("ledger")
     while other.step(epoch):
         pass
-    assert filled == fill(store, epoch, batch=23), "beside another projection"
+    assert filled == fill(store, epoch, batch=23, piece=5), "beside another projection"
 
 
 def test_live_anew_and_from_a_closed_month_the_books_are_the_same_bytes(place: str, store: Store) -> None:
@@ -227,11 +227,10 @@ def test_a_process_that_reads_ahead_gives_the_same_books(
     write_jobs(store, CLOSED_MS + 5, seed=2)
     live = fill(store, epoch, batch=1000)
 
-    monkeypatch.setattr(filling, "AHEAD_EVENTS", 20)
-    monkeypatch.setattr(filling, "PIECE_EVENTS", 16)
+    small = {"batch": 23, "piece": 16, "ahead": place, "ahead_from": 20}
     with open_store(place, lease_s=LEASE_S) as other:
-        monkeypatch.setattr(other, "read", None)
-        filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
+        unread: Any = Steered(other, read=None)
+        filler = Filler(unread, [Ledger()], lambda: NOW_MS, **small)
         filler.rebuild("ledger")
         while other.projections.cursors()["ledger"].seq < store.head() - 20:
             assert filler.step(epoch)
@@ -239,7 +238,7 @@ def test_a_process_that_reads_ahead_gives_the_same_books(
         filler.close()
     with open_store(place, lease_s=LEASE_S) as other:
         # One that is killed half-way is told of, and the rest is read without it.
-        filler = Filler(other, [Ledger()], lambda: NOW_MS, batch=23, ahead=place)
+        filler = Filler(other, [Ledger()], lambda: NOW_MS, **small)
         filler.rebuild("ledger")
         while other.projections.cursors()["ledger"].seq < 60:
             assert filler.step(epoch)

@@ -18,7 +18,6 @@ from gpuyard.control.duties.forgetting import LOG_KEPT_MS, forget
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import facts
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep import filling
 from gpuyard.control.upkeep.filling import CHECKPOINT_MS, LIVE_FACTS, Filler
 from gpuyard.ledger import rows as ledger_rows
 from gpuyard.model import (
@@ -33,6 +32,7 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Store, open_store
 from gpuyard.store.copying import copy_store
+from harness.steered import Steered
 from rigs.gpu_time import GpuTime
 from rigs.stores import SPEC, accepted, array, submission, ticks
 
@@ -386,26 +386,25 @@ def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store,
         assert first == store.first_seq()
 
 
-def test_a_projection_that_is_not_far_behind_holds_up_no_writer_for_long(
-    store: Store, epoch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_projection_that_is_not_far_behind_holds_up_no_writer_for_long(store: Store, epoch: int) -> None:
     """Others wait for as long as the rows of a batch are written."""
     store.append(ticks(*range(3 * LIVE_FACTS)))
-    filler, many = Filler(store, [Everything()], lambda: NOW_MS), list[int]()
+    many = list[int]()
     put = store.projections.put
 
     def counted(epoch: int, cursor: Cursor, moved: Cursor, rows: Mapping[str, str | None]) -> bool:
         many.append(len(rows))
         return put(epoch, cursor, moved, rows)
 
-    monkeypatch.setattr(store.projections, "put", counted)
+    watched: Any = Steered(store, projections=Steered(store.projections, put=counted))
+    filler = Filler(watched, [Everything()], lambda: NOW_MS)
     while filler.step(epoch):
         pass
 
     assert 3 * LIVE_FACTS == sum(many)
     assert max(many) == LIVE_FACTS
     many.clear()
-    monkeypatch.setattr(filling, "BATCH_EVENTS", 2 * LIVE_FACTS)
+    filler = Filler(watched, [Everything()], lambda: NOW_MS, far_from=2 * LIVE_FACTS)
     filler.rebuild("everything")
     while filler.step(epoch):
         pass

@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from gpuyard.telemetry.collector import Collector
 from gpuyard.telemetry.samples import believed
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook, ProcessOnGpu
@@ -116,8 +114,17 @@ def test_an_attempt_without_a_group_is_known_by_its_processes() -> None:
         shell.communicate()
 
 
-def told(looks: Sequence[GpuLook], *places: AttemptPlace) -> dict[str, int | float | None]:
-    return Collector("n1", Shown(*looks), lambda: places, Kernel(), machine=False).take(0)
+def told(
+    looks: Sequence[GpuLook], *places: AttemptPlace, kernel: Kernel | None = None
+) -> dict[str, int | float | None]:
+    return Collector("n1", Shown(*looks), lambda: places, kernel or Kernel(), machine=False).take(0)
+
+
+class KernelOfMps(Kernel):
+    """One in which every process is the server of MPS."""
+
+    def name_of(self, _pid: int) -> str:
+        return "nvidia-cuda-mps-server"
 
 
 def test_gpu_memory_and_work_go_to_the_attempt_of_the_process() -> None:
@@ -150,14 +157,13 @@ def test_under_mps_memory_is_exact_and_compute_is_marked() -> None:
     assert "attempt/a/gpu_busy" not in found
 
 
-def test_the_server_of_mps_is_no_stranger_and_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_mps_is_no_stranger_and_others_are() -> None:
     look = GpuLook(
         0, "GPU-0", {"busy": 910}, (ProcessOnGpu(2**30, 30), ProcessOnGpu(2, 1000, attempt="a")), mps=True
     )
     place = AttemptPlace("a", devices=("GPU-0",))
     assert "attempt/a/gpu_busy" not in told([look], place)
-    monkeypatch.setattr(Kernel, "name_of", lambda _self, _pid: "nvidia-cuda-mps-server")
-    assert 910 == told([look], place)["attempt/a/gpu_busy"]
+    assert 910 == told([look], place, kernel=KernelOfMps())["attempt/a/gpu_busy"]
 
 
 def test_a_slice_tells_of_its_attempt_also_before_a_process_is_on_it() -> None:

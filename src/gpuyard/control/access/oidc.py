@@ -51,7 +51,8 @@ class Vouched(NamedTuple):
 class Provider:
     """The identity provider of a yard. Any thread may use it."""
 
-    def __init__(self, oidc: Oidc, directory: UserDirectory) -> None:
+    def __init__(self, oidc: Oidc, directory: UserDirectory, clocks_s: int = CLOCKS_S) -> None:
+        """`clocks_s`: how far the clocks of both may be apart."""
         try:
             import jwt  # noqa: F401, PLC0415 (an extra, and slow to import)
         except ModuleNotFoundError as error:
@@ -59,7 +60,7 @@ class Provider:
                 f"login through an identity provider needs the Python package {error.name}",
                 f"Install it with: {installing('auth')}",
             ) from error
-        self._oidc = oidc
+        self._oidc, self._clocks_s = oidc, clocks_s
         self._directory = directory
         self._lock = threading.Lock()
         self._keys: tuple[float, PyJWKClient] | None = None
@@ -136,7 +137,7 @@ class Provider:
                 algorithms=list(ALGORITHMS),
                 audience=self._oidc.client_id,
                 issuer=self._oidc.issuer,
-                leeway=CLOCKS_S,
+                leeway=self._clocks_s,
                 options={"require": ["exp", "iat", "iss", "aud", "sub", "nonce"]},
             )
         except jwt.PyJWKClientConnectionError as error:

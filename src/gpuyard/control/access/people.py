@@ -146,7 +146,7 @@ def has_other_people() -> bool:
 
 @lru_cache(maxsize=1)
 def _has_other_people(_when: int) -> bool:
-    return _asks_for_users() or any(is_person(entry.pw_uid, entry.pw_shell) for entry in pwd.getpwall())
+    return asks_for_users() or any(is_person(entry.pw_uid, entry.pw_shell) for entry in pwd.getpwall())
 
 
 def is_person(uid: int, shell: str) -> bool:
@@ -154,15 +154,15 @@ def is_person(uid: int, shell: str) -> bool:
     return uid in _HUMAN_UIDS and not shell.endswith(_NO_LOGIN)
 
 
-def _asks_for_users() -> bool:
+def asks_for_users(nsswitch: str = _NSSWITCH, sssd: str = _SSSD) -> bool:
     """Whether users come from a directory (LDAP, Active Directory, NIS), which need not list them."""
     try:
-        with open(_NSSWITCH, encoding="utf-8", errors="replace") as file:
+        with open(nsswitch, encoding="utf-8", errors="replace") as file:
             lines = [line.partition("#")[0].split() for line in file]
     except OSError:
         return False
     sources = {word for line in lines if line[:1] == ["passwd:"] for word in line[1:] if word[0] != "["}
-    if not os.path.exists(_SSSD):
+    if not os.path.exists(sssd):
         sources.discard("sss")
     return bool(sources - _OWN_SOURCES)
 

@@ -153,9 +153,9 @@ class _Leaf(Generic[T]):
 class Remembered(Generic[T]):
     """The answers of one function of a state and of frozen values."""
 
-    def __init__(self, judge: Callable[..., T]) -> None:
+    def __init__(self, judge: Callable[..., T], leaves_max: int = LEAVES_MAX) -> None:
         """`judge` takes the state first. What it says depends on nothing but its arguments."""
-        self._judge = judge
+        self._judge, self._leaves_max = judge, leaves_max
         self._state: State | None = None
         self._root: _Knot[T] | _Leaf[T] | None = None
         self.leaves = 0
@@ -175,7 +175,7 @@ class Remembered(Generic[T]):
 
     def answer(self, state: State, *values: Any) -> T:
         """The answer, worked out and kept. Called with the replica locked."""
-        if state is not self._state or self.leaves >= LEAVES_MAX:
+        if state is not self._state or self.leaves >= self._leaves_max:
             self._state, self._root, self.leaves = state, None, 0
         trail = _Trail()
         watched: Any = [_WatchedFields(value, place, trail) for place, value in enumerate(values, 1)]

@@ -12,7 +12,7 @@ from gpuyard.core.estimate.after import stuck
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.budget_use import behind_text
 from gpuyard.core.explain.explain import explain
-from gpuyard.core.explain.long_line import is_long, shorten
+from gpuyard.core.explain.long_line import LOOKED_AT_MAX, is_long, shorten
 from gpuyard.core.explain.quota_reasons import without_names
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.shapes import charge_milli
@@ -43,6 +43,8 @@ class Question:
     """What is to happen first: the submission of a job that is only thought of."""
     all_tenants: bool = True
     """Whether the answer may name every tenant."""
+    looked_at_max: int = LOOKED_AT_MAX
+    """How many jobs that do not run are run forward; of a longer queue a part."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ def foresee(
     if record.state is not JobState.PENDING:
         found.started_ms = record.started_ms
         return found
-    past = _past(state, question.past, now_ms)
+    past = _past(state, question, now_ms)
     spec, milli, limit_ms = record.job.spec, record.shape.gpu_milli, record.limit_ms
     found.run_ms, level = past.run_times.middle(spec, milli, limit_ms)
     found.level, found.history_jobs = LEVELS[level], past.run_times.count
@@ -111,7 +113,7 @@ def foresee(
         # No run forward goes on for so long.
         return found
     state.ends = {}
-    cut = shorten(state, record)
+    cut = shorten(state, record, question.looked_at_max)
     found.left_out, found.left_out_ahead = cut.left_out, cut.ahead
 
     def enough() -> bool:
@@ -135,11 +137,11 @@ def _about(state: State, record: JobRecord, day: int) -> Foresight:
     return found
 
 
-def _past(state: State, ended: tuple[PastJob, ...], now_ms: int) -> Past:
+def _past(state: State, question: Question, now_ms: int) -> Past:
     """What there is to draw from. For a queue that is too long to run forward, no new jobs are drawn either."""
-    if is_long(state):
-        return Past(RunTimes(ended), Arrivals((), now_ms))
-    return Past.of((*ended, *_live(state)), now_ms)
+    if is_long(state, question.looked_at_max):
+        return Past(RunTimes(question.past), Arrivals((), now_ms))
+    return Past.of((*question.past, *_live(state)), now_ms)
 
 
 def _live(state: State) -> list[PastJob]:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuyard import interpreter
 from gpuyard.control.commands.configs import Proposal
@@ -18,17 +18,26 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.core.state.dump import dump
 from gpuyard.model.units import DAY_MS
 
-JOBS_MAX = 100_000
-"""Ended jobs that are simulated at most: the latest."""
-PAGE = 2000
-LIMIT_S = 600.0
-"""How long a preview may take."""
-QUIET_S = 10.0
-"""After this long without news a line says that the preview goes on."""
 LINE_BYTES_MAX = 4 * 1024 * 1024
 
 Line = dict[str, Any]
 """`{"progress": …}` any number of times, then `{"preview": …}`; or an empty one: still at it."""
+
+
+class PreviewLimits(NamedTuple):
+    """How much a preview looks at, and for how long."""
+
+    jobs_max: int = 100_000
+    """Ended jobs that are simulated at most: the latest."""
+    page: int = 2000
+    """Ended jobs that are read at one go."""
+    limit_s: float = 600.0
+    """How long a preview may take."""
+    quiet_s: float = 10.0
+    """After this long without news a line says that the preview goes on."""
+
+
+LIMITS = PreviewLimits()
 
 
 @dataclass(slots=True)
@@ -39,6 +48,7 @@ class Previews:
     now_ms: Callable[[], int]
     in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
     """Runs a function in another thread, on the account of the user that asks."""
+    limits: PreviewLimits = LIMITS
     busy: bool = False
 
     async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
@@ -63,15 +73,16 @@ class Previews:
         assert process.stderr is not None
         feeding = asyncio.create_task(self._feed(process.stdin, proposal, changed, days))
         complaints = asyncio.create_task(process.stderr.read())
-        until_s = asyncio.get_running_loop().time() + LIMIT_S
+        until_s = asyncio.get_running_loop().time() + self.limits.limit_s
         try:
             while True:
                 if asyncio.get_running_loop().time() > until_s:
                     raise Overloaded(
-                        f"the preview took longer than {LIMIT_S / 60:.0f} min", "Ask for fewer --days."
+                        f"the preview took longer than {self.limits.limit_s / 60:.0f} min",
+                        "Ask for fewer --days.",
                     )
                 try:
-                    line = await asyncio.wait_for(process.stdout.readline(), QUIET_S)
+                    line = await asyncio.wait_for(process.stdout.readline(), self.limits.quiet_s)
                 except TimeoutError:
                     yield {}
                     continue
@@ -95,22 +106,22 @@ class Previews:
         self, pipe: asyncio.StreamWriter, proposal: Proposal, changed: list[str], days: int
     ) -> None:
         """The state, the question, and the history from the latest end backwards."""
-        until_ms = self.now_ms()
+        until_ms, page = self.now_ms(), self.limits.page
         from_ms = until_ms - days * DAY_MS
         with suppress(BrokenPipeError, ConnectionResetError):
             await _send(pipe, await self.in_thread(self._header, proposal, changed, from_ms, until_ms))
             before: tuple[int, int] | None = None
             sent = 0
             while True:
-                rows = await self.in_thread(self.replica.store.history.ended_since, from_ms, before, PAGE)
+                rows = await self.in_thread(self.replica.store.history.ended_since, from_ms, before, page)
                 sent += len(rows)
                 about: dict[str, Any] = {}
                 if rows:
                     before = (rows[-1][4], rows[-1][0])
-                    if sent >= JOBS_MAX:
+                    if sent >= self.limits.jobs_max:
                         about = {"from_ms": before[0], "shortened": True}
                 await _send(pipe, pickle.dumps({"rows": rows, "about": about}))
-                if len(rows) < PAGE or about:
+                if len(rows) < page or about:
                     break
             await _send(pipe, pickle.dumps(None))
             pipe.close()

@@ -39,7 +39,8 @@ class Told(NamedTuple):
 class ChangeWindow:
     """The last changes of one process. Any thread may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids_max: int = IDS_MAX) -> None:
+        self.ids_max = ids_max
         self.run = os.urandom(3).hex()
         """Of this process: versions, and reasons that change between two events, mean nothing to another."""
         self._lock = Lock()
@@ -68,7 +69,7 @@ class ChangeWindow:
             elif ids := tuple(told):
                 self._entries.append((model.version, model.seq, ids))
                 self._ids += len(ids)
-                while self._ids > IDS_MAX or len(self._entries) > MODELS_MAX:
+                while self._ids > self.ids_max or len(self._entries) > MODELS_MAX:
                     self._floor, seq, gone = self._entries.popleft()
                     self._floor_seq, self._ids = seq + 1, self._ids - len(gone)
             self._texts.clear()

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock, RLock
-from typing import Generic, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from gpuyard.control.reading.changes import ChangeWindow
 from gpuyard.control.reading.model import Model, Order, Row, Rows, Said, row_of, unsaid
@@ -33,15 +33,8 @@ from gpuyard.wire.replies.fleet import NodeReply
 
 PIECE = 2500
 """Rows that are made in one hold of the replica's lock."""
-NODES_AT_ONCE = 500
-"""Nodes that are made in one hold of it."""
-FEW = 250
-HOLD_S = 0.01
-"""The same where a list waits for what was touched, and others for the list: after so long others have the replica."""
 REST_S = 0.001
 """Between two moments of work that nobody waits for."""
-WAIT_S = 1.0
-"""How long a reader waits for the newest; then it has what was published last."""
 PATIENCE_S = 0.03
 """The same for a list, if what was published last holds all that the reader's user has written."""
 STALE_S = 1.0
@@ -50,8 +43,6 @@ own_write_s: ContextVar[float] = ContextVar("own_write_s", default=float("inf"))
 """When the user for whom something is read was last told of a write, by the clock of the publisher."""
 SHARE = 20
 """The order, and the fleet, are made no sooner again than after so many times as long as it took."""
-UNREAD_S = 600.0
-"""After so long without a reader the model is dropped: nobody keeps a second copy of all jobs for nobody."""
 FEW_IDS = 50_000
 """Jobs whose reasons may change at once, and be told one by one."""
 
@@ -60,6 +51,24 @@ _EDGES = frozenset({AttemptState.STARTING, AttemptState.STOPPING, AttemptState.U
 _ROOM = int(ReasonCode.ROOM)
 
 T = TypeVar("T")
+
+
+class PublishingLimits(NamedTuple):
+    """How long readers wait and are waited for."""
+
+    nodes_at_once: int = 500
+    """Nodes that are made in one hold of the replica's lock."""
+    few: int = 250
+    """Rows that are made in one hold of it where a list waits for what was touched, and others for the list."""
+    hold_s: float = 0.01
+    """After so long others have the replica then."""
+    wait_s: float = 1.0
+    """How long a reader waits for the newest; then it has what was published last."""
+    unread_s: float = 600.0
+    """After so long without a reader the model is dropped: nobody keeps a second copy of all jobs for nobody."""
+
+
+LIMITS = PublishingLimits()
 
 
 def touched(event: Event) -> Iterable[int] | None:
@@ -141,9 +150,11 @@ class Publisher:
         late: Said = unsaid,
         said: Said = unsaid,
         now_s: Callable[[], float] = time.monotonic,
+        limits: PublishingLimits = LIMITS,
     ) -> None:
         self._replica = replica
         self._late, self._said = late, said
+        self.limits = limits
         self._lock = RLock()
         """Taken before the replica's lock, by the reader that makes the next model."""
         self._model: Model | None = None
@@ -180,7 +191,7 @@ class Publisher:
             return model
         behind = self._as_of_s < own_write_s.get() or self._as_of_s < asked_s - STALE_S
         patient = not listing or (behind and not user)
-        wait_s = -1 if model is None else WAIT_S if patient or behind else PATIENCE_S
+        wait_s = -1 if model is None else self.limits.wait_s if patient or behind else PATIENCE_S
         if not self._lock.acquire(timeout=wait_s):
             return self._model or self.latest()
         try:
@@ -220,10 +231,10 @@ class Publisher:
             if found is not None:
                 self._as_of_s = max(self._as_of_s, began_s)
             # As long again for readers: a lock that is taken again at once is seldom had by another that waits for it.
-            time.sleep(max(REST_S, min(HOLD_S, self._now_s() - since_s)))
+            time.sleep(max(REST_S, min(self.limits.hold_s, self._now_s() - since_s)))
 
     def _held_long(self, since_s: float) -> bool:
-        return self._now_s() - since_s > HOLD_S
+        return self._now_s() - since_s > self.limits.hold_s
 
     def _publish_to(self, head: int, enough: Callable[[], bool], must: bool = False) -> Model | None:
         """Fold up to there, with `must` in any case, and publish; None: the caller has had enough. With both locks."""
@@ -253,7 +264,9 @@ class Publisher:
             return made.value
         with self._lock:
             known = self._fleet.value.seq
-            if known != replica.store.head() and replica.lock.acquire(timeout=-1 if known < 0 else WAIT_S):
+            if known != replica.store.head() and replica.lock.acquire(
+                timeout=-1 if known < 0 else self.limits.wait_s
+            ):
                 try:
                     replica.catch_up()
                     self._fleet.renew(lambda: fleet_of(replica.state, replica.seq))
@@ -272,7 +285,7 @@ class Publisher:
 
         Called by the replica's own thread, without their lock, again and again.
         """
-        if self._now_s() - self._read_s < UNREAD_S or not self._lock.acquire(blocking=False):
+        if self._now_s() - self._read_s < self.limits.unread_s or not self._lock.acquire(blocking=False):
             return
         try:
             model = self._model
@@ -297,14 +310,14 @@ class Publisher:
             return self._put(self._anew(), None)
         made = self._made
         rest = sorted(self._due)
-        since_s = self._now_s()
+        since_s, few = self._now_s(), self.limits.few
         while rest:
-            made |= self._rows(rest[:FEW])
-            self._due.difference_update(rest[:FEW])
-            del rest[:FEW]
+            made |= self._rows(rest[:few])
+            self._due.difference_update(rest[:few])
+            del rest[:few]
             if rest and enough():
                 return None
-            if rest and self._now_s() - since_s > HOLD_S:
+            if rest and self._now_s() - since_s > self.limits.hold_s:
                 # Amid a very large array others have the replica; what they touch is made once more.
                 self._replica.pause()
                 since_s = self._now_s()
@@ -505,8 +518,14 @@ class Nodes:
 class NodesReading:
     """The published nodes of one process. Any thread may ask, as long as it does not hold the replica's lock."""
 
-    def __init__(self, replica: Replica, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        now_s: Callable[[], float] = time.monotonic,
+        limits: PublishingLimits = LIMITS,
+    ) -> None:
         self._replica = replica
+        self._limits = limits
         self._now_s = now_s
         self._read_s = now_s()
         self._lock = Lock()
@@ -522,7 +541,7 @@ class NodesReading:
         replica, known = self._replica, self._nodes
         if known is not None and known.seq == replica.store.head() and replica.state is self._state:
             return known
-        wait_s = -1 if known is None else WAIT_S
+        wait_s = -1 if known is None else self._limits.wait_s
         if not self._lock.acquire(timeout=wait_s):
             return self._nodes or self.latest()
         try:
@@ -543,7 +562,7 @@ class NodesReading:
 
     def drop_unread(self) -> None:
         """Forget what was published if nobody has read it for long: it is made anew for the next reader."""
-        if self._now_s() - self._read_s >= UNREAD_S and self._lock.acquire(blocking=False):
+        if self._now_s() - self._read_s >= self._limits.unread_s and self._lock.acquire(blocking=False):
             self._state, self._nodes, self._views = None, None, []
             self._lock.release()
 
@@ -554,14 +573,14 @@ class NodesReading:
             state = replica.state
             if state is not self._state:
                 self._state, self._dirty, self._views = state, DirtyNodes(), []
-            changed = self._changed()
-            for first in range(NODES_AT_ONCE, len(changed), NODES_AT_ONCE):
-                self._make(changed[first - NODES_AT_ONCE : first])
+            changed, at_once = self._changed(), self._limits.nodes_at_once
+            for first in range(at_once, len(changed), at_once):
+                self._make(changed[first - at_once : first])
                 replica.pause()
                 if replica.state is not state:
                     break
             else:
-                self._make(changed[-(len(changed) % NODES_AT_ONCE or NODES_AT_ONCE) :])
+                self._make(changed[-(len(changed) % at_once or at_once) :])
                 self._make(self._changed())
                 self._nodes = Nodes(replica.seq, tuple(self._views), state.settings)
                 return self._nodes

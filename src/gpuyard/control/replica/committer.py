@@ -44,6 +44,7 @@ class Committer:
     def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
         self._replica = replica
         self._now_ms = now_ms
+        self.waiting_max = WAITING_MAX
         self._changed = threading.Condition()
         self._arrivals: deque[tuple[Arrival, Future[Accepted]]] = deque()
         self._errands: deque[tuple[Callable[[Draft], Any], Future[Any]]] = deque()
@@ -74,8 +75,8 @@ class Committer:
         with self._changed:
             if self._closed:
                 raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")
-            if len(self._arrivals) + len(self._errands) >= WAITING_MAX:
-                raise Overloaded(f"{WAITING_MAX} requests wait already", "Try again in a moment.")
+            if len(self._arrivals) + len(self._errands) >= self.waiting_max:
+                raise Overloaded(f"{self.waiting_max} requests wait already", "Try again in a moment.")
             line.append((what, future))
             self._changed.notify()
         return future

@@ -32,26 +32,27 @@ ANSWER_S_MAX = 60
 START_S_MAX = 120.0
 """How long a new process may take to read the log."""
 IDLE_S = 600.0
-_HEAD = struct.Struct(">QB")
+_HEAD = struct.Struct(">QBI")
 _MAIN = "import sys; from gpuyard.control.replica.follower import main; main(sys.argv[1:])"
 
 
 class Follower:
     """The process as the server sees it: asked from any thread, and started again when it is gone."""
 
-    def __init__(self, store: str, preload: tuple[str, ...] = ()) -> None:
+    def __init__(self, store: str, preload: tuple[str, ...] = (), answer_s_max: int = ANSWER_S_MAX) -> None:
         """`preload`: modules of the questions, so that a fork need not import them."""
+        self._answer_s_max = answer_s_max
         # A store's URL may hold a password: it stands on no command line.
         self.process = ForkingProcess(lambda: _MAIN, preload, store.encode())
 
     def ask(self, seq: int, exact: bool, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The answer; `Overloaded` where there is none in time."""
-        question, most_s = (work, arguments), START_S_MAX + ANSWER_S_MAX
+        question, most_s = (work, arguments), START_S_MAX + self._answer_s_max
         try:
-            done, found = self.process.exchange(_HEAD.pack(seq, exact), question, most_s)
+            done, found = self.process.exchange(_HEAD.pack(seq, exact, self._answer_s_max), question, most_s)
         except (TimeoutError, EOFError) as error:
             raise Overloaded(
-                f"the answer was not found within {ANSWER_S_MAX} s", "Try again in a moment."
+                f"the answer was not found within {self._answer_s_max} s", "Try again in a moment."
             ) from error
         if not done:
             kind, said = found
@@ -78,9 +79,9 @@ def main(preload: list[str]) -> None:
     gc.freeze()
 
     def prepare(head: bytes) -> Callable[[socket.socket], NoReturn]:
-        seq, exact = _HEAD.unpack(head)
+        seq, exact, answer_s_max = _HEAD.unpack(head)
         trouble = _catch_up(replica, seq, bool(exact))
-        return lambda answers: _answer(replica, url, answers, trouble)
+        return lambda answers: _answer(replica, url, answers, trouble, answer_s_max)
 
     fork_for_each(line, IDLE_S, prepare)
 
@@ -104,12 +105,14 @@ def _catch_up(replica: Replica, seq: int, exact: bool) -> Exception | None:
     return None
 
 
-def _answer(replica: Replica, url: str, answers: socket.socket, trouble: Exception | None) -> NoReturn:
+def _answer(
+    replica: Replica, url: str, answers: socket.socket, trouble: Exception | None, answer_s_max: int
+) -> NoReturn:
     """In a fork: one question and its answer; never returns. Nothing that was opened before may be used."""
     try:
         gc.disable()
         os.setpgid(0, 0)
-        signal.alarm(ANSWER_S_MAX)
+        signal.alarm(answer_s_max)
         work, arguments = receive(answers)
         if trouble is not None:
             raise trouble

@@ -66,19 +66,24 @@ def judged_of(text: str) -> Judged:
     return Judged(seq, last_job_id, tuple(examined), bytes.fromhex(codes))
 
 
-SNAPSHOT_EVERY = 20_000
-"""Events after which the leader saves the state, so that a start reads no more than these."""
+class ReplicaLimits(NamedTuple):
+    """How much is done at one go, and from where on something is done beside the process."""
 
-BESIDE_FROM = 2_000
-"""From this many jobs on, a copy of the process saves the state: the replica would be locked for too long."""
+    snapshot_every: int = 20_000
+    """Events after which the leader saves the state, so that a start reads no more than these."""
+    beside_from: int = 2_000
+    """From this many jobs on, a copy of the process saves the state: the replica would be locked for too long."""
+    piece: int = 1_000
+    """Jobs that are folded in one hold of the lock, about: then others have their turn."""
+    pause_s: float = 0.0005
+    """How long others have the lock then."""
 
-PIECE = 1_000
-"""Jobs that are folded in one hold of the lock, about: then others have their turn."""
+
+LIMITS = ReplicaLimits()
 UNCOLLECTED_FROM = 100
 """Jobs of one event from which on the garbage collector rests while it is folded."""
 READ_ROWS = 100
 """Events that are read at one go, with the lock held."""
-PAUSE_S = 0.0005
 WAIT_S = 0.01
 """How soon a thread that waits for another to fold asks whether it has waited enough."""
 FRESH_MAX = 20_000
@@ -139,8 +144,9 @@ class Draft:
 class Replica:
     """The state, how far it has read the log, and the lock that every reader of it takes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limits: ReplicaLimits = LIMITS) -> None:
         self.store = store
+        self.limits = limits
         self.lock = RLock()
         self.state = State()
         self.seq = 0
@@ -226,9 +232,9 @@ class Replica:
                 self._fold(self.store.read(self.seq, until_seq=seq))
 
     def _fold_by_turns(self, new: Iterable[tuple[int, Event]], enough: Callable[[], bool] | None) -> bool:
-        folded = 0
+        folded, piece = 0, self.limits.piece
         for seq, event in new:
-            if folded >= PIECE:
+            if folded >= piece:
                 if enough is not None and enough():
                     return False
                 self.pause()
@@ -261,7 +267,7 @@ class Replica:
 
     def pause(self) -> None:
         """Let others have the lock for a moment. Called with it; what was looked at before may have changed."""
-        self._turn.wait(PAUSE_S)
+        self._turn.wait(self.limits.pause_s)
         if self._wrong:
             self.reload()
 
@@ -275,7 +281,7 @@ class Replica:
 
         def judged(new: list[tuple[int, Event]]) -> Commit | None:
             nonlocal draft, stands_back
-            if stands_back < TRIED_MAX and sum([_jobs(event) for _seq, event in new]) > PIECE:
+            if stands_back < TRIED_MAX and sum([_jobs(event) for _seq, event in new]) > self.limits.piece:
                 stands_back += 1
                 return None
             self._fold(new)
@@ -304,12 +310,14 @@ class Replica:
             self.tally.note(self.state, draft.events, draft.rows.get(HISTORY_ROWS, ()))
             return draft.events
 
-    def save(self, now_ms: int, every: int = SNAPSHOT_EVERY) -> bool:
-        """Save the state if enough events have come since the last time, and wait for it."""
+    def save(self, now_ms: int, every: int = 0) -> bool:
+        """Save the state if enough events have come since the last time, and wait for it. `every`: how many; 0: as
+        many as the limits say.
+        """
         with self.lock:
             if self._wrong:
                 self.reload()
-            if self.seq - self._saved_seq < every:
+            if self.seq - self._saved_seq < (every or self.limits.snapshot_every):
                 return False
             seq, plain = self.seq, dump(self.state)
         self.store.snapshots.save(seq, plain, now_ms)
@@ -325,14 +333,18 @@ class Replica:
         if self._saving is not None:
             return self._put_down(now_ms)
         jobs = len(self.state.jobs)
-        if self.seq - self._saved_seq < max(SNAPSHOT_EVERY, jobs):
+        if self.seq - self._saved_seq < max(self.limits.snapshot_every, jobs):
             return False
-        if jobs < BESIDE_FROM:
+        if jobs < self.limits.beside_from:
             return self.save(now_ms)
         with self.lock:
             if not self._wrong:
-                self._saving = (self.seq, ForkedWork(lambda: packed(dump(self.state))))
+                self._saving = (self.seq, ForkedWork(self._packed))
         return False
+
+    def _packed(self) -> bytes:
+        """The state as it is saved; in a copy of the process."""
+        return packed(dump(self.state))
 
     def _put_down(self, now_ms: int) -> bool:
         assert self._saving is not None

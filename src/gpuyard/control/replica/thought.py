@@ -57,7 +57,10 @@ class FollowerProcess(Protocol):
 class QuestionRunner:
     """Thinks on a copy where that is cheap, else has it thought."""
 
-    def __init__(self, replica: Replica, thinker: FollowerProcess | None = None) -> None:
+    def __init__(
+        self, replica: Replica, thinker: FollowerProcess | None = None, copied_max: int = COPIED_MAX
+    ) -> None:
+        self._copied_max = copied_max
         self._replica = replica
         self._thinker = thinker
 
@@ -69,7 +72,7 @@ class QuestionRunner:
         with replica.lock:
             replica.catch_up()
             seq, policy = replica.seq, replica.policy
-            few = self._thinker is None or len(replica.state.jobs) <= COPIED_MAX
+            few = self._thinker is None or len(replica.state.jobs) <= self._copied_max
             plain = dump(replica.state) if few else {}
         if few:
             return work(QuestionContext(load(plain), policy, lambda: replica.store), *args, **kwargs)

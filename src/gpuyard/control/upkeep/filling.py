@@ -53,15 +53,23 @@ class Filler:
         now_ms: Callable[[], int],
         *,
         batch: int = BATCH_EVENTS,
+        piece: int = PIECE_EVENTS,
         ahead: str = "",
+        ahead_from: int = AHEAD_EVENTS,
+        far_from: int = BATCH_EVENTS,
     ) -> None:
-        """`ahead`: where the store is, for a process that reads a long log ahead; left out: there is none."""
+        """`ahead`: where the store is, for a process that reads a long log ahead; left out: there is none.
+
+        In events: `batch` is the most in one step, `piece` the most that are read at one go, `ahead_from` the fewest
+        for which a process reads ahead, `far_from` those behind which a projection is far behind.
+        """
         self.projections = {each.name: each for each in projections}
         self.errors: dict[str, str] = {}
         """What went wrong with a projection last and has not gone right since."""
         self._store = store
         self._now_ms = now_ms
-        self._batch = batch
+        self._batch, self._piece_events = batch, piece
+        self._ahead_from, self._far_from = ahead_from, far_from
         self._ahead_of = ahead
         self._ahead: ReadingAhead | None = None
         self._ahead_for = ""
@@ -130,7 +138,7 @@ class Filler:
                 lambda key: store.projections.at(name, [key]).get(key),
                 look_up_many=lambda keys: store.projections.at(name, keys),
             )
-        far = len(piece) == PIECE_EVENTS and store.head() - cursor.seq > BATCH_EVENTS
+        far = len(piece) == self._piece_events and store.head() - cursor.seq > self._far_from
         self._far |= far
         with uncollected():
             most = BATCH_FACTS if far else LIVE_FACTS
@@ -177,7 +185,7 @@ class Filler:
                         return seq, closes, True
             except Exception as error:
                 raise YardError(f"event {seq}, {type(fact).__name__}: {error}") from error
-            full = len(piece) == min(left, PIECE_EVENTS)
+            full = len(piece) == min(left, self._piece_events)
             left -= len(piece)
             folded += len(piece)
             if not left or not full or folded >= most:
@@ -188,7 +196,7 @@ class Filler:
 
     def _piece(self, name: str, seq: int, limit: int, shared: bool) -> list[Numbered]:
         """The next events of the log, at most so many; `shared`: another projection wants the same."""
-        limit = min(limit, PIECE_EVENTS)
+        limit = min(limit, self._piece_events)
         piece = (
             self._read.get(seq)
             or self._store.recent(seq, limit)
@@ -208,8 +216,9 @@ class Filler:
             if not piece:
                 self._end_ahead()
                 head = self._store.head()
-                if head - seq >= AHEAD_EVENTS:
-                    self._ahead, self._ahead_for = ReadingAhead(self._ahead_of, seq, head, PIECE_EVENTS), name
+                if head - seq >= self._ahead_from:
+                    self._ahead = ReadingAhead(self._ahead_of, seq, head, self._piece_events)
+                    self._ahead_for = name
                     piece = self._ahead.after(seq, limit)
         except (YardError, OSError) as error:
             _log.warning("%s: the server itself reads it, from event %d on", words_of(error), seq + 1)

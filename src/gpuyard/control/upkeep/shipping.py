@@ -27,7 +27,7 @@ from gpuyard.model import AttemptEnded, AttemptStarted
 from gpuyard.shipping.contract import Away, Refused, Sends, Sink, SinkSpec, said
 from gpuyard.shipping.cursors import Cursors, Stream
 from gpuyard.shipping.lines import Line
-from gpuyard.shipping.reading import Batch, Gatherer
+from gpuyard.shipping.reading import LOOK_S, Batch, Gatherer
 from gpuyard.shipping.sinks import sink_of
 from gpuyard.store import HistoryRow, Numbered, StoreDamaged
 
@@ -58,8 +58,11 @@ class Shipper(Sends):
         clusters: Clusters,
         now_ms: Callable[[], int],
         sink: Sink | None = None,
+        look_s: tuple[float, float] = LOOK_S,
     ) -> None:
+        """`look_s`: the shortest and the longest pause between two looks at a log that does not grow."""
         self.spec = spec
+        self.streams_max = STREAMS_MAX
         self.trouble = ""
         self.sent = self.refused = self.left_out_bytes = self.lost = self.restarted = 0
         self._path = folder / f"{spec.name}.db"
@@ -67,7 +70,9 @@ class Shipper(Sends):
         self._clusters = clusters
         self._now_ms = now_ms
         self._sink = sink_of(spec) if sink is None else sink
-        self._gatherer = Gatherer(self._logs_of, spec.line_bytes, now_ms, (EngineError, OSError, Refusal))
+        self._gatherer = Gatherer(
+            self._logs_of, spec.line_bytes, now_ms, (EngineError, OSError, Refusal), look_s=look_s
+        )
         self._cursors: Cursors | None = None
         self._seq, self._saved_seq = 0, -1
         self._streams: dict[tuple[str, str], Stream] = {}
@@ -312,7 +317,7 @@ class Shipper(Sends):
 
     def _shed(self) -> None:
         """Keep the number of logs that wait within bounds."""
-        over = len(self._streams) - STREAMS_MAX
+        over = len(self._streams) - self.streams_max
         if over <= 0:
             return
         ended = sorted(

@@ -64,9 +64,19 @@ class QueueList:
     """One list: what stands above the rows, and the rows."""
 
     def __init__(
-        self, model: Model, own: list[int] | None, wanted: Filter, limit: int | None, wide: bool, now_ms: int
+        self,
+        model: Model,
+        own: list[int] | None,
+        wanted: Filter,
+        limit: int | None,
+        wide: bool,
+        now_ms: int,
+        piece: int = PIECE,
     ) -> None:
-        """`own`: the few jobs of the user that is asked for; None: of all, or they are many."""
+        """`own`: the few jobs of the user that is asked for; None: of all, or they are many. `piece`: how many rows are
+        made at one go.
+        """
+        self._most = piece
         self._model = model
         self._wanted = wanted
         self._left = limit
@@ -105,15 +115,16 @@ class QueueList:
     def _piece(self) -> tuple[str, bool]:
         """The rows of the next jobs, and whether these were the last."""
         model, wanted, wide, left = self._model, self._wanted, self._wide, self._left
+        most = self._most
         everything, nodes, reason, alike = wanted == EVERYTHING, model.nodes, model.reason, model.alike
         texts: list[str] = []
         if everything and not wide:
-            texts = model.texts(self._ids, PIECE if left is None else min(PIECE, left))
+            texts = model.texts(self._ids, most if left is None else min(most, left))
             if left is not None:
                 self._left = left - len(texts)
-            return ",".join(texts), len(texts) < PIECE or self._left == 0
+            return ",".join(texts), len(texts) < most or self._left == 0
         looked = 0
-        for place, row in islice(self._line, PIECE):
+        for place, row in islice(self._line, most):
             looked += 1
             record = row.record
             if everything or (wanted.live(record) and wanted.in_cluster(record, nodes)):
@@ -128,7 +139,7 @@ class QueueList:
                 break
         if left is not None:
             self._left = left = left - len(texts)
-        return ",".join(texts), looked < PIECE or left == 0
+        return ",".join(texts), looked < most or left == 0
 
 
 def _out_of_sight(wanted: Filter, record: JobRecord) -> bool:

@@ -27,7 +27,7 @@ from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Thi
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.again import request_of
 from gpuyard.control.views.explained import no_job, why_view
-from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, Filter, QueueList
+from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, PIECE, Filter, QueueList
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.errors import quoted, remedy
 from gpuyard.model import Ask, JobSpec, JobState, Node, Settings, Whole
@@ -64,12 +64,15 @@ class Views:
         self._now_ms = now_ms
         self.reading = Publisher(replica, late, said)
         """What is published of the replica: lists take it from there, without a lock."""
-        self._fleet = NodesReading(replica)
+        self.fleet = NodesReading(replica)
+        """The same of the nodes."""
+        self.queue_piece = PIECE
+        """Rows of a list that are made at one go."""
 
     def drop_unread(self) -> None:
         """Forget what was published if nobody has read it for long."""
         self.reading.drop_unread()
-        self._fleet.drop_unread()
+        self.fleet.drop_unread()
 
     # -- one job -------------------------------------------------------------------------------------------------
 
@@ -310,7 +313,7 @@ class Views:
         if wanted.cluster:
             check_cluster(wanted.cluster, {node.cluster for node in model.nodes})
         own = self.reading.own(wanted.user, OWN_MAX) if wanted.user else None
-        return QueueList(model, own, wanted, limit, wide, self._now_ms())
+        return QueueList(model, own, wanted, limit, wide, self._now_ms(), self.queue_piece)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +321,7 @@ class Views:
         """The fleet, or the nodes of one cluster, and what scripts call pools, tenants and classes; of tenants only
         what is in sight.
         """
-        found = self._fleet.latest()
+        found = self.fleet.latest()
         rows = found.views
         if cluster:
             check_cluster(cluster, {node["cluster"] for node in rows})

@@ -17,8 +17,6 @@ LOOKED_AT_MAX = 2000
 """How many jobs that do not run are examined; if there are more, some are left out, and the answer says how many."""
 _HEADS = 4
 """How many jobs are taken from the front of each stream."""
-_NEAR = LOOKED_AT_MAX // 4
-"""How many jobs of its own stream are taken right before the job in question."""
 
 
 class LeftOutJobs(NamedTuple):
@@ -32,21 +30,21 @@ class LeftOutJobs(NamedTuple):
     """Keeps them alive: freeing them takes as long as examining each."""
 
 
-def is_long(state: State) -> bool:
+def is_long(state: State, most: int = LOOKED_AT_MAX) -> bool:
     """Whether there are more jobs than are examined."""
-    return len(state.jobs) - len(state.running) > LOOKED_AT_MAX
+    return len(state.jobs) - len(state.running) > most
 
 
-def shorten(state: State, record: JobRecord) -> LeftOutJobs:
+def shorten(state: State, record: JobRecord, most: int = LOOKED_AT_MAX) -> LeftOutJobs:
     """Keep only the part of a long queue that is examined for one job. The state is the caller's own, and is spoilt."""
-    if not is_long(state):
+    if not is_long(state, most):
         return LeftOutJobs()
     before, running = state.jobs, state.running
     kept = {**running, **state.earmarks, record.id: record}
     for after in record.pending:
         kept |= {other.id: other for other in dependencies.waited(state, record, after)}
-    for other in _of_interest(state.queue, record):
-        if len(kept) - len(running) >= LOOKED_AT_MAX:
+    for other in _of_interest(state.queue, record, most):
+        if len(kept) - len(running) >= most:
             break
         kept[other.id] = other
     held = (before, state.queue, state.deferred)
@@ -65,7 +63,7 @@ def shorten(state: State, record: JobRecord) -> LeftOutJobs:
     return LeftOutJobs(len(before) - len(state.jobs), before_it, held)
 
 
-def _of_interest(queue: WaitQueue, record: JobRecord) -> Iterator[JobRecord]:
+def _of_interest(queue: WaitQueue, record: JobRecord, most: int) -> Iterator[JobRecord]:
     """Queued jobs, those that matter most first; some come twice."""
     queue.settle()
     heads = [
@@ -75,7 +73,8 @@ def _of_interest(queue: WaitQueue, record: JobRecord) -> Iterator[JobRecord]:
         for rows in streams.values()
         for row in rows[:_HEADS]
     ]
-    yield from islice(heads, LOOKED_AT_MAX // 2)
-    yield from islice(in_order(queue), LOOKED_AT_MAX // 4)
-    yield from before_in_stream(queue, record, _NEAR)
+    yield from islice(heads, most // 2)
+    yield from islice(in_order(queue), most // 4)
+    # Of its own stream, those right before the job in question.
+    yield from before_in_stream(queue, record, most // 4)
     yield from in_order(queue)

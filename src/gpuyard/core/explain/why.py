@@ -13,7 +13,7 @@ from gpuyard.core.estimate.room_lifts import Obstacles, nodes_to_add, obstacles,
 from gpuyard.core.explain.admission import never
 from gpuyard.core.explain.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.explain.line_reasons import set_aside_reasons
-from gpuyard.core.explain.long_line import LeftOutJobs, shorten
+from gpuyard.core.explain.long_line import LOOKED_AT_MAX, LeftOutJobs, shorten
 from gpuyard.core.explain.quota_reasons import tenant_reasons
 from gpuyard.core.explain.remedies import ending, stopped
 from gpuyard.core.explain.what_if import Sandbox, Trial, Trials, copies
@@ -55,16 +55,17 @@ def why(
     apart: Sandbox | None = None,
     *,
     spoilt: bool = False,
+    looked_at_max: int = LOOKED_AT_MAX,
 ) -> Explanation | None:
     """The judged explanation of a job; None if there is no live job of that id.
 
     `apart` says how lifts are tried: on copies of the state, unless the caller has a cheaper way. With `spoilt`, the
-    state is the caller's own and loses the part of a long queue that is not examined.
+    state is the caller's own and loses the part of a long queue that is not examined: beyond `looked_at_max` jobs.
     """
     told = explain(state, policy, job_id, now_ms)
     if told is None or not told.reasons:
         return told
-    cut = shorten(state, state.jobs[job_id]) if spoilt else LeftOutJobs()
+    cut = shorten(state, state.jobs[job_id], looked_at_max) if spoilt else LeftOutJobs()
     found = replace(_judged(told, state, policy, now_ms, apart), left_out=cut.left_out)
     if not cut.ahead:
         return found

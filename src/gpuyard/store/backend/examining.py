@@ -134,8 +134,9 @@ def _sum(head: bytes, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
 class Examination:
     """A look at every page, in a thread with a connection of its own: of a large store it takes longer than a start."""
 
-    def __init__(self, path: Path, found: Callable[[str], None]) -> None:
-        """`found` is called, in that thread, with what is wrong."""
+    def __init__(self, path: Path, found: Callable[[str], None], at_once_bytes: int = AT_ONCE_BYTES) -> None:
+        """`found` is called, in that thread, with what is wrong. A store of more bytes is looked at table by table."""
+        self._at_once_bytes = at_once_bytes
         self._path = path
         self._found = found
         self._thread = threading.Thread(target=self._run, name="yard-examines-store", daemon=True)
@@ -174,7 +175,7 @@ class Examination:
 
     def _looks(self, connection: sqlite3.Connection) -> list[str]:
         """What SQLite is asked; as long as it looks, nothing of the log can be written over, and the log grows."""
-        if self._path.stat().st_size <= AT_ONCE_BYTES or sqlite3.sqlite_version_info < _BY_TABLE:
+        if self._path.stat().st_size <= self._at_once_bytes or sqlite3.sqlite_version_info < _BY_TABLE:
             return ["PRAGMA quick_check(1)"]
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         return [f'PRAGMA quick_check("{name}")' for (name,) in [("sqlite_master",), *tables]]

@@ -31,7 +31,7 @@ LONG = 1_000
 """Pages in a log that is moved: 4 MB, so that most of the blocks that are kept for a full disk stay free."""
 TOO_LONG = 16_384
 """Pages in a log that threads wait for before they write more: 64 MiB."""
-_AGAIN = 100
+AGAIN = 100
 """Pages that come to a log before it is moved again, where it was moved and went on: somebody still read it."""
 _BESIDE = 3
 """How often what was written meanwhile is moved beside other threads, before it is moved in a turn of its own."""
@@ -65,6 +65,7 @@ class LogMover:
         damaged: Callable[[str], None],
     ) -> None:
         """`damaged` is told that the database file is not what was written."""
+        self.long, self.too_long, self.again = LONG, TOO_LONG, AGAIN
         self._damaged = damaged
         self._path = f"{path}-wal"
         self._reader = reader
@@ -83,10 +84,10 @@ class LogMover:
         if self._closed:
             return
         if self._running.locked():
-            if self._end_after(TOO_LONG):
+            if self._end_after(self.too_long):
                 self._wait()
             return
-        due = self._end_after(LONG, self._next) and self._running.acquire(blocking=False)
+        due = self._end_after(self.long, self._next) and self._running.acquire(blocking=False)
         if due and not (self.beside and self._begun()):
             self._run()
 
@@ -113,9 +114,9 @@ class LogMover:
     def _run(self) -> None:
         try:
             # Another thread may have moved it since the look.
-            end = self._end_after(LONG, self._next)
+            end = self._end_after(self.long, self._next)
             if end and not self._closed:
-                self._next = _Place(end.salts, end.frames + LONG)
+                self._next = _Place(end.salts, end.frames + self.long)
                 self._move(end)
             self._complained = False
         except (SQLAlchemyError, sqlite3.Error, StoreError) as error:
@@ -152,7 +153,7 @@ class LogMover:
         busy, there, frames = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if busy or frames < there:
             return None
-        self._next = _Place(end.salts, frames + _AGAIN)
+        self._next = _Place(end.salts, frames + self.again)
         return _Place(end.salts, frames)
 
     def _end_after(self, frames: int, moved: _Place = _NOWHERE) -> _Place | None:

@@ -542,7 +542,9 @@ class TerminalKeeper:
             def let_go(link: socket.socket) -> None:
                 visitors.let_go(self, link)
 
-            ours, pid = inside.start(self.fork, self.container, words, told, _size_of(asked), let_go, self.enter)
+            ours, pid = inside.start(
+                self.fork, self.container, words, told, _size_of(asked), let_go, self.enter
+            )
             self.coming[ours.fileno()] = Coming(ours, client, asked, name, pid)
             return
         argv = words or [self.env.get("SHELL") or "/bin/sh"]
