@@ -10,8 +10,9 @@ import pytest
 from gpuyard.api.edge import rates
 from gpuyard.api.edge.peers import cookie_name
 from gpuyard.api.handlers import front
-from gpuyard.control.access.browsers import CODE_MS, CODES_MAX
-from gpuyard.control.access.tokens import CODE_NOTE
+from gpuyard.control.access.browsers import CODE_MS, CODES_MAX, BrowserService
+from gpuyard.control.access.tokens import CODE_NOTE, Unknown
+from harness.steered import steered
 from rigs.teams import Answer, Team, team
 
 HOST = "yard.example.org"
@@ -85,14 +86,14 @@ def test_a_code_works_once(yard: Team) -> None:
     assert (401, "the code was used already") == (again.status, again.json["detail"])
 
 
-def test_a_code_ends_after_a_minute(yard: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, people = code_for(yard, yard.tokens["ulla"]), yard.yard.people
-    monkeypatch.setattr(people, "valid_ms", lambda: yard.yard.valid_ms() + CODE_MS + 1000)
+def test_a_code_ends_after_a_minute(yard: Team) -> None:
+    code, real = code_for(yard, yard.tokens["ulla"]), yard.yard
+    late = steered(real.people, valid_ms=lambda: real.valid_ms() + CODE_MS + 1000)
 
-    late = redeem(yard, code)
+    with pytest.raises(Unknown, match="works for 60 s"):
+        BrowserService(real.replica, real.committer, real.now_ms, late).redeem(code).result(120)
 
-    assert 401 == late.status
-    assert "works for 60 s" in late.json["detail"]
+    assert 201 == redeem(yard, code).status
 
 
 def test_a_person_makes_a_few_codes_in_a_minute_and_those_that_ended_are_not_listed(
@@ -197,12 +198,17 @@ def test_a_session_ends_with_its_token_and_at_a_sign_out(yard: Team) -> None:
     assert 200 == yard.call("GET", "/api/v1/me", yard.tokens["ulla"]).status
 
 
-def test_a_session_without_auth_is_none_with_it(yard: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_auth_is_none_with_it(yard: Team) -> None:
     """The same row under the other kind: the text that was hashed begins otherwise."""
-    both = signed_in(yard, yard.tokens["ulla"])
-    monkeypatch.setattr(type(yard.yard.browsers), "_kind", "yardhere")
+    both, real = signed_in(yard, yard.tokens["ulla"]), yard.yard
+    session = both["Cookie"].partition("=")[2], both["Yard-Page"]
+    assert "ulla" == real.browsers.person(*session).name
+    without = BrowserService(
+        real.replica, real.committer, real.now_ms, steered(real.people, token_service=None)
+    )
 
-    assert 401 == me(yard, both)
+    with pytest.raises(Unknown, match="this browser is not signed in"):
+        without.person(*session)
 
 
 @pytest.fixture

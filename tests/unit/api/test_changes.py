@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from gpuyard.api.connecting.mirror import Mirror
-from gpuyard.api.handlers import changes
 from gpuyard.api.handlers.changes import Beat, _Changes
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING, Sight
 from gpuyard.control.admission.wanted import new_job
-from gpuyard.control.reading import changes as window_module
-from gpuyard.control.reading import publisher
 from gpuyard.model import Verb
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
 from harness.patience import patient
+from harness.steered import Steered
 from rigs.request_service import ROOT, Rig, granted, listed, rig
 from rigs.teams import ADMIN, ROLES, Team, team
 
@@ -186,16 +184,17 @@ def test_a_follower_without_rows_is_told_that_something_has_happened_and_no_more
 
 
 def test_a_server_that_nobody_asks_keeps_no_second_copy_of_its_jobs(
-    yard: Team, monkeypatch: pytest.MonkeyPatch
+    yard: Team,
 ) -> None:
     reading, job_id = yard.yard.views.reading, submit(yard, "ulla")
     yard.call("GET", "/api/v1/queue", yard.tokens["ulla"])
     assert reading._model is not None
 
-    monkeypatch.setattr(publisher, "UNREAD_S", 0.2)
+    limits = reading.limits
+    reading.limits = limits._replace(unread_s=0.2)
     yard.until(lambda: reading._model is None)
 
-    monkeypatch.undo()
+    reading.limits = limits
     rows = yard.call("GET", "/api/v1/queue", yard.tokens["ulla"]).json["rows"]
     assert job_id in [row[0] for row in rows]
     wish(yard, Verb.CANCEL, job_id)
@@ -215,18 +214,16 @@ class Quiet:
 
 def follower(here: Rig, sight: Sight, after: str) -> Any:
     yard: Any = SimpleNamespace(views=here.views)
-    beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
+    beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True), 0.0)  # type: ignore[arg-type]
     return _Changes(yard).follow(beat, sight, after)
 
 
 def test_a_slow_follower_gets_each_row_once_as_it_is_by_then(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any,
 ) -> None:
-    monkeypatch.setattr(changes, "APART_S", 0.0)
-    monkeypatch.setattr(window_module, "IDS_MAX", 60)
-
     async def main(here: Rig) -> None:
         window = here.views.reading.window
+        window.ids_max = 60
         job_id = here.submit(hold=True)
         seq = here.views.queue().head["seq"]
         stream = follower(here, Sight(), str(seq))
@@ -271,10 +268,8 @@ def test_followers_with_the_same_sight_share_one_text(tmp_path: Any) -> None:
 
 
 def test_followers_that_are_woken_together_have_one_text_made(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any,
 ) -> None:
-    monkeypatch.setattr(changes, "APART_S", 0.0)
-
     async def main(here: Rig) -> None:
         window, made = here.views.reading.window, []
         since = window.since
@@ -284,11 +279,11 @@ def test_followers_that_are_woken_together_have_one_text_made(
             time.sleep(0.05)
             return since(version, sight)
 
-        monkeypatch.setattr(window, "since", slowly)
         here.submit(hold=True)
-        yard: Any = SimpleNamespace(views=here.views)
+        reading = Steered(here.views.reading, window=Steered(window, since=slowly))
+        yard: Any = SimpleNamespace(views=Steered(here.views, reading=reading))
         api = _Changes(yard)
-        beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True))  # type: ignore[arg-type]
+        beat = Beat(Quiet(), lambda: here.views.reading.latest(spoken=True), 0.0)  # type: ignore[arg-type]
         streams: list[Any] = [api.follow(beat, Sight(), "") for _ in range(5)]
         for stream in streams:
             assert b"event: start" in await anext(stream)

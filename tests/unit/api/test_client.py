@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.datastructures import QueryParams
@@ -19,6 +20,7 @@ from gpuyard.cli import run
 from gpuyard.cli.listings.tables import write_document
 from gpuyard.errors import BadInput, YardError
 from gpuyard.reports.money.statement import STATEMENT
+from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import DESCRIPTION, ME, WHY
 
 
@@ -157,17 +159,12 @@ def test_what_cannot_be_a_token_is_not_sent(token: str) -> None:
         Client("http://127.0.0.1:1", token)
 
 
-def test_names_of_people_are_quoted_whatever_is_in_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    client = Client(server=f"unix:{tmp_path / 'yard.sock'}")
-    monkeypatch.setattr(
-        client, "ask_for", lambda endpoint, **values: asked.append(endpoint.address(**values))
-    )
-    client.audit(user="rené&x=1")
-    client.unbind_name("a/é")
-    assert ["/api/v1/audit?user=ren%C3%A9%26x%3D1&limit=100", "/api/v1/logins/a%2F%C3%A9"] == asked
+def test_names_of_people_are_quoted_whatever_is_in_them(answering_yard: Any) -> None:
+    yard = answering_yard({endpoints.AUDIT: {}, endpoints.UNBIND: {}})
+    with Client(server=yard.url) as client:
+        client.audit(user="rené&x=1")
+        client.unbind_name("a/é")
+    assert ["/api/v1/audit?user=ren%C3%A9%26x%3D1&limit=100", "/api/v1/logins/a%2F%C3%A9"] == yard.paths
 
 
 def test_a_server_that_is_there_and_does_not_answer_is_told_from_none(tmp_path: Path) -> None:

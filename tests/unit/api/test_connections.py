@@ -38,7 +38,10 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
 class Served(uvicorn.Server):
     """A server on a free port, in a thread."""
 
-    def __init__(self, crowd: ConnectionCounts, app: Any = nothing) -> None:
+    def __init__(
+        self, crowd: ConnectionCounts, app: Any = nothing, times: connections.RequestTimes = connections.TIMES
+    ) -> None:
+        self.times = times
         config = uvicorn.Config(app, http=PeerProtocol, ws="none", lifespan="off", log_config=None, port=0)
         self.crowd = crowd
         super().__init__(config)
@@ -49,10 +52,14 @@ class Served(uvicorn.Server):
         self.port = listener.getsockname()[1]
         await super().startup([])
         self.servers.append(Acceptor(listener, self.crowd, self._protocol))  # type: ignore[arg-type]
-        self.looks = asyncio.get_running_loop().create_task(look_after(self.server_state.connections))
+        self.looks = asyncio.get_running_loop().create_task(
+            look_after(self.server_state.connections, self.times.look_s)
+        )
 
     def _protocol(self) -> PeerProtocol:
-        return PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made = PeerProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made.times = self.times
+        return made
 
     async def shutdown(self, sockets: Any = None) -> None:
         await super().shutdown(sockets)
@@ -72,19 +79,17 @@ def running(made: Served) -> Iterator[Served]:
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(connections, "ALONE_MAX", 5)
-    with running(Served(ConnectionCounts(descriptors=1024))) as made:
+def served() -> Iterator[Served]:
+    with running(Served(ConnectionCounts(descriptors=1024, alone_max=5))) as made:
         yield made
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def hasty() -> Iterator[Served]:
     """It waits for a request for a moment only."""
     moment_s = min(patient(0.5), 3.0)
-    for name, s in (("HEAD_S", moment_s), ("BODY_S", moment_s), ("LOOK_S", moment_s / 5)):
-        monkeypatch.setattr(connections, name, s)
-    with running(Served(ConnectionCounts(descriptors=1024))) as made:
+    times = connections.RequestTimes(moment_s, moment_s, moment_s / 5)
+    with running(Served(ConnectionCounts(descriptors=1024), times=times)) as made:
         yield made
 
 
@@ -195,7 +200,7 @@ def test_what_does_not_come_in_time_is_not_waited_for(hasty: Served, start: byte
         began_s = time.monotonic()
         connection.sendall(start)
         assert heard(connection).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - began_s > 0.8 * connections.HEAD_S
+        assert time.monotonic() - began_s > 0.8 * hasty.times.head_s
 
 
 def test_between_two_requests_a_client_may_take_as_long_as_it_likes(hasty: Served) -> None:
@@ -281,11 +286,10 @@ def test_a_client_waits_for_a_place_before_a_crowded_socket(tmp_path: Any) -> No
 
 
 def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any,
 ) -> None:
     order: list[str] = []
     comes = iter([*[(1000, 1000)] * 20, (2000, 2000)])
-    monkeypatch.setattr(connections, "peer_of", lambda _: next(comes))
 
     class Noted(asyncio.Protocol):
         guest: connections.CountedConnection
@@ -303,7 +307,12 @@ def test_a_user_that_floods_the_door_waits_in_a_line_of_their_own(
             for _ in range(21):
                 client = open_.enter_context(closing(socket.socket(socket.AF_UNIX)))
                 client.connect(str(tmp_path / "door"))
-            door = Acceptor(listener, ConnectionCounts(1024), Noted)  # type: ignore[arg-type]
+            door = Acceptor(
+                listener,
+                ConnectionCounts(1024),
+                Noted,  # type: ignore[arg-type]
+                peer_of=lambda _: next(comes),
+            )
             patience = Patience(20)
             while len(order) < 21:
                 assert patience

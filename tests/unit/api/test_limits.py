@@ -3,9 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
-
-from gpuyard.control.views import queue_list
 from rigs.request_service import listed
 from rigs.teams import CONFIG, Team, team
 
@@ -55,9 +52,9 @@ def test_logins_from_one_address_are_counted(tmp_path: Path) -> None:
         assert {409, 429} == set(found)
 
 
-def test_a_long_list_comes_in_pieces_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_list, "PIECE", 7)
+def test_a_long_list_comes_in_pieces_and_whole(tmp_path: Path) -> None:
     with team(tmp_path) as yard:
+        yard.yard.views.queue_piece = 7
         job = {"command": ["sleep", "60"], "gpus": 1}
         for fields in ({"array": "0-29"}, {"name": "one"}, {"array": "0-2", "name": "two"}):
             assert 201 == yard.call("POST", "/api/v1/jobs", yard.tokens["ulla"], body=job | fields).status

@@ -19,7 +19,7 @@ async def _served(leaves: bool) -> bool:
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     theirs.settimeout(0.2)
     with theirs:
-        link = Link(reader, writer, lambda message: message)
+        link = Link(reader, writer, lambda message: message, upgrades.LinkLimits(stuck_s=0.05))
         with suppress(TimeoutError):
             while True:
                 await asyncio.to_thread(theirs.sendall, framed(BINARY, bytes(65536), mask=b"mask"))
@@ -36,8 +36,7 @@ async def _served(leaves: bool) -> bool:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_client_that_goes_is_noted_though_nobody_takes_what_it_sent(
-    monkeypatch: pytest.MonkeyPatch, leaves: bool
+    leaves: bool,
 ) -> None:
     """Its command, which reads nothing, ran on for as long as the job, with the connections of both."""
-    monkeypatch.setattr(upgrades, "_STUCK_S", 0.05)
     assert leaves is asyncio.run(_served(leaves))

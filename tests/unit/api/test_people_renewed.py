@@ -14,6 +14,7 @@ from gpuyard.control.access.people_in_force import SHORT_BYTES, PeopleInForce
 from gpuyard.control.duties import people
 from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.refusals import Overloaded
+from harness.steered import Steered, steered
 from rigs.teams import ADMIN, CONFIG, ME, Team, team
 
 ADDED = CONFIG.replace(
@@ -102,15 +103,17 @@ def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Te
 
 
 def test_a_version_that_is_older_than_the_last_one_changes_nothing(
-    yard: Team, monkeypatch: pytest.MonkeyPatch
+    yard: Team,
 ) -> None:
     real = yard.yard
     yard.until(lambda: real.store.configs.version() is not None)
     older = real.store.configs.version()
     applied(yard, ADDED)
-    other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(real.store.configs, "version", lambda: older)
+    store = Steered(real.store)
+    other = PeopleInForce(
+        steered(real.replica, store=store), real.committer, real.now_ms, real.fleet.access, auth=True
+    )
+    with store.doing(configs=Steered(real.store.configs, version=lambda: older)):
         other.look()
     assert "viewer of product" == str(other.directory.limit("lucy"))
 

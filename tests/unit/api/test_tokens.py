@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.access.browsers import CODE_MS
-from gpuyard.control.access.tokens import LOOK_S
+from gpuyard.control.access.people import UserDirectory
+from gpuyard.control.access.tokens import LOOK_S, TokenService, Unknown
 from gpuyard.control.clock import clock_ms
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import StoreUnreachable
@@ -48,15 +49,25 @@ def test_a_revoked_token_is_refused_by_the_very_next_request(yard: Team) -> None
 
 
 def test_a_token_ends_at_its_time_though_it_was_used_a_moment_before(
-    yard: Team, monkeypatch: pytest.MonkeyPatch
+    yard: Team,
 ) -> None:
-    token = yard.token("ulla", days=1)
-    assert 200 == me(yard, token)
-    now_ms = yard.token_service._valid_ms
-    monkeypatch.setattr(yard.token_service, "_valid_ms", lambda: now_ms() + DAY_MS - 1000)
-    assert 200 == me(yard, token)
-    monkeypatch.setattr(yard.token_service, "_valid_ms", lambda: now_ms() + DAY_MS)
-    assert 401 == me(yard, token)
+    token, real, later_ms = yard.token("ulla", days=1), yard.yard, 0
+    service = TokenService(
+        real.replica,
+        real.committer,
+        real.now_ms,
+        real.people.access,
+        real.people.directory,
+        lambda: real.valid_ms() + later_ms,
+    )
+    ulla = service.bearer(token)
+    assert ("ulla", ulla) == (ulla.name, service.remembered(token))
+    later_ms = DAY_MS - 1000
+    assert ulla == service.remembered(token)
+    later_ms = DAY_MS
+    assert None is service.remembered(token)
+    with pytest.raises(Unknown, match="the token ended at"):
+        service.bearer(token)
 
 
 def test_what_is_made_with_a_token_ends_with_it(yard: Team) -> None:
@@ -118,14 +129,18 @@ def test_nobody_gives_more_than_they_have_and_nobody_gets_more_than_they_may(
 
 
 def test_a_user_of_the_machine_needs_no_entry_but_a_place(
-    yard: Team, monkeypatch: pytest.MonkeyPatch
+    yard: Team,
 ) -> None:
     # Whoever runs the tests counts as an ordinary user, also root.
-    monkeypatch.setattr(yard.token_service.directory, "_uid_min", 0)
-    assert 422 == make(yard, "adam", user=ME)[0]
-    status, made = make(yard, "adam", user=ME, tenant="product")
-    assert (201, "user", "product") == (status, made["role"], made["tenant"])
-    status, problem = make(yard, "adam", user="nobody-of-that-name", tenant="product")
+    people, service = yard.yard.people, yard.token_service
+    service.renew(people.access, UserDirectory(people.access.users, uid_min=0))
+    try:
+        assert 422 == make(yard, "adam", user=ME)[0]
+        status, made = make(yard, "adam", user=ME, tenant="product")
+        assert (201, "user", "product") == (status, made["role"], made["tenant"])
+        status, problem = make(yard, "adam", user="nobody-of-that-name", tenant="product")
+    finally:
+        service.renew(people.access, people.directory)
     assert (422, "nobody-of-that-name is not a user of this machine") == (status, problem["detail"])
 
 

@@ -12,15 +12,15 @@ import uvloop
 
 from gpuyard.api.connecting import websocket
 from gpuyard.api.connecting.websocket import BINARY, CLOSE, NORMAL, PING, PONG, Unframer, framed
-from gpuyard.api.edge import throttle, upgrades
+from gpuyard.api.edge import upgrades
 from gpuyard.api.edge.throttle import Throttle
 from gpuyard.api.edge.upgrades import Link
 from gpuyard.api.handlers.terminals import _Visit
 from gpuyard.api.messages.frames import Asked
 from gpuyard.control.replica.labels import Label
-from gpuyard.engines.machine import keeper_link
 from gpuyard.engines.machine.keeper_link import KeeperLink
 from gpuyard.engines.node.visits import frames
+from harness.steered import steered
 
 MASK = b"\1\2\3\4"
 MUCH = 16 << 20
@@ -35,12 +35,12 @@ def masked(kind: int, content: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def linked() -> AsyncIterator[tuple[Link, socket.socket, asyncio.StreamWriter]]:
+async def linked(**limits: float) -> AsyncIterator[tuple[Link, socket.socket, asyncio.StreamWriter]]:
     """A link, the client's end of its connection, and the server's."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=theirs)
-    link = Link(reader, writer, lambda message: message)
+    link = Link(reader, writer, lambda message: message, upgrades.LinkLimits(**limits))
     try:
         with ours:
             yield link, ours, writer
@@ -89,12 +89,9 @@ def test_a_client_that_pings_and_reads_nothing_fills_no_memory() -> None:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_client_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, told: bool) -> None:
-    monkeypatch.setattr(keeper_link, "_STALLED_S", 0.01)
-    monkeypatch.setattr(upgrades, "_LAST_S", 0.01)
-
+def test_a_client_that_takes_nothing_is_hung_up_on(told: bool) -> None:
     async def main() -> None:
-        async with linked() as (link, ours, writer):
+        async with linked(stalled_s=0.01, last_s=0.01) as (link, ours, writer):
             sending = asyncio.ensure_future(link.send(bytes(MUCH)))
             while not writer.transport.get_write_buffer_size():
                 await asyncio.sleep(0)
@@ -120,11 +117,11 @@ def test_a_client_that_takes_all_at_last_is_sent_all_of_it() -> None:
     asyncio.run(main())
 
 
-def test_many_small_frames_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_frames_leave_turns_to_others() -> None:
     count = 5000
 
     async def main() -> int:
-        async with linked() as (link, ours, _writer):
+        async with linked(stretch_s=0.0) as (link, ours, _writer):
             data = masked(PONG, b"") * count + masked(BINARY, b"last")
             assert len(data) == ours.send(data)
             received, turns = asyncio.ensure_future(link.receive()), 0
@@ -134,23 +131,22 @@ def test_many_small_frames_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch
             assert b"last" == received.result()
             return turns
 
-    monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
     assert count < asyncio.run(main())
 
 
-def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_frames_out_of_a_job_leave_turns_to_others() -> None:
     """What a user's own process in a job sends is the user's."""
     count = 5000
 
     async def main() -> int:
-        async with linked() as (link, _ours, _writer):
+        async with linked(stretch_s=0.0) as (link, _ours, _writer):
             keeper, held = socket.socketpair()
             with keeper:
                 keeper.sendall(frames.frame(frames.DATA, b".") * count)
             job, nobody = KeeperLink(held), cast(Any, None)
             forward = Asked(do="forward", port=1)
-            visit = _Visit(nobody, link, nobody, nobody, Label(1, by_number=True), forward, nobody)
-            monkeypatch.setattr(link, "send", sent)
+            quiet = steered(link, send=sent)
+            visit = _Visit(nobody, quiet, nobody, nobody, Label(1, by_number=True), forward, nobody)
             down, turns = asyncio.ensure_future(visit._down(job)), 0
             while not down.done():
                 await asyncio.sleep(0)
@@ -161,7 +157,6 @@ def test_many_small_frames_out_of_a_job_leave_turns_to_others(monkeypatch: pytes
     async def sent(_content: bytes | str) -> None:
         pass
 
-    monkeypatch.setattr(throttle, "STRETCH_S", 0.0)
     assert count < asyncio.run(main())
 
 

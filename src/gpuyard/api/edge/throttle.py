@@ -170,12 +170,13 @@ async def metered(work: Callable[[], Awaitable[None]]) -> None:
 class Pace:
     """Gives way to others amid work that need not wait for anything: messages that have come already."""
 
-    def __init__(self) -> None:
+    def __init__(self, stretch_s: float = STRETCH_S) -> None:
+        self._stretch_s = stretch_s
         self._began_s = time.monotonic()
 
     async def keep(self) -> None:
         """Let others go first, if this has gone on for a while."""
-        if time.monotonic() - self._began_s > STRETCH_S:
+        if time.monotonic() - self._began_s > self._stretch_s:
             await rest()
             await asyncio.sleep(0)
             self._began_s = time.monotonic()

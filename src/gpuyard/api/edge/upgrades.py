@@ -8,7 +8,7 @@ import asyncio
 import select
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import Request, Response
 
@@ -26,10 +26,10 @@ from gpuyard.api.connecting.websocket import (
     closing,
     framed,
 )
-from gpuyard.api.edge.throttle import Pace, metered
+from gpuyard.api.edge.throttle import STRETCH_S, Pace, metered
 from gpuyard.api.messages.frames import Refusal
 from gpuyard.api.messages.problems import Problem
-from gpuyard.engines.machine.keeper_link import let_go
+from gpuyard.engines.machine.keeper_link import STALLED_S, let_go
 
 TAKE_OVER = "gpuyard.take-over"
 """In the scope of a request: a call that gives the connection away, as a reader and a writer."""
@@ -37,13 +37,24 @@ _READ_BYTES = 64 * 1024
 _VERSION = "13"
 _PROTOCOL = "yard"
 """What a page of the console offers beside its key, and is answered with: a browser hangs up without an answer."""
-_LAST_S = 1.0
-"""How long a client may take to be told why the connection ends."""
 _WAITING_MAX = 32
 """Messages that have come and are not seen to: then the client has to wait."""
 
-_STUCK_S = 5.0
-"""How long what a client sent last may be on its way into a job after it has gone, without any progress."""
+
+class LinkLimits(NamedTuple):
+    """How long the other end of a connection is waited for."""
+
+    last_s: float = 1.0
+    """How long a client may take to be told why the connection ends."""
+    stalled_s: float = STALLED_S
+    """How long the other side of a connection that is to close may take nothing of what is left for it."""
+    stuck_s: float = 5.0
+    """How long what a client sent last may be on its way into a job after it has gone, without any progress."""
+    stretch_s: float = STRETCH_S
+    """How long messages that have come already are seen to before others have their turn."""
+
+
+LIMITS = LinkLimits()
 
 Take = Callable[[bytes | str], Any]
 """Makes of a message what is meant by it, or raises `Refusal`."""
@@ -87,7 +98,14 @@ def _hung_up(writer: asyncio.StreamWriter) -> bool:
 class Link:
     """The server's end of a WebSocket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, take: Take) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        take: Take,
+        limits: LinkLimits = LIMITS,
+    ) -> None:
+        self._limits = limits
         self._reader, self._writer, self._take = reader, writer, take
         self._inbox: asyncio.Queue[Any] = asyncio.Queue(_WAITING_MAX)
         self.gone = asyncio.Event()
@@ -115,7 +133,7 @@ class Link:
 
     async def _take_in(self) -> None:
         """All that the client sends, until it hangs up."""
-        unframer, pace = Unframer(masked=True), Pace()
+        unframer, pace = Unframer(masked=True), self.pace()
         while data := await self._reader.read(_READ_BYTES):
             for kind, content in unframer.take(data):
                 if kind == CLOSE:
@@ -135,11 +153,15 @@ class Link:
             return
         put = asyncio.ensure_future(self._inbox.put(message))
         try:
-            while not (await asyncio.wait({put}, timeout=_STUCK_S))[0]:
+            while not (await asyncio.wait({put}, timeout=self._limits.stuck_s))[0]:
                 if _hung_up(self._writer):
                     raise ConnectionResetError("the client has gone, and nobody takes what it sent")
         finally:
             put.cancel()
+
+    def pace(self) -> Pace:
+        """The pace of work on messages, in either direction."""
+        return Pace(self._limits.stretch_s)
 
     async def receive(self) -> Any:
         """The next message, as it was taken; None: no more come."""
@@ -162,7 +184,7 @@ class Link:
         # A connection that the client has closed takes nothing more.
         with suppress(OSError, RuntimeError, TimeoutError):
             self._writer.write(framed(TEXT, last.encode()))
-            async with asyncio.timeout(_LAST_S):
+            async with asyncio.timeout(self._limits.last_s):
                 await self._writer.drain()
 
     async def close(self) -> None:
@@ -172,10 +194,10 @@ class Link:
             self._writer.write(framed(CLOSE, self._close))
             if self.fault is not None:
                 # What lies here unread when the connection goes would keep the client from reading why it goes.
-                async with asyncio.timeout(_LAST_S):
+                async with asyncio.timeout(self._limits.last_s):
                     while await self._reader.read(_READ_BYTES):
                         pass
-        await let_go(self._writer)
+        await let_go(self._writer, self._limits.stalled_s)
 
 
 class Upgraded(Response):

@@ -172,8 +172,9 @@ class _Changes:
 class Beat:
     """Has models published while somebody follows, and tells all followers of each. Used in one event loop."""
 
-    def __init__(self, pulse: AsyncNotifier, publish: Callable[[], Model]) -> None:
+    def __init__(self, pulse: AsyncNotifier, publish: Callable[[], Model], apart_s: float = APART_S) -> None:
         self.pulse = pulse
+        self._apart_s = apart_s
         self._publish = publish
         self.followers = 0
         self._version = 0
@@ -212,7 +213,7 @@ class Beat:
         if model.version > self._version or began_s - self._woken_s >= LOOK_S:
             self._version = model.version
             self._wake()
-        await asyncio.sleep(max(0.0, APART_S - (time.monotonic() - began_s)))
+        await asyncio.sleep(max(0.0, self._apart_s - (time.monotonic() - began_s)))
         await self.pulse.next(LOOK_S)
 
     def _wake(self) -> None:

@@ -20,7 +20,7 @@ from gpuyard.api.connecting.websocket import NORMAL
 from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.throttle import Pace, charge, in_thread
+from gpuyard.api.edge.throttle import charge, in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, left_out
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
@@ -302,7 +302,7 @@ class _Visit:
 
     async def _down(self, job: TerminalLink) -> LinkEnd:
         """What comes from the job, up to the end of the link; how that was."""
-        pace = Pace()
+        pace = self._link.pace()
         while True:
             await pace.keep()
             kind, content, end = await job.receive()

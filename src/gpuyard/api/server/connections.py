@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -33,11 +33,7 @@ HEADERS_MAX = 100
 PIPELINED_MAX = 16
 """Requests of one connection that have come before the one ahead of them is answered. A read of the socket may hold
 thousands, which are all taken apart at once; programs that ask again wait for the answer first."""
-HEAD_S = 20.0
 HANDSHAKE_S = 10
-BODY_S = 60.0
-LOOK_S = 2.0
-"""How often to look for connections that are out of time."""
 RESERVE = 512
 """Descriptors for the loop, the store and the engine."""
 KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
@@ -59,14 +55,26 @@ FULL_S = 1.0
 """How long a door stays closed when the machine has no descriptor left."""
 
 
+class RequestTimes(NamedTuple):
+    """How long a request may take to come."""
+
+    head_s: float = 20.0
+    body_s: float = 60.0
+    look_s: float = 2.0
+    """How often to look for connections that are out of time."""
+
+
+TIMES = RequestTimes()
+
+
 class ConnectionCounts:
     """The connections of one server, counted."""
 
-    def __init__(self, descriptors: int) -> None:
+    def __init__(self, descriptors: int, alone_max: int = ALONE_MAX) -> None:
         self._in_all_max = max(64, descriptors - RESERVE)
         # A quarter is reserved for the users of this machine.
         self._remote_max = self._in_all_max * 3 // 4
-        self._alone_max = min(ALONE_MAX, self._in_all_max // 2)
+        self._alone_max = min(alone_max, self._in_all_max // 2)
         self._from: dict[str, int] = {}
         self._local = self._remote = 0
 
@@ -101,6 +109,7 @@ class PeerProtocol(HttpToolsProtocol):
     """HTTP within bounds, with the user at the other end of a Unix socket in the scope of every request."""
 
     guest: "CountedConnection"
+    times = TIMES
     _closed = False
     _until_s = math.inf
     """When what has begun to come must have come."""
@@ -113,7 +122,7 @@ class PeerProtocol(HttpToolsProtocol):
         """The connection has been counted at the door; its time runs."""
         super().connection_made(transport)
         self.logger = _wire_log
-        self._until_s = self.loop.time() + HEAD_S
+        self._until_s = self.loop.time() + self.times.head_s
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it no longer, and answer nothing more."""
@@ -144,7 +153,7 @@ class PeerProtocol(HttpToolsProtocol):
         """A request: its scope is new, and its time runs."""
         super().on_message_begin()
         self._unread = 0
-        self._until_s = self.loop.time() + HEAD_S
+        self._until_s = self.loop.time() + self.times.head_s
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]
         scope[TAKE_OVER] = self._take_over
         scope[UNSENT] = self.transport.get_write_buffer_size
@@ -157,7 +166,7 @@ class PeerProtocol(HttpToolsProtocol):
             # The parser makes a 400 of it.
             raise TooMuch
         self._unread = 0
-        self._until_s += BODY_S
+        self._until_s += self.times.body_s
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -239,8 +248,10 @@ class Acceptor:
         crowd: ConnectionCounts,
         protocol: Callable[[], PeerProtocol],
         tls: ssl.SSLContext | None = None,
+        peer_of: Callable[[socket.socket], tuple[int, int] | None] = peer_of,
     ) -> None:
-        self._listener = listener
+        """`peer_of` tells the user and the group of the process at the other end, if it is on this machine."""
+        self._listener, self._peer_of = listener, peer_of
         self._crowd = crowd
         self._protocol = protocol
         self._tls = tls
@@ -289,7 +300,7 @@ class Acceptor:
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(FULL_S, self._open)
                 return
-            peer = peer_of(connection)
+            peer = self._peer_of(connection)
             if peer is None:
                 whence, bound = address[0], True
             else:
@@ -372,11 +383,11 @@ def _notice_death(connection: Any) -> None:
                 real.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def look_after(connections: set[Any]) -> None:
+async def look_after(connections: set[Any], look_s: float = TIMES.look_s) -> None:
     """Close connections that are out of time, for as long as the server runs."""
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(look_s)
         now_s = loop.time()
         for connection in list(connections):
             connection.check_time(now_s)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from gpuyard.engines.contract import LinkEnd, LinkFrame
 from gpuyard.engines.node.visits import frames
 
-_STALLED_S = 10.0
+STALLED_S = 10.0
 """How long the other side of a connection that is to close may take nothing of what is left for it."""
 _ENDS = {frames.EXIT: LinkEnd.DONE, frames.ERROR: LinkEnd.REFUSED}
 
@@ -55,7 +55,7 @@ class KeeperLink:
             await let_go(self._streams[1])
 
 
-async def let_go(writer: asyncio.StreamWriter) -> None:
+async def let_go(writer: asyncio.StreamWriter, stalled_s: float = STALLED_S) -> None:
     """Close a connection once the other side has taken what is left for it, or takes nothing of it any more."""
     transport = writer.transport
     with suppress(OSError, RuntimeError):
@@ -64,7 +64,7 @@ async def let_go(writer: asyncio.StreamWriter) -> None:
     left, before = transport.get_write_buffer_size(), math.inf
     try:
         while not closed.done() and left < before:
-            await asyncio.wait({closed}, timeout=_STALLED_S)
+            await asyncio.wait({closed}, timeout=stalled_s)
             left, before = transport.get_write_buffer_size(), left
     finally:
         if not closed.done():
