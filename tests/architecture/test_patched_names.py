@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-OUR_NAMES_PATCHED_MAX = 263
+OUR_NAMES_PATCHED_MAX = 51
 """It goes down only. At 85ca79a6, counted the same way, there were 207."""
 
 OUR_ROOTS = ("src", "tests", "benchmarks", "scripts", "tests/unit", "tests/e2e")

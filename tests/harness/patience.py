@@ -15,10 +15,10 @@ _LOOK_S = 0.02
 Found = TypeVar("Found")
 
 
-def patient(s: float) -> float:
+def patient(s: float, running: Callable[[], int] | None = None) -> float:
     """So many seconds of a machine that has nothing else to do, on this machine now."""
     cores = len(os.sched_getaffinity(0))
-    return s * max(1.0, os.getloadavg()[0] / cores, _running() / cores)
+    return s * max(1.0, os.getloadavg()[0] / cores, (running or _running)() / cores)
 
 
 def _running() -> int:
@@ -32,14 +32,15 @@ def _running() -> int:
 class Patience:
     """A limit that grows when the machine gets busy after the wait has begun."""
 
-    def __init__(self, s: float) -> None:
+    def __init__(self, s: float, patient: Callable[[float], float] = patient) -> None:
         self._s = s
+        self._patient = patient
         self._began_s = time.monotonic()
         self._limit_s = patient(s)
 
     def left_s(self) -> float:
         """How long is still to be waited; 0 when it is over."""
-        self._limit_s = max(self._limit_s, patient(self._s))
+        self._limit_s = max(self._limit_s, self._patient(self._s))
         return max(0.0, self._began_s + self._limit_s - time.monotonic())
 
     def __bool__(self) -> bool:

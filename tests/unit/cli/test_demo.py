@@ -132,6 +132,5 @@ def test_what_is_waited_for_is_said_before_it_is_waited_for(
 
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("time.time", lambda: began_ms / 1000 + 5)
-    monkeypatch.setattr("gpuyard.cli.terminal.progress.REDRAW_S", 0)
     with pytest.raises(Looked, match=f"1 of 3 done, {demo_use.RUN_S} s left"):
         demo_use._show_use(SimpleNamespace(queue=queue), said.append)  # type: ignore[arg-type]

@@ -16,25 +16,16 @@ from .conftest import environment
 class _Shown:
     """A visit in which a command writes, and no server has to be."""
 
-    def __init__(self, *_: Any) -> None: ...
-
-    def __enter__(self) -> "_Shown":
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
     def messages(self) -> Iterator[tuple[bytes, bytes]]:
         yield b"d", b"a line\n"
 
 
-def test_a_reader_that_has_gone_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_gone_is_no_lost_connection() -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    monkeypatch.setattr(piped, "Visit", _Shown)
-    monkeypatch.setattr(piped, "_OUT", {b"d": writes})
-    yard: Any = None
+    visit: Any = _Shown()
     with pytest.raises(BrokenPipeError):
-        piped.run(yard, 1, ["seq", "9"])
+        piped.passed_on(visit, 1, reads=False, out={b"d": writes})
     os.close(writes)
 
 

@@ -17,7 +17,7 @@ def test_the_yard_of_the_machine_is_named_where_the_users_own_is_down(tmp_path: 
     assert "" == whose_yard(of_machine, tmp_path), "a user without a yard means the one of the machine"
     (tmp_path / "yard.db").touch()
     assert whose_yard(of_machine, tmp_path).startswith("the machine's yard answers; yours is down")
-    assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path)
+    assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path, machine=tmp_path)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -38,12 +38,11 @@ def test_whose_yard_answers_is_a_line_for_terminals_and_not_for_logs(
 
 
 def test_the_yard_of_the_machine_is_the_users_own_where_yard_data_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """As in every job of it, whose environment has YARD_DATA."""
-    monkeypatch.setattr("gpuyard.control.places.SYSTEM_DATA", tmp_path)
     (tmp_path / "yard.db").touch()
-    assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path)
+    assert "" == whose_yard(f"{tmp_path}/yard.sock", tmp_path, machine=tmp_path)
 
 
 def test_a_start_that_cannot_be_is_refused_at_once_and_leaves_nothing(yard: Yard, tmp_path: Path) -> None:
@@ -59,13 +58,12 @@ def test_a_start_that_cannot_be_is_refused_at_once_and_leaves_nothing(yard: Yard
 
 
 def test_the_machines_yard_is_named_where_it_may_have_the_port(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     machine, own = tmp_path / "machine", tmp_path / "own"
     machine.mkdir()
-    monkeypatch.setattr("gpuyard.control.notes.SYSTEM_DATA", machine)
-    assert "another user's yard" == another_yard(DataDir(own)), "nothing answers there"
+    assert "another user's yard" == another_yard(DataDir(own), machine), "nothing answers there"
     for name in ("yard.pid", "yard.sock"):
         (machine / name).touch()
-    assert f"the machine's yard, in {machine}" == another_yard(DataDir(own))
-    assert "another user's yard" == another_yard(DataDir(machine))
+    assert f"the machine's yard, in {machine}" == another_yard(DataDir(own), machine)
+    assert "another user's yard" == another_yard(DataDir(machine), machine)

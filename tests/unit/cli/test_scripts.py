@@ -137,6 +137,5 @@ def test_the_files_of_another_machine_are_not_judged(
 ) -> None:
     monkeypatch.setenv("YARD_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("YARD_TOKEN", "yard_x")
-    monkeypatch.setattr("gpuyard.api.connecting.calling.PATIENCE_S", 0.0)
     for words in (["--chdir", "/no/such", "--", "true"], ["--", "train.py"]):
         assert NO_SERVER == yard("submit", *words).code

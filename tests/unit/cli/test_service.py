@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli.commands.yard import service
-from gpuyard.engines.machine import installation
 from gpuyard.errors import BadInput, YardError
 from harness.patience import patient
 from rigs.components import Missing, skip_or_fail
@@ -149,7 +148,7 @@ def test_a_service_of_the_machine_that_others_cannot_run_says_where_to_install(
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "python3").touch(mode=0o755)
-    monkeypatch.setattr(installation, "parts", lambda: (str(home / "python3"),))
+    monkeypatch.setattr(sys, "executable", str(home / "python3"))
     service.install([], print_=True)
     assert "install gpuyard where everybody may read" in capsys.readouterr().err
     service.install([], print_=True, user=True)

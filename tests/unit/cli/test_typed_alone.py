@@ -1,11 +1,11 @@
 """A command that needs something and is typed alone says what, and shows a line that has it."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from gpuyard.cli import run
-from gpuyard.cli.connection import attached
 from gpuyard.cli.line.commands import ENTRIES, CommandEntry
 
 
@@ -57,7 +57,7 @@ def test_an_empty_word_says_nothing_and_is_refused(
 def test_a_command_that_wants_a_terminal_says_what_does_without_one(
     words: str, who: str, hint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached, "here", lambda: False)
+    monkeypatch.setattr(os, "isatty", lambda _fd: False)
     assert 2 == run(words.split())
     first, second = capsys.readouterr().err.splitlines()
     assert f"yard: {who} needs a terminal, but its input or output is a file or a pipe" == first

@@ -14,22 +14,19 @@ from rigs.kills import processes_with
 def test_limits_grow_with_the_load_and_never_shrink_below_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     cores, found = len(os.sched_getaffinity(0)), []
     for mean, now in ((0.0, 1), (3.0 * cores, 1), (0.0, 5 * cores)):
-        monkeypatch.setattr(patience, "_running", lambda now=now: now)
         monkeypatch.setattr(os, "getloadavg", lambda mean=mean: (mean, 0.0, 0.0))
-        found.append(patience.patient(10))
+        found.append(patience.patient(10, lambda now=now: now))
     assert [10.0, 30.0, 50.0] == found
 
 
-def test_a_wait_goes_on_when_the_machine_gets_busy_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "patient", lambda s: s)
-    wait = patience.Patience(0.0)
+def test_a_wait_goes_on_when_the_machine_gets_busy_meanwhile() -> None:
+    limits = [0.0, 0.0]
+    wait = patience.Patience(0.0, lambda _s: limits.pop() if limits else 3600.0)
     assert not wait
-    monkeypatch.setattr(patience, "patient", lambda _s: 3600.0)
     assert wait
 
 
-def test_what_came_true_is_given_and_what_did_not_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "patient", lambda s: s)
+def test_what_came_true_is_given_and_what_did_not_is_said() -> None:
     turns = iter(["", "", "there"])
     assert "there" == patience.until(lambda: next(turns))
     with pytest.raises(AssertionError, match="the door is shut"):

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -25,26 +26,31 @@ _SEND_S = 1.0
 def run(yard: Client, job: str | int, argv: list[str], *, reads: bool = True) -> int:
     """Run a command beside a job, a shell where there is none; gives its exit code. `reads`: it gets our input."""
     with Visit(yard, job, {"do": "run", "argv": argv}) as visit:
-        piped = _Piped(visit)
-        before = {number: signal.signal(number, piped.pass_on) for number in _PASSED_ON}
-        try:
-            return piped.run(reads)
-        except ConnectionError as error:
-            if piped.unread:
-                raise
-            raise YardError(
-                f"the connection was lost: {words_of(error)}", f"The command in job {job} is hung up."
-            ) from error
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return passed_on(visit, job, reads)
+
+
+def passed_on(visit: Visit, job: str | int, reads: bool, out: Mapping[bytes, int] = _OUT) -> int:
+    """Pass on both ways until the command of a visit has ended; gives its exit code. What it writes goes to `out`."""
+    piped = _Piped(visit, out)
+    before = {number: signal.signal(number, piped.pass_on) for number in _PASSED_ON}
+    try:
+        return piped.run(reads)
+    except ConnectionError as error:
+        if piped.unread:
+            raise
+        raise YardError(
+            f"the connection was lost: {words_of(error)}", f"The command in job {job} is hung up."
+        ) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Piped:
     """One command."""
 
-    def __init__(self, visit: Visit) -> None:
-        self._visit = visit
+    def __init__(self, visit: Visit, out: Mapping[bytes, int]) -> None:
+        self._visit, self._out = visit, out
         self._lock = threading.Lock()
         """One message after the other."""
         self._interrupted = False
@@ -56,8 +62,8 @@ class _Piped:
             if kind == b"h":
                 # A thread of its own: neither way waits for the other.
                 threading.Thread(target=self._send, args=(reads,), daemon=True).start()
-            elif kind in _OUT:
-                self._show(_OUT[kind], content)
+            elif kind in self._out:
+                self._show(self._out[kind], content)
             elif kind == b"x":
                 return int(json.loads(content)["code"])
         raise AssertionError("messages end with an exception")

@@ -43,12 +43,15 @@ def _say_whose(socket: str) -> None:
         aside(f"note: {note}")
 
 
-def whose_yard(socket: str, own: Path) -> str:
-    """What to say where the yard of the machine answers at a socket, and a user has one of their own, which is down."""
+def whose_yard(socket: str, own: Path, machine: Path | None = None) -> str:
+    """What to say where the yard of the machine answers at a socket, and a user has one of their own, which is down.
+
+    `machine`: where the data of the machine's yard is, if not in the usual place.
+    """
     from gpuyard.control.places import SYSTEM_DATA, DataDir
 
-    mine = DataDir(own)
-    if mine.root == SYSTEM_DATA or not socket.startswith(f"{SYSTEM_DATA}/") or not mine.database.exists():
+    mine, machine = DataDir(own), machine or SYSTEM_DATA
+    if mine.root == machine or not socket.startswith(f"{machine}/") or not mine.database.exists():
         return ""
     return "the machine's yard answers; yours is down: `yard up -d` starts it"
 
