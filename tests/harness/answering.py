@@ -21,6 +21,13 @@ class Problem(NamedTuple):
     hint: str = ""
 
 
+class Reply(NamedTuple):
+    """An answer of another status than 200 that refuses nothing."""
+
+    status: int
+    document: Any
+
+
 class Stream(NamedTuple):
     """An answer that goes on: these events, and then the end."""
 
@@ -94,6 +101,8 @@ class AnsweringYard:
                     self.close_connection = True
                 elif isinstance(found, Stream):
                     self._tell(found.events)
+                elif isinstance(found, Reply):
+                    self._send(*found)
                 elif isinstance(found, Problem):
                     self._send(found.status, {"detail": found.detail, "hint": found.hint})
                 else:

@@ -1,26 +1,12 @@
 """`yard status`: what it says below the queue."""
 
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from gpuyard.cli.commands.yard import status
-
-
-class Yard:
-    """A yard whose server says this of itself."""
-
-    def __init__(self, **says: Any) -> None:
-        self._says = says
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def ready(self) -> tuple[bool, dict[str, Any]]:
-        return bool(self._says["ready"]), self._says
+from gpuyard.wire.endpoints import READY
+from harness.answering import Reply
 
 
 @pytest.mark.parametrize(
@@ -40,8 +26,8 @@ class Yard:
     ],
 )
 def test_what_keeps_the_server_from_its_work_is_said(
-    says: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    says: dict[str, Any], expected: str, answering_yard: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(status, "client", lambda: Yard(**says))
+    answering_yard({READY: Reply(200 if says["ready"] else 503, says)})
     status.say_what_fails()
     assert expected == capsys.readouterr().err

@@ -359,13 +359,10 @@ def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> N
         patience.until(lambda: not {*sockets_of(visitor)} - before)
 
 
-def test_a_shell_in_a_container_keeps_nothing_of_another_client_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shell_in_a_container_keeps_nothing_of_another_client_open(tmp_path: Path) -> None:
     """The process beside it held every connection and terminal of the keeper for as long as the shell ran."""
-    monkeypatch.setattr(inside, "enter", lambda _pidfile: dict(os.environ))
     before = {*sockets_of(os.getpid())}
-    with kept(tmp_path, "sleep", "60", container="here") as keeper:
+    with kept(tmp_path, "sleep", "60", container="here", enter=in_place) as keeper:
         Looker(tmp_path, seen=0).next()
         known = {*below(keeper.pid)}
         shell = Looker(tmp_path, do="shell", argv=["sh", "-c", "echo up; read line; exit 4"])
