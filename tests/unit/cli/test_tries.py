@@ -91,6 +91,15 @@ def test_a_job_without_tries_has_no_table() -> None:
     assert ("", True) == (shown[-4], shown[-2].endswith("its node failed"))
 
 
+def test_a_try_that_was_ended_on_request_made_room_for_nobody() -> None:
+    asked = tried(1, "PREEMPTED", "requeued on request; exit code 143")
+    other = tried(2, "PREEMPTED", "preempted for job 9, which is of a higher class")
+    _head, first, second, _hint = tries_table(job(asked, other))
+    assert first.endswith("  REQUEUED   requeued on request; exit code 143")
+    assert "  PREEMPTED  " in second
+    assert ", REQUEUED: requeued on request" in last_try_text(asked)
+
+
 def test_one_line_for_why() -> None:
     text = last_try_text(tried(2))
     assert text.startswith("try 2 ran 1 min 15 s on n1[0,1] and ended ")

@@ -26,12 +26,13 @@ from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import SECOND_MS
 from gpuyard.quantities import span_words
 from gpuyard.store import HISTORY_ROWS, TRY_ROWS, BoundTable, HistoryRow, TryRow
+from gpuyard.wire.replies.jobs import REQUEUED
 
 _STOPPED = {
     StopCause.RECLAIM: "preempted for {}, whose tenant is due what this one borrowed",
     StopCause.CLASS: "preempted for {}, which is of a higher class",
     StopCause.SHORTER: "preempted for {}, which is much shorter",
-    StopCause.REQUEUE: "requeued on request",
+    StopCause.REQUEUE: REQUEUED,
 }
 _NOT_AGAIN = "it was not tried again, as each attempt would fail alike"
 

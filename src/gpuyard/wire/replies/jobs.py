@@ -36,6 +36,10 @@ class JobReply(TypedDict):
     first_task_id: NotRequired[int | None]
 
 
+REQUEUED = "requeued on request"
+"""How `why` of a try begins that somebody asked to end, for the job to run again."""
+
+
 class TryReply(TypedDict):
     """One try of a job. A running try has no end and no outcome yet."""
 

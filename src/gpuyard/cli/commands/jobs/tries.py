@@ -21,7 +21,7 @@ def tries_table(job: Mapping[str, Any], width: int = 0) -> list[str]:
         return []
     rows = [_HEADS]
     for each in tries[-_SHOWN_MAX:]:
-        end = each["outcome"] or job["state"]
+        end = _end(each) or job["state"]
         number = str(each["attempt"])
         rows.append((number, clock(each["started_ms"]), _ran(each), _where(each), end, _why(each)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -45,7 +45,15 @@ def last_try_text(each: Mapping[str, Any]) -> str:
 
     why, ran = _why(each), span_words(each["ended_ms"] - each["started_ms"])
     text = f"try {each['attempt']} ran {ran} on {_where(each)} and ended {clock(each['ended_ms'])}"
-    return f"{text}, {each['outcome']}: {why}" if why else f"{text}, {each['outcome']}"
+    return f"{text}, {_end(each)}: {why}" if why else f"{text}, {_end(each)}"
+
+
+def _end(each: Mapping[str, Any]) -> str:
+    """The outcome, and apart from those that made room the tries that somebody asked to end; empty: it runs."""
+    from gpuyard.wire.replies.jobs import REQUEUED
+
+    asked = each["outcome"] == "PREEMPTED" and each["why"].startswith(REQUEUED)
+    return "REQUEUED" if asked else each["outcome"] or ""
 
 
 def _ran(each: Mapping[str, Any]) -> str:
