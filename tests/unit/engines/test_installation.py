@@ -64,7 +64,7 @@ def test_the_note_says_what_is_in_the_way_and_where_to_install(place: Path) -> N
     (place / "home").chmod(0o700)
     note = note_for_others(str(links), lambda: [str(python)])
     assert f"{place}/home has mode 0700, on the way to {python}; install gpuyard" in note
-    assert "-m venv /opt/gpuyard" in note
+    assert f"-m venv {installation.place()} && " in note
 
 
 @pytest.mark.parametrize(("has", "first"), [("1", ""), ("0", "apt-get install -y python3-venv && ")])
@@ -74,9 +74,15 @@ def test_the_note_gets_what_debian_keeps_apart(place: Path, has: str, first: str
     stand_in = place / "system-python"
     stand_in.write_text(f'#!/bin/sh\n[ "$*" = "-c import ensurepip" ] && [ {has} = 1 ]\n')
     stand_in.chmod(0o755)
-    assert f"may read: `{first}{stand_in} -m venv /opt/gpuyard && " in note_for_others(
+    assert f"may read: `{first}{stand_in} -m venv {installation.place()} && " in note_for_others(
         "", lambda: [str(python)], str(stand_in)
     )
+
+
+def test_a_place_that_a_checkout_has_is_not_named(place: Path) -> None:
+    assert str(place) == installation.place(str(place))
+    (place / "pyproject.toml").touch()
+    assert "/opt/yard" == installation.place(str(place))
 
 
 def test_all_that_a_command_needs_is_looked_at() -> None:

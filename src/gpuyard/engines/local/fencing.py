@@ -21,7 +21,7 @@ from gpuyard.engines.local.gpus.cdi import DEVICES
 from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.machine import nvml
-from gpuyard.engines.machine.installation import PLACE
+from gpuyard.engines.machine.installation import place
 from gpuyard.engines.node.attempt import fence
 
 
@@ -140,7 +140,7 @@ class Fencing:
         if self._code and (why := fence.unshown(self._code)):
             raise Permanent(
                 f"the yard's code lies in {self._code[0]}, where every job has files of its own,"
-                f" and cannot be shown there ({why}); install it elsewhere: {PLACE}"
+                f" and cannot be shown there ({why}); install it elsewhere: {place()}"
             )
         self.refuses = self._refuses(groups, means)
         """By which cgroups devices could be refused; empty: by none."""

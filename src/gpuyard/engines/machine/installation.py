@@ -19,6 +19,8 @@ import gpuyard
 
 PLACE = "/opt/gpuyard"
 """Where everybody may read, and no job has a folder of its own."""
+_SECOND_PLACE = "/opt/yard"
+"""Another one, for a machine on which the checkout has the first."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 """One that lies where everybody may read."""
 _ANSWER_S = 10.0
@@ -102,9 +104,14 @@ def note_for_others(
     system = system if os.path.exists(system) else "python3"
     first = "" if makes_environments(system) else "apt-get install -y python3-venv && "
     return (
-        f"{what}; install gpuyard where everybody may read: `{first}{system} -m venv {PLACE} && "
-        f"{PLACE}/bin/pip install '.[ui]'`, in the checkout"
+        f"{what}; install gpuyard where everybody may read: `{first}{system} -m venv {place()} && "
+        f"{place()}/bin/pip install '.[ui]'`, in the checkout"
     )
+
+
+def place(first: str = PLACE) -> str:
+    """Where to install: an environment inside of a checkout would be a part of it."""
+    return _SECOND_PLACE if os.path.exists(os.path.join(first, "pyproject.toml")) else first
 
 
 @cache
