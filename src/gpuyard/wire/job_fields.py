@@ -238,7 +238,8 @@ JOB_OPTIONS = (
     JobOption("--label", "labels", "KEY=VALUE", "A label of the job, for `yard cost --by label:KEY`; "
         "may be repeated."),
     JobOption("--array", "array", "INDICES",
-        "Make it an array of tasks: 0-9, 1,3,5 or 0-100:10; %4 at the end: run at most 4 at a time.",
+        "Make it an array of tasks: 0-9, 1,3,5 or 0-100:10; %4 at the end: run at most 4 at a time. "
+        "Each task takes an id.",
         more=("array_limit",), run=False),
     JobOption("--after", "dependencies", "[KIND:]JOB", "Wait for a job, an array or a task. KIND: "
         "afterok (default), afterany, afternotok, after, aftercorr or singleton; may be repeated.", run=False),
