@@ -64,6 +64,16 @@ def test_tasks_wait_for_the_corresponding_ones(service: Rig) -> None:
     assert (After(AfterKind.COMPLETED, first + 2),) == pending(service, second + 2)
 
 
+def test_a_job_without_tasks_has_no_corresponding_one_and_is_refused(service: Rig) -> None:
+    array = service.submit(array=(1, 2))
+    head = service.replica.store.head()
+    for named in (array, f"{array}_1", 999_999):
+        with pytest.raises(Unacceptable, match=f"aftercorr:{named} is for arrays") as refused:
+            service.submit(dependencies=after("aftercorr", named))
+        assert "afterok" in refused.value.hint
+    assert head == service.replica.store.head()
+
+
 def test_a_singleton_waits_for_those_of_its_name_and_user(service: Rig) -> None:
     mine, other = service.submit(name="daily"), service.submit(name="hourly")
     service.submit(ANA, name="daily", tenant="ana")

@@ -71,6 +71,12 @@ def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[L
             continue
         found = named[_whole(each.job)]
         if each.kind == CORRESPONDING:
+            if not indices:
+                raise Unacceptable(
+                    f"{CORRESPONDING}:{each.job} is for arrays: each of their tasks waits for the task with its "
+                    "number, and this job has none",
+                    "To wait until the other job or array has completed, write afterok.",
+                )
             for index in indices:
                 own[index] = (*own.get(index, ()), *found.after(AfterKind.COMPLETED, index))
         else:
