@@ -438,6 +438,8 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
     detail = str(error["msg"])
     if error["type"] == "extra_forbidden":
         detail = f"unknown field{or_meant(place[-1], _fields(kind))}"
+    elif error["type"] == "missing":
+        detail = "it is required"
     elif error["type"] == "string_pattern_mismatch":
         choice = _CHOICE.fullmatch(error["ctx"]["pattern"])
         detail = f"it should be one of {choice[1].replace('|', ', ')}" if choice else detail
