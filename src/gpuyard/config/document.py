@@ -39,7 +39,7 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 _TOO_LARGE = f"the file is larger than {BYTES_MAX // 1024**2} MiB, the limit; is it the right one?"
-_TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, which no key of this file needs"
+TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, which no key of this file needs"
 
 
 def parse(text: str, name: str, above: int = 0) -> Document:
@@ -146,7 +146,7 @@ class _Reader:
         self._tag(event.tag, place)
         # The stack holds this level too, once the node is on it.
         if len(self._open) >= DEPTH_MAX:
-            _fail(self.name, place, _TOO_DEEP)
+            _fail(self.name, place, TOO_DEEP)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         self._open.append(_Open(node, event.anchor))
@@ -178,7 +178,7 @@ class _Reader:
         if self._alias_nodes > ALIAS_NODES_FREE + ALIAS_NODES_EACH * self._written:
             _fail(self.name, place, f"aliases multiply to {self._alias_nodes} values; write them out")
         if len(self._open) + node.height > DEPTH_MAX:
-            _fail(self.name, place, _TOO_DEEP)
+            _fail(self.name, place, TOO_DEEP)
         return node
 
     def _add(self, node: Node, place: Position) -> None:

@@ -18,6 +18,8 @@ __all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents", "ea
 
 DOCUMENTS_MAX = 10_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPENS = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
+_CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 _ROOTS = (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent, yaml.AliasEvent)
 
 
@@ -49,9 +51,16 @@ def each_document(text: str, file: str) -> Iterator[Document]:
 def _starts(text: str, file: str) -> list[tuple[int, bool]]:
     """The line, from 0, on which each document begins, and whether it is empty."""
     found: list[tuple[int, bool]] = []
-    root = False
+    root, depth = False, 0
     try:
         for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, _OPENS):
+                depth += 1
+                if depth > document.DEPTH_MAX:
+                    # A parser takes longer for each token the more is open: for half a million brackets, minutes.
+                    raise ConfigError(file, [Problem(_place(event), document.TOO_DEEP)])
+            elif isinstance(event, _CLOSES):
+                depth -= 1
             if isinstance(event, yaml.DocumentStartEvent):
                 root = True
                 found.append((_place(event).line - 1 if found else 0, True))

@@ -44,6 +44,19 @@ def test_a_comment_in_latin_1_does_not_matter_and_is_told() -> None:
     ]
 
 
+@pytest.mark.parametrize("opens", ["[", "{", "[a, ", "{a: ", "[\n", "- ", "? "])
+@pytest.mark.parametrize("closes", ["", "]"])
+def test_nesting_is_refused_where_it_is_too_deep_and_is_not_read_to_its_end(opens: str, closes: str) -> None:
+    """What is never closed was read to its end first, which took a minute for half a million brackets."""
+    with pytest.raises(BadInput, match=r"f:\d+:\d+: nested deeper than 32 levels"):
+        read(f"a:\n  {opens * 3_000}{closes * 3_000}", "f", CALLER)
+
+
+def test_indentation_is_refused_where_it_is_too_deep() -> None:
+    with pytest.raises(BadInput, match="f:33:33: nested deeper than 32 levels"):
+        read("\n".join([f"{' ' * depth}a:" for depth in range(200)]) + " [", "f", CALLER)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
