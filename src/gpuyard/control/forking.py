@@ -5,6 +5,7 @@ and ends with the server, or after a while without questions. A fork has what th
 what it likes, and is gone with all its memory when it has answered, or when its time is up.
 """
 
+import fcntl
 import os
 import pickle
 import select
@@ -13,8 +14,8 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NoReturn
 
 from gpuyard import interpreter
@@ -28,6 +29,45 @@ REAP_S = 1.0
 """How often it looks for forks that have ended, while there are any."""
 NICENESS = 5
 """Jobs and the server come first, but a user waits for the answer."""
+
+
+class GivenUp(Overloaded):
+    """Nobody wants the answer any longer."""
+
+
+class Wanted:
+    """Whether an answer is still wanted: it is given up from any thread, also before the question is asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._line: socket.socket | None = None
+
+    def give_up(self) -> None:
+        """Ask no longer: the fork that is at it ends."""
+        with self._lock:
+            self._given_up = True
+            if self._line is not None:
+                with suppress(OSError):
+                    self._line.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def over(self, line: socket.socket) -> Iterator[None]:
+        """Ask over this line; raises `GivenUp` as soon as the answer is not wanted."""
+        with self._lock:
+            self._line = line
+            over = self._given_up
+        try:
+            if over:
+                raise GivenUp("the answer is not wanted any longer")
+            yield
+        except (OSError, EOFError):
+            if self._given_up:
+                raise GivenUp("the answer is not wanted any longer") from None
+            raise
+        finally:
+            with self._lock:
+                self._line = None
 
 
 class ForkingProcess:
@@ -49,13 +89,14 @@ class ForkingProcess:
         process = self._process
         return 0 if process is None or process.poll() is not None else process.pid
 
-    def exchange(self, head: bytes, question: Any, most_s: float) -> Any:
+    def exchange(self, head: bytes, question: Any, most_s: float, wanted: Wanted | None = None) -> Any:
         """The answer of a fork; `EOFError` or `TimeoutError` where there is none, `Overloaded` where none was made."""
+        wanted = wanted or Wanted()
         try:
             with suppress(ConnectionError):
-                return self._exchange(head, question, most_s)
+                return self._exchange(head, question, most_s, wanted)
             # It had been idle for long and ended just as the question came: the question was not read.
-            return self._exchange(head, question, most_s)
+            return self._exchange(head, question, most_s, wanted)
         except TimeoutError:
             raise
         except OSError as error:
@@ -63,8 +104,8 @@ class ForkingProcess:
                 f"the process that answers cannot be asked: {words_of(error)}", "Try again in a moment."
             ) from error
 
-    def _exchange(self, head: bytes, question: Any, most_s: float) -> Any:
-        with self._hand_over(head) as answers:
+    def _exchange(self, head: bytes, question: Any, most_s: float, wanted: Wanted) -> Any:
+        with self._hand_over(head) as answers, wanted.over(answers):
             answers.settimeout(most_s)
             send(answers, question)
             return receive(answers)
@@ -179,6 +220,23 @@ def _kill(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with suppress(OSError):
             kill(pid, signal.SIGKILL)
+
+
+def end_when_unwanted(answers: socket.socket) -> None:
+    """In a fork: let the kernel end it, whatever it is at, when the other end of its line is gone."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(answers, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(answers, fcntl.F_SETFL, fcntl.fcntl(answers, fcntl.F_GETFL) | os.O_ASYNC)
+    line = select.poll()
+    line.register(answers, 0)
+    if line.poll(0):
+        # It has gone already.
+        os._exit(0)
+
+
+def end_by_itself() -> None:
+    """In a fork that has its answer: what moves on its line while it is sent ends nothing."""
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
 def send(line: socket.socket, value: object) -> None:

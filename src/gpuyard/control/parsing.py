@@ -15,7 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
-from gpuyard.control.forking import ForkingProcess, begun, fork_for_each, receive, send
+from gpuyard.control.forking import (
+    ForkingProcess,
+    Wanted,
+    begun,
+    end_by_itself,
+    end_when_unwanted,
+    fork_for_each,
+    receive,
+    send,
+)
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.errors import YardError
 
@@ -55,8 +64,12 @@ class Parser:
 
     def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the work gives; `Unacceptable` where the text takes more than is allowed."""
+        return self.read_while(Wanted(), work, *args, **kwargs)
+
+    def read_while(self, wanted: Wanted, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same, for as long as it is wanted."""
         try:
-            done, found = self.process.exchange(_HEAD, (work, args, kwargs), ANSWER_S_MAX + CPU_S)
+            done, found = self.process.exchange(_HEAD, (work, args, kwargs), ANSWER_S_MAX + CPU_S, wanted)
         except EOFError:
             # The kernel ended it: its time was up, or its memory.
             raise _too_much() from None
@@ -107,7 +120,10 @@ def _answer(answers: socket.socket) -> NoReturn:
         signal.alarm(ANSWER_S_MAX)
         _bound()
         work, args, kwargs = receive(answers)
-        send(answers, _read(work, args, kwargs))
+        end_when_unwanted(answers)
+        answer = _read(work, args, kwargs)
+        end_by_itself()
+        send(answers, answer)
     finally:
         os._exit(0)
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import Request
 
 from gpuyard.api.connecting.calling import Connection
 from gpuyard.api.edge.throttle import Throttle
+from gpuyard.api.messages.bodies import bytes_of, told_when_gone
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 from harness.patience import Patience, patient, until
@@ -352,3 +354,24 @@ def test_answers_that_nobody_reads_fill_no_memory() -> None:
         for connection in list(heads):
             connection.close()
         until(lambda: ask(b"/eve") == b"HTTP/1.1 200", 30, lambda: "what is closed is not held any longer")
+
+
+def test_a_client_that_goes_after_a_long_body_is_noticed_while_its_answer_is_made() -> None:
+    """Its connection was left unread, and its answer made to the end."""
+    asked, gone = threading.Event(), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive, send)
+        assert len(await bytes_of(request)) > 500_000
+        async with told_when_gone(request, gone.set):
+            asked.set()
+            await asyncio.to_thread(gone.wait, 20)
+
+    body = b'"' + b"[" * 500_000 + b'"'
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with running(Served(ConnectionCounts(descriptors=1024), app)) as made:
+        with closing(made.connect()) as connection:
+            connection.sendall(head % len(body) + body)
+            assert asked.wait(20)
+            assert not gone.is_set()
+        assert gone.wait(5)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control import forking, parsing
+from gpuyard.control.forking import GivenUp, Wanted
 from gpuyard.control.parsing import Parser
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.errors import BadInput, Misuse
@@ -45,6 +47,12 @@ def takes_its_time() -> None:
     os.kill(os.getpid(), signal.SIGXCPU)
 
 
+def works_on(pid_file: str) -> None:
+    Path(pid_file).write_text(str(os.getpid()), encoding="ascii")
+    while True:
+        pass
+
+
 def breaks() -> None:
     raise ZeroDivisionError("in a text")
 
@@ -67,6 +75,31 @@ def test_a_text_that_takes_too_much_is_refused_and_the_next_one_is_read(parse: P
     with pytest.raises(Unacceptable, match="10 s"):
         parse(takes_its_time)
     assert parse(pid_of, "again")
+
+
+def test_a_reading_that_nobody_wants_any_longer_is_ended(parse: Parser, tmp_path: Path) -> None:
+    wanted, at_work = Wanted(), tmp_path / "pid"
+
+    def gone() -> None:
+        until(lambda: at_work.exists() and at_work.read_text(encoding="ascii"))
+        wanted.give_up()
+
+    going = threading.Thread(target=gone)
+    going.start()
+    with pytest.raises(GivenUp):
+        parse.read_while(wanted, works_on, str(at_work))
+    # Its own time would be up in ten seconds.
+    until(lambda: not Path(f"/proc/{at_work.read_text(encoding='ascii')}").exists(), 5)
+    going.join()
+
+
+def test_what_is_given_up_before_it_is_asked_is_not_read(parse: Parser, tmp_path: Path) -> None:
+    wanted, at_work = Wanted(), tmp_path / "pid"
+    wanted.give_up()
+    with pytest.raises(GivenUp):
+        parse.read_while(wanted, works_on, str(at_work))
+    assert not at_work.exists()
+    assert parse(pid_of, "the next one")
 
 
 def test_a_process_that_cannot_be_asked_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import asker
 from gpuyard.api.edge.routes import Handlers, answer, number_of
 from gpuyard.api.edge.throttle import Turns, in_thread
-from gpuyard.api.messages.bodies import bytes_of, object_of
+from gpuyard.api.messages.bodies import bytes_of, object_of, told_when_gone
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import JobRequest, ReadRequest, checked, sent
 from gpuyard.control.access.people import Person
 from gpuyard.control.foresight.ahead import SEED, Foresights
+from gpuyard.control.forking import Wanted
 from gpuyard.control.replica.labels import label_of
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.explained import Explained
@@ -62,10 +63,11 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
     async def read_jobs(request: Request) -> Response:
         """Every job of a text in native form, with warnings about what has no counterpart."""
         wanted = await sent(ReadRequest, request, required=True)
-        caller = (wanted.cwd, wanted.host_process, yard.now_ms())
+        asked = (wanted.text, wanted.name, wanted.cwd, wanted.host_process, yard.now_ms())
+        still = Wanted()
         try:
-            async with reading.of(asker(request.scope)):
-                body = await in_thread(yard.parse, understood, wanted.text, wanted.name, *caller)
+            async with told_when_gone(request, still.give_up), reading.of(asker(request.scope)):
+                body = await in_thread(yard.parse.read_while, still, understood, *asked)
         except BadInput as error:
             raise Problem(422, error.message, error.hint, kind="unacceptable") from None
         return Response(body, media_type="application/json")

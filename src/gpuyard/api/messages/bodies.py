@@ -4,7 +4,10 @@ By default a JSON library lets the last of two equal keys win, takes NaN for a n
 each of these is refused with a sentence.
 """
 
+import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from fastapi import Request
@@ -55,6 +58,23 @@ async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
         # The client has gone, and nothing was done.
         raise Problem(400, "the request was cut off") from None
     return b"".join(parts)
+
+
+@asynccontextmanager
+async def told_when_gone(request: Request, tell: Callable[[], None]) -> AsyncIterator[None]:
+    """Say so when the client goes meanwhile; the body has been read."""
+
+    async def watch() -> None:
+        # The end of a connection is read as the rest of a body is: nobody would notice it otherwise.
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        tell()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
 
 
 def _too_large(most: int) -> Problem:
