@@ -18,7 +18,7 @@ import uvicorn
 from starlette.requests import Request
 
 from gpuyard.api.connecting.calling import Connection
-from gpuyard.api.edge.throttle import Throttle
+from gpuyard.api.edge.throttle import UNREAD_MAX, Throttle, TimeAccount
 from gpuyard.api.messages.bodies import bytes_of, told_when_gone
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
@@ -90,7 +90,7 @@ def served() -> Iterator[Served]:
 def hasty() -> Iterator[Served]:
     """It waits for a request for a moment only."""
     moment_s = min(patient(0.5), 3.0)
-    times = connections.RequestTimes(moment_s, moment_s, moment_s / 5)
+    times = connections.RequestTimes(moment_s, moment_s, look_s=moment_s / 5)
     with running(Served(ConnectionCounts(descriptors=1024), times=times)) as made:
         yield made
 
@@ -354,6 +354,40 @@ def test_answers_that_nobody_reads_fill_no_memory() -> None:
         for connection in list(heads):
             connection.close()
         until(lambda: ask(b"/eve") == b"HTTP/1.1 200", 30, lambda: "what is closed is not held any longer")
+
+
+def test_an_answer_that_is_not_all_read_counts_whole() -> None:
+    """57 answers of 4 MiB were made for one user: of each, the kernel had taken nearly all."""
+    account = TimeAccount("eve", 1.0, time.monotonic, lambda: True)
+    left = [1, 1, 1, 1, 1, 0]
+    account.unread = {(lambda n=n: left[n]): 4 << 20 for n in range(6)}
+    assert 5 * (4 << 20) == account.unread_bytes() > UNREAD_MAX
+    left[:] = [1, 0, 0, 0, 0, 0]
+    assert 4 << 20 == account.unread_bytes()
+
+
+def test_a_client_that_takes_nothing_of_a_whole_answer_is_hung_up_on() -> None:
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send(
+            {
+                "type": "http.response.body",
+                "body": b"x" * 16 * 1024 * 1024,
+                "more_body": scope["path"] == "/on",
+            }
+        )
+        if scope["path"] == "/on":
+            await asyncio.sleep(60)
+
+    times = connections.RequestTimes(take_s=1.0, look_s=0.2)
+    with running(Served(ConnectionCounts(descriptors=1024), long, times)) as made, ExitStack() as opened:
+        whole, stream = [opened.enter_context(closing(made.connect())) for _ in range(2)]
+        stream.sendall(b"GET /on HTTP/1.1\r\nHost: x\r\n\r\n")
+        whole.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: len(made.server_state.connections) == 2)
+        until(lambda: len(made.server_state.connections) == 1, 10)
+        time.sleep(1)
+        assert 1 == len(made.server_state.connections), "a stream may stand still"
 
 
 def test_a_client_that_goes_after_a_long_body_is_noticed_while_its_answer_is_made() -> None:

@@ -97,8 +97,8 @@ class TimeAccount:
         self.under_way = 0
         self.wrote_s = self.at_s
         """When they were last told that something is written; before their account was opened nobody knows."""
-        self.unread: set[Callable[[], int]] = set()
-        """Connections that had not taken all of an answer when it was complete."""
+        self.unread: dict[Callable[[], int], int] = {}
+        """Connections that had not taken all of an answer when it was complete, and what was made for it at once."""
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
@@ -119,9 +119,10 @@ class TimeAccount:
         return self.debt_s - self.burst_s
 
     def unread_bytes(self) -> int:
-        """What they have been answered and have not read."""
-        left = {each: each() for each in self.unread}
-        self.unread = {each for each, size in left.items() if size}
+        """What was made for them and is not all read: an answer counts whole until its last byte is taken, for what is
+        left of it lies in the memory that was taken for all of it."""
+        left = {each: max(size, there) for each, size in self.unread.items() if (there := each())}
+        self.unread = left
         return sum(left.values())
 
     async def rest(self, spare_s: float = 0.0) -> None:
@@ -307,11 +308,14 @@ class Throttle:
             await _unread().response()(scope, receive, send)
             return
         expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
+        piece = 0
         account.charge(expected_s)
         account.under_way += 1
 
         async def sent(message: Any) -> None:
-            nonlocal answered
+            nonlocal answered, piece
+            # A long answer is sent piece by piece, each when the one before it was taken.
+            piece = max(piece, len(message.get("body", b"")))
             if not answered:
                 answered = True
                 account.answered()
@@ -333,7 +337,7 @@ class Throttle:
                     account.wrote_s = self._now_s()
             unsent = scope.get(UNSENT)
             if unsent is not None and unsent():
-                account.unread.add(unsent)
+                account.unread[unsent] = max(piece, account.unread.get(unsent, 0))
             took_s = max(0.0, account.debt_s - before_s)
             account.debt_s = max(0.0, account.debt_s - expected_s)
             account.typical_s += 0.2 * (took_s - account.typical_s)

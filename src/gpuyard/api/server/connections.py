@@ -60,6 +60,8 @@ class RequestTimes(NamedTuple):
 
     head_s: float = 20.0
     body_s: float = 60.0
+    take_s: float = 60.0
+    """How long a whole answer is held for a client that takes nothing of it."""
     look_s: float = 2.0
     """How often to look for connections that are out of time."""
 
@@ -111,10 +113,15 @@ class PeerProtocol(HttpToolsProtocol):
     guest: "CountedConnection"
     times = TIMES
     _closed = False
+    _taken_over = False
     _until_s = math.inf
     """When what has begun to come must have come."""
     _unread = 0
     """Bytes since the parser last produced anything."""
+    _left = 0
+    """Bytes of answers that were not taken at the last look."""
+    _took_s = 0.0
+    """When some were taken, or none were left."""
     _answering: Any = None
     """The request that is being answered; `cycle` is the last one that has come."""
 
@@ -186,6 +193,7 @@ class PeerProtocol(HttpToolsProtocol):
     def _take_over(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Give the connection to the handler of the request: HTTP is over on it."""
         self._until_s = math.inf
+        self._taken_over = True
         self._unset_keepalive_if_required()
         # What the layers above still send is for nobody.
         self.cycle.disconnected = self.cycle.response_complete = True
@@ -200,6 +208,17 @@ class PeerProtocol(HttpToolsProtocol):
         """Close it if its time is up."""
         if now_s > self._until_s:
             self._refuse("408 Request Timeout", "the request did not come in time")
+        left, before = self.transport.get_write_buffer_size(), self._left
+        self._left = left
+        if not left or not before or left < before or not self._holds_whole_answer():
+            self._took_s = now_s
+        elif now_s > self._took_s + self.times.take_s:
+            self.transport.abort()
+
+    def _holds_whole_answer(self) -> bool:
+        """A stream, a terminal or a forwarded port holds a piece only, and may stand still for as long as it likes."""
+        answered: Any = self.cycle
+        return not self._taken_over and answered is not None and answered.response_complete
 
     def _refuse(self, status: str, why: str) -> None:
         if self._closed or self.transport.is_closing():
