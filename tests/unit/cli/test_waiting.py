@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard.api.client import NoServer
 from gpuyard.cli.commands.jobs.waiting import Waiting, words
 from gpuyard.quantities import span_up
 
@@ -82,6 +83,52 @@ def test_nothing_is_said_of_a_job_that_did_not_wait_or_to_who_wants_quiet() -> N
     with Waiting(stream=file, quiet=True) as line:
         line.told(pending())
     assert "" == file.getvalue()
+
+
+@pytest.mark.parametrize("seen", ["never", "waiting", "running"])
+def test_a_job_that_ended_before_it_was_seen_running_is_said_to_have_run_once(
+    seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen()
+    with Waiting(stream=screen, look=lambda: {"state": "COMPLETED", "nodes": ["vm"]}) as line:
+        for news in {"never": [], "waiting": [pending()], "running": [RUNNING | {"nodes": ["vm"]}]}[seen]:
+            line.told(news)
+        line.begins()
+        print("root", file=screen)
+        line.begins()
+    assert screen.getvalue().endswith("running on vm\nroot\n")
+    assert 1 == screen.getvalue().count("running on vm")
+
+
+def test_where_a_job_ran_is_not_made_up_and_the_output_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    answers: list[Any] = [NoServer("away"), {"state": "COMPLETED", "nodes": ["vm"]}]
+
+    def look() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, NoServer):
+            raise answer
+        return answer
+
+    screen = Screen()
+    line = Waiting(stream=screen, look=look)
+    line.begins()
+    assert "" == screen.getvalue()
+    line.begins()
+    assert "running on vm\n" == screen.getvalue()
+
+    nowhere, asked = Screen(), [{"state": "CANCELLED", "nodes": []}]
+    Waiting(stream=nowhere, look=asked.pop).begins()
+    Waiting(stream=nowhere, look=asked.pop, quiet=True).begins()
+    Waiting(stream=nowhere).begins()
+    assert "" == nowhere.getvalue()
+    file = io.StringIO()
+    Waiting(stream=file, look=asked.pop).begins()
+    assert "" == file.getvalue(), "a file has the job's own words alone"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,9 @@ class Line(Protocol):
     def told(self, standing: Any) -> None:
         """Show news of the job."""
 
+    def begins(self) -> None:
+        """The job's output or its end comes next."""
+
     def clear(self) -> None:
         """Erase the line."""
 
@@ -177,13 +180,14 @@ class Attached:
             if news["event"] == "standing":
                 self._line.told(news["data"])
             elif news["event"] == "end":
+                self._line.begins()
                 self.end = news["data"]
         found = framed(message)
         if found is None:
             return
         kind, content = found
         if kind == _DATA:
-            self._line.clear()
+            self._line.begins()
             # What an ended job showed comes to a terminal that makes the line breaks itself.
             self._show(content if self._raw is not None else content.replace(b"\r\n", b"\n"))
             self._asked["seen"] = self._asked.get("seen", 0) + len(content)

@@ -6,9 +6,11 @@ file or a pipe has one when the wait begins and another when the reason changes.
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuyard.api.connecting.calling import NoServer
 from gpuyard.cli.terminal.shown import shown
 from gpuyard.cli.terminal.streams import columns, notice, styled
 from gpuyard.quantities import span_up
@@ -30,13 +32,24 @@ _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143
 class Waiting:
     """Shows the state of a job; for `with`, so that the line is gone in any case."""
 
-    def __init__(self, before: str = "yard: ", *, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        before: str = "yard: ",
+        *,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+        look: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`look` reads the job. With it, a job that ended before it was seen running is said to have run, too."""
         self._before = before
+        self._look = look
         self._quiet = quiet
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._drawn = False
         self._said = ""
+        self._placed = False
+        """Whether it is said where the job runs."""
 
     def __enter__(self) -> "Waiting":
         return self
@@ -49,14 +62,31 @@ class Waiting:
         if self._quiet or not standing:
             return
         if standing["state"] == "PENDING":
+            self._placed = False
             self._wait(standing)
         elif standing["state"] == "SUSPENDED":
             self._line(f"suspended; yard continue {standing['label']} lets it go on")
         else:
-            self.clear()
-            if self._terminal or self._said:
-                self._line(shown(f"running on {', '.join(standing.get('nodes', ())) or 'the yard'}"))
-            self._said = ""
+            self._runs(standing)
+
+    def begins(self) -> None:
+        """The job's own output or its end comes next: erase the line, and say where it runs if nobody has said it."""
+        self.clear()
+        if self._quiet or self._placed or self._look is None or not (self._terminal or self._said):
+            return
+        # A yard that is away for a moment is asked again before the next piece: the output waits for no line.
+        with suppress(NoServer):
+            job = self._look()
+            # A job that was cancelled before it started ran nowhere.
+            if job.get("nodes"):
+                self._runs(job)
+            self._placed = True
+
+    def _runs(self, job: Mapping[str, Any]) -> None:
+        self.clear()
+        if self._terminal or self._said:
+            self._line(shown(f"running on {', '.join(job.get('nodes', ())) or 'the yard'}"))
+        self._said, self._placed = "", True
 
     def clear(self) -> None:
         """Erase the line: something else is to be written there."""
@@ -101,18 +131,29 @@ def words(standing: "Standing") -> str:
 
 
 def copied(
-    yard: "Client", job_id: int | str, *, before: str = "yard: ", quiet: bool = False, silent: bool = False
+    yard: "Client",
+    job_id: int | str,
+    *,
+    before: str = "yard: ",
+    quiet: bool = False,
+    silent: bool = False,
+    submitted: bool = False,
 ) -> "End":
-    """Copy the job's output to standard output until it ends, and say what it waits for on standard error."""
+    """Copy the job's output to standard output until it ends, and say what it waits for on standard error.
+
+    `submitted`: by this command, which says where the job ran even if it ended before it was seen running.
+    """
     out = sys.stdout.buffer
-    with Waiting(before, quiet=quiet) as line:
+    look = (lambda: yard.job(job_id, explain=False)) if submitted else None
+    with Waiting(before, quiet=quiet, look=look) as line:
         for item in yard.follow(job_id, standing=None if quiet else line.told):
             if isinstance(item, bytes):
                 if not silent:
-                    line.clear()
+                    line.begins()
                     out.write(item)
                     out.flush()
                 continue
+            line.begins()
             return item
     raise AssertionError("a job that is followed ends")
 

@@ -145,7 +145,7 @@ def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bo
         yard, fields, quiet, gpus_said, f"{DETACH} detaches from it, Ctrl-C cancels it while it waits"
     )
     try:
-        with Waiting(quiet=quiet) as line:
+        with Waiting(quiet=quiet, look=lambda: yard.job(job["label"], explain=False)) as line:
             session = Attached(yard, job["label"], {"do": "attach", "seen": 0}, line, f"job {job['label']}")
             session.run()
     except KeyboardInterrupt:
@@ -172,7 +172,7 @@ def _followed(yard: "Client", job: Any, quiet: bool) -> int:
     from gpuyard.cli.terminal.streams import notice
 
     try:
-        return code_of(copied(yard, job["label"], quiet=quiet))
+        return code_of(copied(yard, job["label"], quiet=quiet, submitted=True))
     except KeyboardInterrupt:
         return _cancelled(yard, job)
     except BrokenPipeError:
