@@ -11,7 +11,7 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from gpuyard.api.client import Client, NoServer, Refused
-from gpuyard.api.connecting.calling import OlderServer, telling_older_servers
+from gpuyard.api.connecting.calling import OlderServer, _nobody, telling_older_servers
 from gpuyard.api.connecting.finding import address as address_of
 from gpuyard.api.handlers.reports import values_of
 from gpuyard.api.messages.fields import indices
@@ -119,6 +119,22 @@ def test_an_answer_that_is_no_yards_is_told_as_such(yard: Callable[[list[bytes |
 def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(NoServer, match="no yard is running here: start one with `yard up -d`"):
         Client(data=tmp_path).nodes()
+
+
+def test_the_machines_yard_is_named_where_ones_own_was_killed(tmp_path: Path) -> None:
+    """Nobody asks it in silence: what a command does may be meant for the own yard alone."""
+    own, machine = tmp_path / "own", tmp_path / "machine"
+    machine.mkdir()
+    (machine / "yard.pid").touch()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{machine}/yard.sock")
+        killed = _nobody(f"{own}/yard.sock", ConnectionRefusedError(), [machine])
+        assert ("no yard is running here: start one with `yard up -d`", "") == (killed.message, killed.hint)
+        server.listen()
+        killed = _nobody(f"{own}/yard.sock", ConnectionRefusedError(), [machine])
+    assert "no yard is running here: start one with `yard up -d`" == killed.message
+    assert f"The machine's yard answers: YARD_DATA={machine} before the command asks that one." == killed.hint
+    assert 4 == killed.exit_code
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gpuyard.api.connecting.finding import find, sockets_of
+from gpuyard.api.connecting.finding import answering, find, sockets_of
+from gpuyard.control.places import likely_data
 from gpuyard.errors import BadInput, YardError
 from gpuyard.wire.endpoints import DESCRIPTION, Endpoint
 
@@ -361,7 +362,9 @@ class Caller:
                 self.close()
                 # First connection failed: no server. Lost later: retry.
                 if not (self._moved() or tried) or time.monotonic() + pause_s > until_s:
-                    raise _nobody(self._address, error) from error
+                    # A command goes to no yard that it did not mean: it names the other one.
+                    others = list(likely_data())[1:] if self._local and self._data is None else []
+                    raise _nobody(self._address, error, others) from error
                 time.sleep(pause_s)
                 pause_s = min(1.0, 2 * pause_s)
 
@@ -454,10 +457,16 @@ def _refused(path: str, head: Head, content: bytes) -> Refused:
     return Refused(head.status, {"detail": f"the server answered {head.status}"})
 
 
-def _nobody(address: tuple[str, int] | str, error: OSError) -> NoServer:
+def _nobody(address: tuple[str, int] | str, error: OSError, others: Sequence[Path] = ()) -> NoServer:
     where = address if isinstance(address, str) else f"{address[0]}:{address[1]}"
     if isinstance(address, str) and isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        return NoServer("no yard is running here: start one with `yard up -d`")
+        other = answering(others)
+        hint = (
+            f"The machine's yard answers: YARD_DATA={other} before the command asks that one."
+            if other
+            else ""
+        )
+        return NoServer("no yard is running here: start one with `yard up -d`", hint)
     if type(error).__name__ == "SSLCertVerificationError":
         return NoServer(
             f"the certificate of {where} is not trusted: {getattr(error, 'verify_message', error)}",

@@ -6,6 +6,7 @@ First the caller's own arguments, then `YARD_URL` (or `YARD_SERVER`), then `YARD
 
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
 HTTPS_PORT = 443
+_LOOK_S = 1.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -131,6 +133,19 @@ def socket_of(data: Path | None) -> str:
     """The socket of a server on this machine."""
     found = sockets_of(data)
     return found[0] if found else str(DataDir(data or next(likely_data())).root / "yard.sock")
+
+
+def answering(folders: Iterable[Path]) -> Path | None:
+    """The first of these folders whose server takes connections."""
+    import socket  # noqa: PLC0415 (asked only where no server answered)
+
+    for folder in folders:
+        for path in sockets_of(folder):
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(_LOOK_S)
+                line.connect(path)
+                return folder
+    return None
 
 
 def own_socket(data: Path | None, port: int) -> str:
