@@ -73,18 +73,19 @@ def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
         try:
             controllers = prepare(base)
         except OSError as error:
-            complaint = words_of(error)
-            if isinstance(error, PermissionError):
-                complaint += (
-                    "; a yard that `yard service install --user` has set up gets a group from systemd"
-                    if _has_user_systemd()
-                    else "; a yard that root starts gets a group"
-                )
+            refused = isinstance(error, PermissionError) and os.geteuid() != 0
+            complaint = who_can(systemd=_has_user_systemd()) if refused else words_of(error)
             continue
         lacking = " and ".join(sorted(CONTROLLERS - controllers))
         why = f"{os.path.dirname(base)} gives the yard no limits on {lacking}" if lacking else ""
         return base, controllers, why
     return "", frozenset(), complaint
+
+
+def who_can(*, systemd: bool) -> str:
+    """Whose yard can limit jobs, for a user whose own cannot. `systemd`: it gives this user's services groups."""
+    other = ", or one that `yard service install --user` has set up," if systemd else ""
+    return f"only a yard that root starts{other} can hold them to that"
 
 
 def _has_user_systemd() -> bool:
