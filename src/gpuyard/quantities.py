@@ -160,6 +160,11 @@ def gpu_hours_ms(text: str) -> int:
     return scaled(text, "a number of GPU-hours", scale=HOUR_MS, grain=grain, least=least, most=most)
 
 
+def gpu_hours_text(hours: float) -> str:
+    """`1,240.00`, `0.25`; less than a tenth has two digits, where two decimals would leave little: `0.0036`."""
+    return f"{hours:.2g}" if 0 < hours < 0.1 else f"{hours:,.2f}"
+
+
 def span(ms: int) -> str:
     """A span of time in a few letters: `42s`, `12m05s`, `3h20m`, `2d04h`."""
     seconds = max(0, ms) // 1000

@@ -10,6 +10,21 @@ from gpuyard import quantities as q
 from gpuyard.keys import values
 from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, digits, rate_usd, usd
 
+HOURS = [
+    (0, "0.00"),
+    (0.0036, "0.0036"),
+    (0.0001, "0.0001"),
+    (0.05, "0.05"),
+    (0.25, "0.25"),
+    (1240, "1,240.00"),
+]
+
+
+@pytest.mark.parametrize(("hours", "text"), HOURS)
+def test_few_gpu_hours_are_not_rounded_to_none(hours: float, text: str) -> None:
+    assert text == q.gpu_hours_text(hours)
+
+
 EXACT = [
     (q.gpu_milli, "16", 16_000),
     (q.gpu_milli, "0.5", 500),

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.api.connecting.calling import Refused
 from gpuyard.cli.commands.jobs import show
-from gpuyard.cli.terminal.curves import columns, drawn, pictures
+from gpuyard.cli.terminal.curves import _cores, columns, drawn, pictures
 from gpuyard.telemetry.spans import Spans, mean, spans
 
 BEGIN = 1_700_000_000_000
@@ -94,6 +94,23 @@ def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> No
 
 def test_nothing_is_drawn_of_what_nobody_saw() -> None:
     assert [] == pictures(told(curve("cpu", {})), 80, 0)
+
+
+def test_few_cores_are_not_none() -> None:
+    assert ["0 cores", "under 0.01 cores", "0.01 cores", "1 core"] == [
+        _cores(each) for each in (0, 2, 10, 1000)
+    ]
+
+
+def test_curves_without_totals_are_called_samples() -> None:
+    """A running job without a cgroup: its engine counts nothing before the end, and the collector looks at it."""
+    used = {"cpu_s": None, "memory_mib": None, "process_mib": None}
+    ((_name, said),) = show._taken(used, sampled=True)
+    assert "unknown" not in said
+    assert "the curves below are samples" in said
+    assert [("CPU time", "unknown, memory unknown")] == show._taken(used, sampled=False)
+    counted = {**used, "cpu_s": 2.5}
+    assert [("CPU time", "2.5 s, memory unknown")] == show._taken(counted, sampled=True)
 
 
 @pytest.mark.parametrize("status", [404, 500])

@@ -28,6 +28,8 @@ def _memory(value: float) -> str:
 
 def _cores(value: float) -> str:
     cores = value / 1000
+    if 0 < cores < 0.005:
+        return "under 0.01 cores"
     written = f"{cores:.0f}" if cores >= 10 or cores < 0.005 else f"{cores:.2g}"
     return f"{written} core{'' if written == '1' else 's'}"
 

@@ -111,7 +111,7 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("GPUS", lambda job: number(job["gpus"]), right=True),
         Column("WAITED", _waited, right=True),
         Column("RAN", _ran, right=True),
-        Column("GPU-HOURS", lambda job: _known(job["gpu_hours"], "{:.2f}"), right=True, wide=True),
+        Column("GPU-HOURS", lambda job: _hours(job["gpu_hours"]), right=True, wide=True),
         Column(
             "COST",
             lambda job: "-" if (micro := cost[job["label"]]) is None else usd(micro, places),
@@ -127,8 +127,10 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
     emit(found, columns, output, fields=() if found else fields(), wanted=wanted)
 
 
-def _known(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+def _hours(value: float | None) -> str:
+    from gpuyard.quantities import gpu_hours_text
+
+    return "-" if value is None else gpu_hours_text(value)
 
 
 def _waited(job: Mapping[str, Any]) -> str:

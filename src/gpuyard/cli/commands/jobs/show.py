@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from gpuyard.cli.connection.places import client
 from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption, WatchOption
 from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.quantities import seconds_text, usd
+from gpuyard.quantities import gpu_hours_text, seconds_text, usd
 
 _TASKS_SHOWN_MAX = 20
 
@@ -77,7 +77,7 @@ def _show(job: str, output: Output) -> None:
     elif output is Output.CSV:
         emit([dict(found)], [], output)
     else:
-        lines = story(found, _width())
+        lines = story(found, _width(), sampled=bool(told and told["curves"]))
         if told and told["curves"]:
             import time
 
@@ -114,8 +114,8 @@ def _width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
-    """Everything about a job, line by line."""
+def story(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> list[str]:
+    """Everything about a job, line by line. `sampled`: curves of what it used follow."""
     from gpuyard.errors import counted
     from gpuyard.quantities import memory_size, span
     from gpuyard.reports.table import clock
@@ -153,7 +153,7 @@ def story(job: Mapping[str, Any], width: int = 0) -> list[str]:
         lines.append(("ended", f"{clock(job['ended_ms'])}{ran}"))
     if job.get("waited_ms") is not None:
         lines.append(("waited", span(job["waited_ms"])))
-    lines += _runs(job) + _used(job)
+    lines += _runs(job) + _used(job, sampled=sampled)
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))
     if job["attempts"] > 1 or job["preemptions"]:
@@ -202,7 +202,7 @@ def _runs(job: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines + ([("errors", files["stderr"])] if files["stderr"] else [])
 
 
-def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _used(job: Mapping[str, Any], *, sampled: bool) -> list[tuple[str, str]]:
     """What it has used so far."""
     used = job.get("used")
     if not used or not (job["started_ms"] or used["run_s"]):
@@ -211,18 +211,24 @@ def _used(job: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     parts = [f"ran for {span(used['run_s'] * 1000)}"]
     if job["gpus"]:
-        parts.append(f"{used['gpu_hours']:.2f} GPU-hours")
+        parts.append(f"{gpu_hours_text(used['gpu_hours'])} GPU-hours")
         parts += [usd(round(used["cost_usd"] * 1_000_000))] if used["cost_usd"] is not None else []
-    return [("used", ", ".join(parts)), *_taken(used)]
+    return [("used", ", ".join(parts)), *_taken(used, sampled=sampled)]
 
 
-def _taken(used: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """CPU time and memory; what the engine does not know is shown as unknown."""
+def _taken(used: Mapping[str, Any], *, sampled: bool) -> list[tuple[str, str]]:
+    """CPU time and memory; what the engine does not know is shown as unknown.
+
+    The engine's totals are of all processes for as long as the job runs; curves are samples, and need no cgroup.
+    """
     if "cpu_s" not in used:
         return []
     from gpuyard.quantities import memory_size
 
     cpu, memory, process = used["cpu_s"], used["memory_mib"], used["process_mib"]
+    if sampled and cpu is None and memory is None and process is None:
+        no_totals = "no total is known, and no peak of memory; the curves below are samples of its processes"
+        return [*_image(used.get("image")), ("CPU time", no_totals)]
     parts = ["unknown" if cpu is None else f"{cpu:,.1f} s"]
     if memory is not None:
         parts.append(f"at most {memory_size(memory)} of memory")
