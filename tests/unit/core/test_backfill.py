@@ -15,6 +15,7 @@ from gpuyard.model import (
     Mig,
     NodeCordoned,
     NodeDown,
+    PolicySpec,
     ReasonCode,
     Reservation,
     Settings,
@@ -324,3 +325,92 @@ def test_a_promise_follows_what_starts_on_its_nodes_and_what_ends_anywhere() -> 
     here.end(second)
     here.submit(2, limit_ms=100 * S)
     assert (Reservation(head, 5 * S),) == here.step().reservations
+
+
+GUARANTEES = [tenant("red", guarantee={"total": 4}), tenant("blue", guarantee={"total": 4})]
+
+
+RECLAIMS = PolicySpec("reclaims", order=("class",), preemption=("reclaim", "class"))
+"""As `default`, where the tenant that borrows is not behind by its share."""
+
+
+def promised_to_a_borrower(policy: PolicySpec | str = RECLAIMS, **holder: object) -> tuple[Yard, int]:
+    """One node of 8 GPUs: red has a thousandth of one of them and is promised all, which is 4 above its guarantee."""
+    here = CheckedYard(policy, nodes(1), GUARANTEES)
+    here.submit(share(1), tenant="red", **holder)  # type: ignore[arg-type]
+    here.step()
+    head = here.submit(8, tenant="red")
+    here.step()
+    return here, head
+
+
+def test_a_promise_to_a_borrower_does_not_bind_a_job_within_its_guarantee() -> None:
+    here, head = promised_to_a_borrower(limit_ms=900 * S)
+    within = here.submit(1, tenant="blue")
+    plan = here.step()
+    assert [within] == here.started(plan)
+    assert [head] == [each.job_id for each in plan.reservations]
+    assert plan.reservations[0].at_ms > 900 * S, "the promise is put off behind the job that came before it"
+
+
+def test_a_guarantee_passes_a_borrower_up_to_its_size() -> None:
+    """The fifth GPU of blue would be borrowed as well: then it is the turn of the job that was there first."""
+    here, _head = promised_to_a_borrower(limit_ms=900 * S)
+    jobs = [here.submit(1, tenant="blue") for _ in range(5)]
+    plan = here.step()
+    assert jobs[:4] == here.started(plan)
+    assert jobs[:4] == sorted(here.state.running)[1:]
+    assert ReasonCode.RESERVATION is here.code(here.step(), jobs[4])
+
+
+def test_a_promise_binds_the_tenant_s_own_jobs_and_those_without_a_guarantee() -> None:
+    here, _head = promised_to_a_borrower(limit_ms=900 * S)
+    own, stranger = here.submit(1, tenant="red"), here.submit(1, tenant="green")
+    plan = here.step()
+    assert [] == here.started(plan)
+    for job_id in (own, stranger):
+        assert ReasonCode.RESERVATION is here.code(plan, job_id)
+
+
+def test_a_promise_within_a_guarantee_binds_other_guarantees() -> None:
+    """What red has now has ended by then: it does not borrow when it starts."""
+    here = CheckedYard(RECLAIMS, nodes(1, gpus=5), GUARANTEES)
+    here.submit(2, tenant="red", limit_ms=900 * S)
+    here.step()
+    here.submit(4, tenant="red")
+    passing = here.submit(2, tenant="blue")
+    plan = here.step()
+    assert [] == here.started(plan)
+    assert ReasonCode.RESERVATION is here.code(plan, passing)
+
+
+def test_a_policy_that_takes_nothing_back_keeps_every_promise() -> None:
+    here, _head = promised_to_a_borrower("fifo", limit_ms=900 * S)
+    passing = here.submit(1, tenant="blue")
+    plan = here.step()
+    assert [] == here.started(plan)
+    assert ReasonCode.RESERVATION is here.code(plan, passing)
+
+
+def test_a_borrower_starts_when_the_guarantee_is_not_used_any_more() -> None:
+    here, head = promised_to_a_borrower(limit_ms=900 * S)
+    within = here.submit(1, tenant="blue", limit_ms=10 * S)
+    here.step()
+    here.now_ms = 10 * S
+    here.end(within)
+    here.step()
+    here.now_ms = 900 * S
+    here.end(1)
+    assert [head] == here.started(here.step())
+
+
+@pytest.mark.parametrize("name", ["fifo", "default"])
+@pytest.mark.parametrize("cpu_milli", [0, 1000])
+def test_a_job_that_takes_nothing_of_what_is_promised_is_not_held(name: str, cpu_milli: int) -> None:
+    """All GPUs of the node are promised, and neither its cores nor room for a job without GPUs."""
+    here = CheckedYard(name, nodes(1, cpu_milli=8000))
+    here.submit(1, limit_ms=900 * S)
+    here.step()
+    here.submit(8)
+    without = here.submit(ask(0, cpu_milli=cpu_milli))
+    assert [without] == here.started(here.step())

@@ -4,7 +4,8 @@ The parts of a policy work through a `Pass`. It knows what has been drafted, so 
 first one took, and it puts everything back at the end, whatever happens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from typing import Protocol
@@ -147,6 +148,17 @@ class Pass:
         self.state.hold(record, grants, self.now_ms)
         self._undo.append((self.state.unhold, (record, self.now_ms)))
         self.started.append(record)
+
+    @contextmanager
+    def as_if_started(self, record: JobRecord, grants: tuple[Grant, ...]) -> Iterator[None]:
+        """As if the job had started, for a question; whoever asks must draft nothing."""
+        self.draft_start(record, grants)
+        try:
+            yield
+        finally:
+            self.started.pop()
+            function, arguments = self._undo.pop()
+            function(*arguments)
 
     def draft_take(self, grants: tuple[Grant, ...]) -> None:
         """Act as if this room were taken."""

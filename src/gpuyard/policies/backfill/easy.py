@@ -2,10 +2,12 @@
 
 A job that ends by the promised time may use anything that is free; a job that runs longer, or has no time limit, may
 use only what the promise leaves over, of the nodes and of its tenants' quota. A promise that itself waits for jobs
-without a limit is years away, and holds all the same.
+without a limit is years away, and holds all the same. Only a job within its guarantee is not bound by a promise to one
+that borrows (`entitled`): where nothing else is left, it takes promised room, and the promise is put off.
 """
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.entitled import unbound
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.quota_promise import QuotaPromise
 from gpuyard.core.schedule.reserve import Promise, promise, untold
@@ -62,8 +64,32 @@ class EasyPass:
         if any([grant.node in where for grant in found]) or (
             quota is not None and not quota.leaves(record, home[found[0].node].model)
         ):
-            return self._beside(promised, record)
+            beside = self._beside(promised, record)
+            if beside is _RESERVATION and self._unbound(promised, record, home[found[0].node].model):
+                self._put_off(record, found)
+                return found
+            return beside
         return found
+
+    def _unbound(self, promised: Promise, record: JobRecord, model: int) -> bool:
+        """Whether the promised job borrows against the guarantee that this one stays within."""
+        head, home = self._head, self._pass.state.nodes.kind_of
+        assert head is not None
+        return unbound(
+            self._pass, record, model, head, home[next(iter(promised.where))].model, promised.at_ms
+        )
+
+    def _put_off(self, record: JobRecord, found: tuple[Grant, ...]) -> None:
+        """A job takes promised room by its guarantee: promise the first job its time after that."""
+        current, head = self._pass, self._head
+        assert head is not None
+        with current.as_if_started(record, found):
+            later = promise(current, head)
+        self._beyond.clear()
+        if later is not None:
+            at = [reservation.job_id for reservation in current.reservations].index(head.id)
+            current.reservations[at] = Reservation(head.id, later.at_ms)
+            self._keep(head, later)
 
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that is not promised: first on other nodes, then what is left over on the nodes of the promise."""
@@ -77,7 +103,7 @@ class EasyPass:
             elsewhere = place(nodes, shape, way, way.pools & ~promised.nodes)
             if elsewhere is not None:
                 return elsewhere
-            if not promised.takes_all(nodes):
+            if not shape.gpus or not promised.takes_all(nodes):
                 holds = promised.holds(nodes)
                 nodes.shift(holds, -1)
                 left_over = place(nodes, shape, way, way.pools)
@@ -110,12 +136,20 @@ class EasyPass:
         self.settled = self._promised() is not None
         return self.settled
 
-    def holds(self) -> tuple[Grant, ...]:
-        """What is free now and belongs to the promise."""
+    def holds(self, record: JobRecord) -> tuple[Grant, ...]:
+        """What is free now and belongs to the promise, where it binds this job."""
         if self._head is None:
             return ()
         promised = self._promise or self._promised()
-        return () if promised is None else promised.holds(self._pass.state.nodes)
+        if promised is None:
+            return ()
+        if record.shape.ways and all(
+            [self._unbound(promised, record, way.model) for way in record.shape.ways]
+        ):
+            # It may take some of it now.
+            promised.forget_holds()
+            return ()
+        return promised.holds(self._pass.state.nodes)
 
     def _promised(self) -> Promise | None:
         assert self._head is not None
@@ -123,15 +157,16 @@ class EasyPass:
         if found is None:
             self._head = None
         else:
-            self.window_ms = min(found.at_ms - self._pass.now_ms, ENDLESS_MS - 1)
             self._pass.reservations.append(Reservation(self._head.id, found.at_ms))
-            self._keep_quota(self._head, found)
+            self._keep(self._head, found)
             self._pass.set_aside(self._head)
         return found
 
-    def _keep_quota(self, head: JobRecord, promised: Promise) -> None:
-        """Note the quota that the promised job will use from then on."""
+    def _keep(self, head: JobRecord, promised: Promise) -> None:
+        """Note the room, and the quota that the promised job will use from then on."""
         state = self._pass.state
+        self._promise = promised
+        self.window_ms = min(promised.at_ms - self._pass.now_ms, ENDLESS_MS - 1)
         if self._pass.ruled(head):
             model = state.nodes.kind_of[next(iter(promised.where))].model
             self._quota = QuotaPromise(self._pass, head, model, promised.at_ms)

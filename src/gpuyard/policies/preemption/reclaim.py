@@ -6,6 +6,7 @@ A tenant that reclaims ends within its guarantee, so no tenant can reclaim from 
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.schedule.entitled import lowest_entitled
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -68,18 +69,4 @@ def _borrowers(state: State, record: JobRecord) -> Callable[[int], int]:
 
 
 def _lowest_entitled(state: State, record: JobRecord) -> int:
-    """The height in its chain of the first tenant that stays within a guarantee if the job starts; -1: none does."""
-    tenants = state.tenants
-    milli = record.shape.gpu_milli
-    for height, number in enumerate(tenants.chain[record.leaf]):
-        if not tenants.guaranteed[number]:
-            # No tenant from here up has a guarantee.
-            return -1
-        guarantee, used = tenants.guarantee[number], tenants.used[number]
-        if guarantee[0] and used[0] + milli <= guarantee[0]:
-            return height
-        for way in record.shape.ways:
-            column = 1 + way.model
-            if guarantee[column] and used[column] + milli <= guarantee[column]:
-                return height
-    return -1
+    return lowest_entitled(state, record, [way.model for way in record.shape.ways])
