@@ -5,7 +5,7 @@ The packages below are layers; imports go down only. See ARCHITECTURE.md for the
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def compiled() -> bool:
